@@ -1,0 +1,49 @@
+# Everything a newcomer needs. `make demo` and `make test` set themselves up in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test check format bench docs clean
+
+demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> report
+	$(BIN)/nerve demo out/demo
+
+test: .venv/dev  ## all tests that can run on this machine
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+check: .venv/dev  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/dev  ## speed and memory, each as a ratio to a reference in the same run
+	$(BIN)/python -m benchmarks
+
+docs: .venv/docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# torch comes first and by pip, so that a CPU build is taken where one is offered and no other package pulls a second.
+.venv/torch: constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip --disable-pip-version-check install --quiet torch==2.13.0
+	touch $@
+
+.venv/core: .venv/torch pyproject.toml
+	$(PIP) --editable .
+	touch $@
+
+.venv/dev: .venv/torch pyproject.toml
+	$(PIP) --editable ".[dev]"
+	touch $@ .venv/core
+
+.venv/docs: .venv/dev
+	$(PIP) --editable ".[docs]"
+	touch $@
+
+clean:
+	rm -rf .venv out docs/_build build *.egg-info

@@ -1,0 +1,85 @@
+"""How every user-facing error is worded: what was expected, what came, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class NerveError(ValueError):
+    """A problem that the user can mend. The command line prints its sentence and no traceback."""
+
+
+class MissingInput(NerveError):
+    """A method needs an input (time series, say) that a cohort does not have."""
+
+
+class NotFitted(NerveError, AttributeError):
+    """`transform`, `predict` or `save` was called before `fit`."""
+
+
+class NerveWarning(UserWarning):
+    """Something that does not stop the work but belongs in a report."""
+
+
+def problem(where: object, found: str, *, expected: str = "", remedy: str = "") -> NerveError:
+    """One sentence that names the place, what came, what was expected and what to do.
+
+    Examples
+    --------
+    >>> print(problem("sub-01.tsv", "the matrix is 400 x 399", expected="a square matrix",
+    ...               remedy="Write it again."))
+    sub-01.tsv: the matrix is 400 x 399, expected a square matrix. Write it again.
+    """
+    sentence = f"{where}: {found}"
+    if expected:
+        sentence += f", expected {expected}"
+    return NerveError(f"{sentence}." + (f" {remedy}" if remedy else ""))
+
+
+def listed(items: Iterable[object], most: int = 8) -> str:
+    """Items joined by commas, cut after `most` of them with a count of the rest.
+
+    Examples
+    --------
+    >>> listed("abc"), listed("abcd", most=2)
+    ('a, b, c', 'a, b and 2 more')
+    """
+    words = [str(item) for item in items]
+    if len(words) <= most:
+        return ", ".join(words)
+    return f"{', '.join(words[:most])} and {len(words) - most} more"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The sentence ' Did you mean x?' for the nearest known word, or an empty string."""
+    known = [str(name) for name in known]
+    folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(str(word).lower(), list(folded), n=1, cutoff=0.6)
+    return f" Did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:
+    """Return `value` if it is allowed, otherwise refuse it with the allowed values listed."""
+    if value in allowed:
+        return value
+    raise NerveError(
+        f"{name} is {value!r}, expected one of {listed(map(repr, allowed), most=40)}."
+        + did_you_mean(str(value), allowed)
+    )
+
+
+def known_columns(wanted: Iterable[str], columns: Iterable[str], where: object) -> list[str]:
+    """Return `wanted` as a list if every name is a column, otherwise name the first that is not."""
+    columns = [str(column) for column in columns]
+    wanted = list(wanted)
+    for name in wanted:
+        if name not in columns:
+            raise problem(
+                where,
+                f"there is no column {name!r}",
+                expected=f"one of {listed(columns, most=20)}",
+                remedy=did_you_mean(name, columns).strip(),
+            )
+    return wanted

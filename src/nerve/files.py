@@ -1,0 +1,150 @@
+"""Files are written whole or not at all: to a temporary name beside them, flushed, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError
+
+
+def clear_errors(action: str, path: Path, error: OSError) -> NerveError:
+    """An operating-system error in one sentence."""
+    return NerveError(
+        f"{path}: could not {action} ({error.strerror or error}). "
+        "Check that the folder exists, can be written to and has space left."
+    )
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file that takes the name `path` only if the block ends well."""
+    path = Path(path)
+    name = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+        encoding = None if "b" in mode else "utf-8"
+        with os.fdopen(descriptor, mode, encoding=encoding) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except OSError as error:
+        _remove(name)
+        raise clear_errors("write", path, error) from error
+    except BaseException:
+        _remove(name)
+        raise
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+    """Fill a temporary folder that takes the name `path` only if the block ends well.
+
+    An existing non-empty `path` is refused unless `overwrite`; it is replaced at the very end.
+    """
+    path = Path(path)
+    if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
+        raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
+    draft = Path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent))
+        yield draft
+        for file in draft.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        os.chmod(draft, 0o777 & ~_umask())
+        if path.is_dir():
+            shutil.rmtree(path)
+        os.replace(draft, path)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise clear_errors("write", path, error) from error
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write text as UTF-8, whole or not at all."""
+    with atomic_file(path, "w") as stream:
+        stream.write(text)
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Write indented JSON, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_tsv(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
+    """Write a table with tabs, `n/a` for missing values and no index, whole or not at all."""
+    with atomic_file(path, "w") as stream:
+        table.to_csv(stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+
+
+def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
+    """Write an array without pickles, whole or not at all."""
+    with atomic_file(path) as stream:
+        np.save(stream, array, allow_pickle=False)
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read JSON, with one sentence if it is missing or malformed."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
+    except ValueError as error:
+        raise NerveError(f"{path}: is not valid JSON ({error}).") from error
+
+
+def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
+    """Read a tab- (or comma-, by its name) separated table; `n/a` and empty cells are missing."""
+    path = Path(path)
+    separator = "," if path.suffix.lower() == ".csv" else "\t"
+    defaults: dict[str, Any] = {"sep": separator, "na_values": ["n/a"], "encoding": "utf-8-sig"}
+    try:
+        return pd.read_csv(path, **(defaults | options))
+    except OSError as error:
+        raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
+    except ValueError as error:  # pandas' parser errors, empty files and bad encodings are all ValueErrors
+        raise NerveError(f"{path}: is not a readable table ({error}). Save it as tab-separated UTF-8 text.") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _remove(name: str) -> None:
+    if name and os.path.exists(name):
+        os.unlink(name)
+
+
+def _sync(file: Path) -> None:
+    with open(file, "rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

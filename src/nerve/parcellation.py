@@ -1,0 +1,335 @@
+"""A Parcellation: the regions of an FC matrix in order, with label, network, hemisphere and MNI centre.
+
+Regions are matched by label, never by position. The same Schaefer parcel is called
+`17Networks_LH_VisCent_ExStr_1`, `7Networks_LH_Vis_3` or (in the 4S atlas of XCP-D) `LH_Vis_3`;
+all of these are known to be one parcel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, did_you_mean, listed, problem
+from nerve.files import read_tsv
+
+SCHAEFER_SIZES = tuple(range(100, 1001, 100))
+OUTSIDE_NETWORK = "Subcortical"
+_LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
+_NETWORK_COLUMNS = ("network", "network_label", "net", "group", "community")
+
+
+@dataclass(frozen=True, eq=False)
+class Parcellation:
+    """Regions in order.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        One unique name a region.
+    networks : tuple of str
+        The functional network of each region.
+    hemispheres : tuple of str
+        ``"L"``, ``"R"`` or ``""``.
+    coordinates : (n_regions, 3) array
+        MNI centres in mm, NaN where unknown.
+    name : str
+        What the parcellation is called in logs and reports.
+    """
+
+    labels: tuple[str, ...]
+    networks: tuple[str, ...]
+    hemispheres: tuple[str, ...] = ()
+    coordinates: np.ndarray | None = None
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        labels = tuple(str(label) for label in self.labels)
+        networks = tuple(str(network) for network in self.networks)
+        n_regions = len(labels)
+        if n_regions == 0:
+            raise problem(self.name, "the parcellation has no regions", expected="at least one")
+        if len(networks) != n_regions:
+            raise problem(self.name, f"{len(networks)} networks for {n_regions} regions", expected="one network a region")
+        repeated = pd.Series(labels)[pd.Series(labels).duplicated()].unique()
+        if len(repeated):
+            raise problem(self.name, f"region labels occur twice ({listed(repeated)})", expected="unique labels")
+        hemispheres = tuple(self.hemispheres) or tuple(_hemisphere(label) for label in labels)
+        coordinates = np.full((n_regions, 3), np.nan) if self.coordinates is None else np.array(self.coordinates, float)
+        if len(hemispheres) != n_regions or coordinates.shape != (n_regions, 3):
+            raise problem(self.name, "hemispheres or coordinates do not fit the labels", expected=f"{n_regions} of each")
+        coordinates.setflags(write=False)
+        for field, value in zip(
+            ("labels", "networks", "hemispheres", "coordinates"),
+            (labels, networks, hemispheres, coordinates),
+            strict=True,
+        ):
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_table(cls, table: pd.DataFrame | str | os.PathLike[str], name: str | None = None) -> Parcellation:
+        """A parcellation from a table, or its file, with columns label, network and optionally x, y, z, hemisphere."""
+        if not isinstance(table, pd.DataFrame):
+            name = name or Path(table).name.split(".")[0]
+            table = read_tsv(table, dtype={column: str for column in (*_LABEL_COLUMNS, *_NETWORK_COLUMNS)})
+        name = name or "custom"
+        label = _column(table, _LABEL_COLUMNS, name)
+        network = _column(table, _NETWORK_COLUMNS, name)
+        for column in (label, network):
+            if table[column].isna().any():
+                row = int(table[column].isna().to_numpy().argmax()) + 1
+                raise problem(name, f"row {row} has no {column}", remedy="Fill it in, or remove the region.")
+        try:
+            has_xyz = {"x", "y", "z"} <= set(table.columns)
+            xyz = table[["x", "y", "z"]].to_numpy(float) if has_xyz else None
+        except ValueError as error:
+            raise problem(name, f"a coordinate is not a number ({error})", expected="x, y, z in mm") from error
+        sides = tuple(table["hemisphere"].fillna("").astype(str)) if "hemisphere" in table.columns else ()
+        return cls(tuple(table[label].astype(str)), tuple(table[network].astype(str)), sides, xyz, name)
+
+    @property
+    def n_regions(self) -> int:
+        """Number of regions, R."""
+        return len(self.labels)
+
+    @property
+    def network_names(self) -> tuple[str, ...]:
+        """The networks in the order in which they first occur."""
+        return tuple(dict.fromkeys(self.networks))
+
+    @property
+    def n_networks(self) -> int:
+        """Number of networks."""
+        return len(self.network_names)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of labels and networks in order."""
+        text = "\n".join(f"{label}\t{network}" for label, network in zip(self.labels, self.networks, strict=True))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def __len__(self) -> int:
+        return self.n_regions
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Parcellation):
+            return NotImplemented
+        return self.labels == other.labels and self.networks == other.networks
+
+    def __hash__(self) -> int:
+        return hash((self.labels, self.networks))
+
+    def __repr__(self) -> str:
+        return f"Parcellation({self.name!r}: {self.n_regions} regions, {self.n_networks} networks)"
+
+    def to_table(self) -> pd.DataFrame:
+        """The parcellation as a table that `from_table` reads back."""
+        table = pd.DataFrame({"label": self.labels, "network": self.networks, "hemisphere": self.hemispheres})
+        assert self.coordinates is not None  # set in __post_init__
+        return table.assign(**dict(zip("xyz", self.coordinates.T, strict=True)))
+
+    def subset(self, regions: Sequence[int] | np.ndarray, name: str | None = None) -> Parcellation:
+        """The regions at these positions, in this order."""
+        assert self.coordinates is not None
+        regions = np.asarray(regions, int)
+        return Parcellation(
+            tuple(self.labels[i] for i in regions),
+            tuple(self.networks[i] for i in regions),
+            tuple(self.hemispheres[i] for i in regions),
+            self.coordinates[regions],
+            name or self.name,
+        )
+
+    def with_outside(self, labels: Sequence[str], network: str = OUTSIDE_NETWORK) -> Parcellation:
+        """The same regions followed by others that belong to no network, as one network of their own."""
+        assert self.coordinates is not None
+        return Parcellation(
+            self.labels + tuple(labels),
+            self.networks + (network,) * len(labels),
+            self.hemispheres + tuple(_hemisphere(label) for label in labels),
+            np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)]),
+            f"{self.name}+{len(labels)}",
+        )
+
+    def with_networks_of(self, other: Parcellation | str) -> Parcellation:
+        """The same regions in the same order, grouped into the networks of another parcellation.
+
+        Examples
+        --------
+        >>> seven = load_parcellation("schaefer400-17").with_networks_of("schaefer400-7")
+        >>> seven.labels[0], seven.networks[0], seven.n_networks
+        ('17Networks_LH_VisCent_ExStr_1', 'Vis', 7)
+        """
+        other = load_parcellation(other)
+        position = other.reordering_to(self)  # where each of our regions stands in `other`
+        return replace(self, networks=tuple(other.networks[i] for i in position), name=f"{self.name}/{other.name}")
+
+    def reordering_to(self, other: Parcellation | str) -> np.ndarray:
+        """Positions in this parcellation of the regions of another, in the other's order.
+
+        ``fc[np.ix_(index, index)]`` turns a matrix in this order into one in the other's order.
+        Regions that only this parcellation has are left out; a region that it lacks is an error.
+
+        Examples
+        --------
+        >>> index = load_parcellation("schaefer400-7").reordering_to("schaefer400-17")
+        >>> index[:3].tolist()
+        [2, 4, 5]
+        """
+        other = load_parcellation(other)
+        here, there = _keys(self, other)
+        position = {key: i for i, key in enumerate(here)}
+        missing = [label for label, key in zip(other.labels, there, strict=True) if key not in position]
+        if missing:
+            raise NerveError(
+                f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
+                f"{self.n_regions} labels of {self.name} ({listed(missing, most=3)}; the labels there are like "
+                f"{listed(self.labels, most=3)}). Regions are matched by label: name the parcellation that the data "
+                "were made with, or give its table."
+            )
+        return np.array([position[key] for key in there], int)
+
+    def identical_order(self, other: Parcellation) -> bool:
+        """Whether both hold the same regions in the same order, whatever the labels' dialect."""
+        here, there = _keys(self, other)
+        return here == there
+
+
+def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcellation:
+    """A parcellation by its built-in name, from the file of a table, or the object itself.
+
+    Parameters
+    ----------
+    source : str, path or Parcellation
+        ``"schaefer400-17"``, ``"schaefer100-7"`` …, optionally with ``"+aseg19"`` for the 19 subcortical
+        regions that CBIG appends; or a TSV/CSV file with columns label, network and optionally x, y, z.
+
+    Examples
+    --------
+    >>> load_parcellation("schaefer400-17")
+    Parcellation('schaefer400-17': 400 regions, 17 networks)
+    >>> load_parcellation("schaefer400-7+aseg19").network_names[-1]
+    'Subcortical'
+    """
+    if isinstance(source, Parcellation):
+        return source
+    name = str(source)
+    if name in parcellation_names() or name.removesuffix("+aseg19") in parcellation_names():
+        return _builtin(name)
+    path = Path(source)
+    if path.suffix.lower() in (".tsv", ".csv", ".txt") or path.is_file():
+        if not path.is_file():
+            raise problem(path, "there is no such file", expected="a table with columns label and network")
+        return Parcellation.from_table(path)
+    raise NerveError(
+        f"{name!r} is neither a built-in parcellation nor a file.{did_you_mean(name, parcellation_names())} "
+        "`nerve atlas list` shows the built-in ones; a TSV with columns label and network (optionally x, y, z) "
+        "describes any other."
+    )
+
+
+def parcellation_names() -> tuple[str, ...]:
+    """The built-in names; each may be followed by ``+aseg19``."""
+    return tuple(f"schaefer{size}-{order}" for size in SCHAEFER_SIZES for order in (17, 7))
+
+
+@lru_cache(maxsize=64)
+def _builtin(name: str) -> Parcellation:
+    base, _, extra = name.partition("+")
+    size, order = re.fullmatch(r"schaefer(\d+)-(\d+)", base).groups()  # type: ignore[union-attr]
+    table = _schaefer_table(int(size))
+    if order == "7":
+        table = table.sort_values("position_7")
+    table = table.rename(columns={f"label_{order}": "label", f"network_{order}": "network"})
+    parcellation = Parcellation.from_table(table, name=base)
+    if extra:
+        outside = _package_table("aseg19.tsv")
+        parcellation = replace(parcellation.with_outside(list(outside["label"])), name=name)
+    return parcellation
+
+
+@lru_cache(maxsize=16)
+def _schaefer_table(size: int) -> pd.DataFrame:
+    return _package_table(f"schaefer{size}.tsv")
+
+
+def _package_table(file: str) -> pd.DataFrame:
+    with (files("nerve") / "parcellations" / file).open("rb") as stream:
+        return pd.read_csv(stream, sep="\t")
+
+
+@lru_cache(maxsize=16)
+def _aliases(size: int) -> dict[str, str]:
+    """Every known name of a parcel of Schaefer-`size` → its label in 17-network order.
+
+    Older label files of the 17-network order call both limbic networks `Limbic`.
+    """
+    alias: dict[str, str] = {}
+    for label_17, label_7 in _schaefer_table(size)[["label_17", "label_7"]].itertuples(index=False):
+        for label in (label_17, label_7, re.sub(r"Limbic[AB]", "Limbic", label_17)):
+            alias[label] = label_17
+        for label in (label_17, label_7):
+            alias[label.partition("_")[2]] = label_17
+    return alias
+
+
+def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]]:
+    """Labels of two parcellations in one dialect: Schaefer parcels by their 17-network label, others as they are.
+
+    `7Networks_LH_Vis_1` is a different parcel in Schaefer-100 and in Schaefer-400: sizes must agree.
+    """
+    sizes = _schaefer_size(here), _schaefer_size(there)
+    if 0 in sizes:
+        return list(here.labels), list(there.labels)
+    if sizes[0] != sizes[1]:
+        raise NerveError(
+            f"{here.name} holds parcels of Schaefer-{sizes[0]} and {there.name} of Schaefer-{sizes[1]}: different "
+            "parcels, although some labels are alike. Name the parcellation that the data were made with."
+        )
+    alias = _aliases(sizes[0])
+    return [alias.get(label, label) for label in here.labels], [alias.get(label, label) for label in there.labels]
+
+
+def _schaefer_size(parcellation: Parcellation) -> int:
+    """How many parcels the Schaefer atlas has that these labels come from, 0 if they are of another atlas."""
+    named = re.match(r"schaefer(\d+)-", parcellation.name)
+    if named and int(named[1]) in SCHAEFER_SIZES:
+        return int(named[1])
+    parcels = [label for label in parcellation.labels if _looks_like_schaefer(label)]
+    for size in SCHAEFER_SIZES:
+        if parcels and size >= len(parcels) and all(label in _aliases(size) for label in parcels):
+            return size
+    return 0
+
+
+def _looks_like_schaefer(label: str) -> bool:
+    return re.match(r"(7Networks_|17Networks_)?[LR]H_[A-Z][A-Za-z]*_", label) is not None
+
+
+def _hemisphere(label: str) -> str:
+    if re.search(r"(^|[_\W])(LH|L|Left|lh)([_\W]|$)", label):
+        return "L"
+    if re.search(r"(^|[_\W])(RH|R|Right|rh)([_\W]|$)", label):
+        return "R"
+    return ""
+
+
+def _column(table: pd.DataFrame, names: Sequence[str], where: str) -> str:
+    for name in names:
+        if name in table.columns:
+            return name
+    raise problem(
+        where,
+        f"the table has columns {listed(table.columns)}",
+        expected=f"a column {names[0]!r} (or {listed(names[1:])})",
+        remedy="Rename the column that holds it.",
+    )

@@ -1,0 +1,184 @@
+"""A Patching cuts an FC matrix into one patch for every pair of groups, and owns the one pair order.
+
+Networks, permuted networks and a regular grid are all *one group label a region*. Everything that follows
+(pairs, sizes, packed layout) is derived here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nerve.checks import NerveError, problem
+from nerve.parcellation import Parcellation, load_parcellation
+
+
+class Patching:
+    """Patches of an R × R matrix, one for every pair of groups (l ≤ m).
+
+    Pairs are ordered (0,0), (0,1) … (0,G-1), (1,1), (1,2) …, groups in the order of `group_names`. A packed
+    matrix is the concatenation of its patches in that order, each flattened row by row: rows are the regions of
+    group l, columns those of group m, both in ascending position. A patch within one group keeps its whole square,
+    so the packed length is S = Σ_{l≤m} n_l n_m.
+
+    Parameters
+    ----------
+    group_of : sequence of int
+        The group of each region, 0 … G-1; every group has at least one region.
+    group_names : sequence of str, optional
+        Names of the groups, used in tables and figures.
+
+    Examples
+    --------
+    >>> patching = Patching.from_parcellation("schaefer400-17")
+    >>> patching.n_patches, patching.n_entries
+    (153, 85313)
+    >>> Patching([0, 1, 0]).pairs.tolist()
+    [[0, 0], [0, 1], [1, 1]]
+    """
+
+    def __init__(self, group_of: Sequence[int] | np.ndarray, group_names: Sequence[str] | None = None) -> None:
+        groups = np.array(group_of)
+        if groups.ndim != 1 or groups.size == 0 or not np.issubdtype(groups.dtype, np.integer):
+            raise problem("Patching", f"group labels of shape {groups.shape}", expected="one whole number a region")
+        n_groups = int(groups.max()) + 1
+        if groups.min() < 0 or len(np.unique(groups)) != n_groups:
+            raise problem("Patching", "group labels with gaps", expected=f"every label from 0 to {n_groups - 1} in use")
+        names = tuple(map(str, group_names)) if group_names is not None else tuple(f"G{g + 1}" for g in range(n_groups))
+        if len(names) != n_groups:
+            raise problem("Patching", f"{len(names)} group names for {n_groups} groups", expected="one name a group")
+        groups.setflags(write=False)
+        self.group_of = groups
+        self.group_names = names
+
+    @classmethod
+    def from_parcellation(cls, parcellation: Parcellation | str) -> Patching:
+        """One group a network, in the order in which networks first occur."""
+        parcellation = load_parcellation(parcellation)
+        number = {name: g for g, name in enumerate(parcellation.network_names)}
+        return cls([number[network] for network in parcellation.networks], parcellation.network_names)
+
+    @classmethod
+    def grid(cls, n_regions: int, size: int = 16) -> Patching:
+        """Groups of `size` consecutive regions; the last one may be smaller.
+
+        Examples
+        --------
+        >>> Patching.grid(400, 16).n_patches
+        325
+        """
+        if size < 1 or n_regions < 1:
+            raise problem("Patching.grid", f"{n_regions} regions in groups of {size}", expected="at least 1 of each")
+        return cls(np.arange(n_regions) // size)
+
+    def permuted(self, seed: int) -> Patching:
+        """The same group sizes with regions assigned at random: one permutation of the labels a seed."""
+        shuffled = np.random.default_rng(seed).permutation(self.group_of)
+        return Patching(shuffled, self.group_names)
+
+    @property
+    def n_regions(self) -> int:
+        """Number of regions, R."""
+        return len(self.group_of)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, G (the paper's N_n)."""
+        return len(self.group_names)
+
+    @property
+    def n_patches(self) -> int:
+        """Number of patches, G (G + 1) / 2."""
+        return len(self.pairs)
+
+    @property
+    def n_entries(self) -> int:
+        """Packed length S: the entries of all patches together."""
+        return int(self.sizes.sum())
+
+    @cached_property
+    def members(self) -> tuple[np.ndarray, ...]:
+        """Positions of the regions of each group, ascending."""
+        return tuple(np.flatnonzero(self.group_of == g) for g in range(self.n_groups))
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """(n_patches, 2): the groups (l, m), l ≤ m, of each patch. The one pair order of the package."""
+        return np.stack(np.triu_indices(self.n_groups), axis=1)
+
+    @cached_property
+    def shapes(self) -> np.ndarray:
+        """(n_patches, 2): rows and columns of each patch."""
+        counts = np.array([len(group) for group in self.members])
+        return counts[self.pairs]
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """(n_patches,): entries of each patch."""
+        return self.shapes.prod(axis=1)
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """(n_patches + 1,): where each patch starts in the packed layout."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """(S,): row region of each packed entry."""
+        return np.concatenate([np.repeat(self.members[row], len(self.members[col])) for row, col in self.pairs])
+
+    @cached_property
+    def cols(self) -> np.ndarray:
+        """(S,): column region of each packed entry."""
+        return np.concatenate([np.tile(self.members[col], len(self.members[row])) for row, col in self.pairs])
+
+    @cached_property
+    def patch_of(self) -> np.ndarray:
+        """(S,): patch of each packed entry."""
+        return np.repeat(np.arange(self.n_patches), self.sizes)
+
+    @property
+    def pair_names(self) -> list[str]:
+        """Names of the patches, for tables and figures."""
+        return [f"{self.group_names[a]}–{self.group_names[b]}" for a, b in self.pairs]
+
+    @property
+    def fingerprint(self) -> str:
+        """A short hash of the group labels."""
+        return hashlib.blake2b(self.group_of.astype("<i8").tobytes(), digest_size=8).hexdigest()
+
+    def pack(self, fc: Any) -> np.ndarray:
+        """(…, R, R) matrices → (…, S) packed patches."""
+        fc = np.asarray(fc)
+        if fc.ndim < 2 or fc.shape[-2:] != (self.n_regions, self.n_regions):
+            raise NerveError(
+                f"The matrices have shape {fc.shape}, expected (…, {self.n_regions}, {self.n_regions}): "
+                "the patching was made for another parcellation."
+            )
+        flat = fc.reshape(*fc.shape[:-2], -1)
+        return np.take(flat, self.rows * self.n_regions + self.cols, axis=-1)
+
+    def unpack(self, packed: Any) -> np.ndarray:
+        """(…, S) packed patches → (…, R, R) matrices, each patch also written, transposed, below the diagonal."""
+        packed = np.asarray(packed)
+        if packed.ndim < 1 or packed.shape[-1] != self.n_entries:
+            raise NerveError(f"The packed array has shape {packed.shape}, expected (…, {self.n_entries}).")
+        fc = np.empty((*packed.shape[:-1], self.n_regions, self.n_regions), packed.dtype)
+        fc[..., self.cols, self.rows] = packed
+        fc[..., self.rows, self.cols] = packed  # second, so that a patch within one group stays as it is
+        return fc
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Patching):
+            return NotImplemented
+        return np.array_equal(self.group_of, other.group_of) and self.group_names == other.group_names
+
+    def __hash__(self) -> int:
+        return hash((self.fingerprint, self.group_names))
+
+    def __repr__(self) -> str:
+        return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"
