@@ -1,1 +1,39 @@
 """Self-supervised representations of brain functional connectivity, and an honest test of what they predict."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version as _version
+from typing import Any
+
+__version__ = _version("nerve-fc")
+
+# public name -> module that holds it; imported on first use, so that `import nerve` costs nothing
+_PUBLIC = {
+    "Cohort": "nerve.cohort",
+    "MissingInput": "nerve.checks",
+    "NERVE": "nerve.methods.nerve",
+    "NerveError": "nerve.checks",
+    "Parcellation": "nerve.parcellation",
+    "Patching": "nerve.patching",
+    "evaluate": "nerve.evaluation",
+    "load_parcellation": "nerve.parcellation",
+    "read_cohort": "nerve.readers",
+    "simulate_cohort": "nerve.simulate",
+}
+__all__ = sorted([*_PUBLIC, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    try:
+        return import_module(f"nerve.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"nerve.{name}":
+            raise
+        raise AttributeError(f"module 'nerve' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return __all__

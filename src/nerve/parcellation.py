@@ -59,14 +59,18 @@ class Parcellation:
         if n_regions == 0:
             raise problem(self.name, "the parcellation has no regions", expected="at least one")
         if len(networks) != n_regions:
-            raise problem(self.name, f"{len(networks)} networks for {n_regions} regions", expected="one network a region")
+            raise problem(
+                self.name, f"{len(networks)} networks for {n_regions} regions", expected="one network a region"
+            )
         repeated = pd.Series(labels)[pd.Series(labels).duplicated()].unique()
         if len(repeated):
             raise problem(self.name, f"region labels occur twice ({listed(repeated)})", expected="unique labels")
         hemispheres = tuple(self.hemispheres) or tuple(_hemisphere(label) for label in labels)
         coordinates = np.full((n_regions, 3), np.nan) if self.coordinates is None else np.array(self.coordinates, float)
         if len(hemispheres) != n_regions or coordinates.shape != (n_regions, 3):
-            raise problem(self.name, "hemispheres or coordinates do not fit the labels", expected=f"{n_regions} of each")
+            raise problem(
+                self.name, "hemispheres or coordinates do not fit the labels", expected=f"{n_regions} of each"
+            )
         coordinates.setflags(write=False)
         for field, value in zip(
             ("labels", "networks", "hemispheres", "coordinates"),
@@ -80,7 +84,7 @@ class Parcellation:
         """A parcellation from a table, or its file, with columns label, network and optionally x, y, z, hemisphere."""
         if not isinstance(table, pd.DataFrame):
             name = name or Path(table).name.split(".")[0]
-            table = read_tsv(table, dtype={column: str for column in (*_LABEL_COLUMNS, *_NETWORK_COLUMNS)})
+            table = read_tsv(table, dtype=dict.fromkeys((*_LABEL_COLUMNS, *_NETWORK_COLUMNS), str))
         name = name or "custom"
         label = _column(table, _LABEL_COLUMNS, name)
         network = _column(table, _NETWORK_COLUMNS, name)
