@@ -1,0 +1,299 @@
+"""A Cohort: an FC stack, a participants table and a parcellation, optionally with time series.
+
+The narrow waist of the package: every reader makes one, everything else reads one. On disk it is a folder that any
+tool can open:
+
+    dataset_description.json   as in BIDS derivatives
+    participants.tsv           participant_id, then whatever is known of them
+    regions.tsv                label, network, hemisphere, x, y, z
+    connectivity.npy           (n, R, R) Pearson r, float32 or float16
+    timeseries.npy             (all volumes, R), people one after another; timeseries.tsv says how many each has
+    exclusions.tsv             who was left out, and why
+    cohort.json                name, fingerprint, how it was made
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import MissingInput, NerveError, listed, one_of, problem
+from nerve.files import read_json, read_tsv
+from nerve.parcellation import Parcellation, load_parcellation
+from nerve.stack import Series, Stack
+from nerve.store import FORMAT_VERSION, open_npy, seal, writing_cohort
+
+_CHUNK = 64  # matrices read or written at a time
+
+
+class Cohort:
+    """People, their FC and what is known of them.
+
+    Parameters
+    ----------
+    connectivity : (n, R, R) array
+        Pearson correlations with a unit diagonal; an array, a memory map or a `Stack`.
+    participants : DataFrame
+        One row a matrix, with a unique `participant_id`.
+    parcellation : Parcellation or str
+        The regions, in the order of the matrices.
+    timeseries : sequence of (volumes, R) arrays, optional
+    name : str
+        What tables and reports call the cohort.
+    exclusions : DataFrame, optional
+        Columns participant_id and reason: who was left out on the way here.
+    notes : dict, optional
+        How the cohort was made (source, format, settings); plain JSON values.
+    """
+
+    def __init__(
+        self,
+        connectivity: Any,
+        participants: pd.DataFrame,
+        parcellation: Parcellation | str,
+        timeseries: Any = None,
+        name: str = "cohort",
+        *,
+        exclusions: pd.DataFrame | None = None,
+        notes: dict[str, Any] | None = None,
+    ) -> None:
+        self.parcellation = load_parcellation(parcellation)
+        self.connectivity = connectivity if isinstance(connectivity, (np.ndarray, Stack)) else np.asarray(connectivity)
+        self.participants = _checked_participants(participants, name)
+        self.name = name
+        self.exclusions = _no_exclusions() if exclusions is None else exclusions.reset_index(drop=True)
+        self.notes = dict(notes or {})
+        self.timeseries = None if timeseries is None else _as_series(timeseries)
+        self._fingerprint: str | None = None
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        n, regions = len(self.participants), self.parcellation.n_regions
+        shape = tuple(self.connectivity.shape)
+        if shape != (n, regions, regions):
+            raise problem(
+                f"Cohort {self.name!r}",
+                f"the FC stack has shape {shape}",
+                expected=f"({n}, {regions}, {regions}) for {n} participants and {self.parcellation.name}",
+                remedy="Check the participants table and the parcellation.",
+            )
+        if self.connectivity.dtype not in (np.float16, np.float32):
+            self.connectivity = np.asarray(self.connectivity, np.float32)
+        if self.timeseries is None:
+            return
+        if len(self.timeseries) != n:
+            raise problem(
+                f"Cohort {self.name!r}", f"{len(self.timeseries)} time series", expected=f"one for each of {n}"
+            )
+        for person, series in zip(self.participants["participant_id"], self.timeseries, strict=True):
+            if series.ndim != 2 or series.shape[1] != regions:
+                raise problem(person, f"its time series has shape {series.shape}", expected=f"(volumes, {regions})")
+
+    @property
+    def n_participants(self) -> int:
+        """Number of people."""
+        return len(self.participants)
+
+    @property
+    def n_regions(self) -> int:
+        """Number of regions, R."""
+        return self.parcellation.n_regions
+
+    def __len__(self) -> int:
+        return self.n_participants
+
+    def __repr__(self) -> str:
+        series = "" if self.timeseries is None else ", time series"
+        return f"Cohort({self.name!r}: {self.n_participants} participants, {self.parcellation.name}{series})"
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of FC, participants table, labels and time series: equal only for equal contents."""
+        if self._fingerprint is None:
+            digest = hashlib.blake2b(digest_size=16)
+            for chunk in self._chunks():
+                digest.update(np.ascontiguousarray(chunk).data)
+            self._fingerprint = seal(digest, self.parcellation, self.participants, self.timeseries)
+        return self._fingerprint
+
+    def inputs(self, kind: str = "fc", rows: Any = None) -> Any:
+        """What a method reads, in float32.
+
+        Parameters
+        ----------
+        kind : {"fc", "upper", "timeseries"}
+            (k, R, R) matrices; (k, R (R - 1) / 2) entries above the diagonal, row by row; a list of (volumes, R).
+        rows : index array, optional
+            Which people; all by default.
+        """
+        one_of("kind", kind, ("fc", "upper", "timeseries"))
+        index = np.arange(self.n_participants) if rows is None else np.arange(self.n_participants)[rows]
+        if kind == "timeseries":
+            if self.timeseries is None:
+                raise MissingInput(f"Cohort {self.name!r} has no time series, only FC matrices.")
+            return [np.asarray(self.timeseries[int(i)], np.float32) for i in index]
+        if kind == "fc":
+            return np.asarray(self.connectivity[index], np.float32)
+        upper = np.triu_indices(self.n_regions, 1)
+        out = np.empty((len(index), len(upper[0])), np.float32)
+        for start in range(0, len(index), _CHUNK):
+            some = slice(start, start + _CHUNK)
+            out[some] = self.connectivity[index[some]][:, upper[0], upper[1]]
+        return out
+
+    def align(self, parcellation: Parcellation | str) -> Cohort:
+        """The cohort with its regions in the order of another parcellation, matched by label.
+
+        Regions that the other does not have are left out; one that this cohort lacks is an error.
+        """
+        target = load_parcellation(parcellation)
+        index = self.parcellation.reordering_to(target)
+        if np.array_equal(index, np.arange(self.n_regions)) and target == self.parcellation:
+            return self
+        stack = Stack.of(self.connectivity).reordered(index).settled()
+        series = None if self.timeseries is None else self.timeseries.reordered(index)
+        return self._like(stack, self.participants, target, series)
+
+    def subset(self, people: Any) -> Cohort:
+        """Some of the people, by position, boolean mask or list of participant ids."""
+        index = self._positions(people)
+        stack = Stack.of(self.connectivity).take(index).settled()
+        series = None if self.timeseries is None else self.timeseries.take(index)
+        return self._like(stack, self.participants.iloc[index].reset_index(drop=True), self.parcellation, series)
+
+    @classmethod
+    def concat(cls, cohorts: Sequence[Cohort], name: str | None = None) -> Cohort:
+        """Several cohorts as one, in the region order of the first; the same person twice is refused.
+
+        Each row keeps the name of its cohort in the column `cohort`. Time series are kept if all have them.
+        """
+        if not cohorts:
+            raise NerveError("There are no cohorts to concatenate, expected at least one.")
+        aligned = [cohorts[0], *(cohort.align(cohorts[0].parcellation) for cohort in cohorts[1:])]
+        tables = [_with_cohort_column(cohort) for cohort in aligned]
+        ids = pd.concat([table["participant_id"] for table in tables])
+        if ids.duplicated().any():
+            raise NerveError(
+                f"The same participant stands in more than one cohort ({listed(ids[ids.duplicated()].unique())}): "
+                "leave the person out of one of them, or rename the ids if they are different people."
+            )
+        have_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
+        return cls(
+            Stack.concat([Stack.of(cohort.connectivity) for cohort in aligned]).settled(),
+            pd.concat(tables, ignore_index=True),
+            cohorts[0].parcellation,
+            Series.concat(have_series) if len(have_series) == len(aligned) else None,
+            name or "+".join(cohort.name for cohort in cohorts),
+            exclusions=pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True),
+            notes={"concatenated": [cohort.fingerprint for cohort in cohorts]},
+        )
+
+    def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> Path:
+        """Write the cohort as a folder, whole or not at all."""
+        dtype = dtype or ("float16" if self.connectivity.dtype == np.float16 else "float32")
+        with writing_cohort(path, self.parcellation, dtype=dtype, overwrite=overwrite) as writer:
+            for start, chunk in zip(range(0, len(self), _CHUNK), self._chunks(), strict=True):
+                some = range(start, start + len(chunk))
+                writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
+            writer.finish(self.participants, name=self.name, exclusions=self.exclusions, notes=self.notes)
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Cohort:
+        """Open a saved cohort; its matrices stay on disk until they are asked for."""
+        folder = Path(path)
+        if not (folder / "cohort.json").is_file():
+            raise problem(
+                folder,
+                "this is not a cohort" if folder.exists() else "there is no such folder",
+                expected="a folder with cohort.json and connectivity.npy",
+                remedy="Make one with `nerve ingest` or `nerve simulate`.",
+            )
+        about = read_json(folder / "cohort.json")
+        if not isinstance(about, dict) or not isinstance(about.get("format_version"), int):
+            raise problem(folder / "cohort.json", "it does not describe a cohort", remedy="Make the cohort again.")
+        if about["format_version"] > FORMAT_VERSION:
+            raise problem(folder, "it was written by a newer version of nerve", remedy="Update nerve to read it.")
+        participants = read_tsv(folder / "participants.tsv", dtype={"participant_id": str})
+        connectivity = open_npy(folder / "connectivity.npy")
+        series = None
+        if (folder / "timeseries.npy").is_file():
+            lengths = read_tsv(folder / "timeseries.tsv")["n_volumes"].to_numpy(int)
+            series = Series.split(open_npy(folder / "timeseries.npy"), lengths)
+        has_exclusions = (folder / "exclusions.tsv").is_file()
+        cohort = cls(
+            Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity,
+            participants,
+            Parcellation.from_table(folder / "regions.tsv", name=about.get("parcellation", "custom")),
+            series,
+            about.get("name", folder.name),
+            exclusions=read_tsv(folder / "exclusions.tsv", dtype=str) if has_exclusions else None,
+            notes=about.get("notes"),
+        )
+        cohort._fingerprint = about.get("fingerprint")
+        return cohort
+
+    def _chunks(self) -> Iterator[np.ndarray]:
+        for start in range(0, self.n_participants, _CHUNK):
+            yield np.asarray(self.connectivity[start : start + _CHUNK])
+
+    def _positions(self, people: Any) -> np.ndarray:
+        wanted = np.asarray(people)
+        if wanted.dtype.kind in "UOT" and len(wanted):
+            position = {person: i for i, person in enumerate(self.participants["participant_id"])}
+            unknown = [person for person in wanted if person not in position]
+            if unknown:
+                raise problem(f"Cohort {self.name!r}", f"there is no participant {listed(unknown, most=3)}")
+            return np.array([position[person] for person in wanted], int)
+        if wanted.dtype == bool and len(wanted) != len(self):
+            raise problem(f"Cohort {self.name!r}", f"a mask of length {len(wanted)}", expected=f"{len(self)} values")
+        index = np.arange(len(self))[wanted if len(wanted) else np.array([], int)]
+        if len(np.unique(index)) != len(index):
+            raise problem(
+                f"Cohort {self.name!r}", "the same participant was chosen twice", expected="each at most once"
+            )
+        return index
+
+    def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
+        return Cohort(
+            connectivity, participants, parcellation, series, self.name, exclusions=self.exclusions, notes=self.notes
+        )
+
+
+def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    where = f"Cohort {name!r}"
+    if not isinstance(table, pd.DataFrame) or "participant_id" not in table.columns:
+        raise problem(where, "the participants table has no column 'participant_id'", remedy="Rename the id column.")
+    table = table.reset_index(drop=True).copy()
+    ids = table["participant_id"]
+    if ids.isna().any() or (ids.astype(str).str.strip() == "").any():
+        raise problem(where, "a participant has no id", expected="an id in every row")
+    table["participant_id"] = ids.astype(str)
+    repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
+    if len(repeated):
+        raise problem(
+            where,
+            f"participants occur twice ({listed(repeated)})",
+            expected="one row a person",
+            remedy="Average or choose among their sessions first (`nerve ingest --repeats`).",
+        )
+    return table
+
+
+def _with_cohort_column(cohort: Cohort) -> pd.DataFrame:
+    table = cohort.participants
+    return table if "cohort" in table.columns else table.assign(cohort=cohort.name)
+
+
+def _as_series(timeseries: Any) -> Series:
+    return timeseries if isinstance(timeseries, Series) else Series([np.asarray(one) for one in timeseries])
+
+
+def _no_exclusions() -> pd.DataFrame:
+    return pd.DataFrame({"participant_id": pd.Series(dtype=str), "reason": pd.Series(dtype=str)})

@@ -1,0 +1,150 @@
+"""Time series → functional connectivity, and Fisher's z.
+
+A time series is a (volumes, regions) array. A region whose series is constant has no correlation with anything:
+its row and column are NaN, never 0, so that quality control sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nerve.checks import NerveError, one_of
+
+MIN_VOLUMES = 10
+_LARGEST_R = 1 - 1e-7
+
+
+def pearson(series: np.ndarray) -> np.ndarray:
+    """Pearson correlation of every pair of regions, with a unit diagonal.
+
+    Examples
+    --------
+    >>> pearson(np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0]])).round(3).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    unit = _standardised(series) / np.sqrt(len(series))
+    return _unit_diagonal(unit.T @ unit)
+
+
+def ledoit_wolf(series: np.ndarray) -> np.ndarray:
+    """Correlation shrunk towards the identity by the Ledoit–Wolf intensity (nilearn's default "correlation")."""
+    return _expand(series, lambda usable: _shrunk_covariance(usable))
+
+
+def partial(series: np.ndarray) -> np.ndarray:
+    """Partial correlation, from the inverse of the Ledoit–Wolf covariance of the standardised series."""
+    return _expand(series, lambda usable: _partial_of(_shrunk_covariance(usable)))
+
+
+CONNECTIVITY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "pearson": pearson,
+    "partial": partial,
+    "ledoit_wolf": ledoit_wolf,
+}
+
+
+def connectivity_from_series(
+    series: np.ndarray,
+    kind: str = "pearson",
+    *,
+    motion: np.ndarray | None = None,
+    motion_threshold: float | None = None,
+) -> np.ndarray:
+    """FC of one person, after leaving out volumes of too much motion.
+
+    Parameters
+    ----------
+    series : (volumes, regions) array
+    kind : {"pearson", "partial", "ledoit_wolf"}
+    motion : (volumes,) array, optional
+        Framewise displacement in mm; NaN (the first volume) counts as none.
+    motion_threshold : float, optional
+        Volumes with more than this are left out.
+    """
+    series = np.asarray(series, float)
+    if series.ndim != 2:
+        raise NerveError(f"The time series has shape {series.shape}, expected (volumes, regions).")
+    if motion is not None and motion_threshold is not None:
+        series = series[kept_volumes(motion, motion_threshold, len(series))]
+    if len(series) < MIN_VOLUMES:
+        raise NerveError(f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}.")
+    return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](series)
+
+
+def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.ndarray:
+    """Which volumes have framewise displacement of at most `threshold` mm."""
+    motion = np.nan_to_num(np.asarray(motion, float).ravel())
+    if len(motion) == n_volumes - 1:  # FSL and C-PAC may leave out the first volume
+        motion = np.concatenate([[0.0], motion])
+    if len(motion) != n_volumes:
+        raise NerveError(f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one a volume.")
+    return motion <= threshold
+
+
+def constant_regions(series: np.ndarray) -> np.ndarray:
+    """Positions of the regions whose series does not vary (or is not finite)."""
+    series = np.asarray(series, float)
+    with np.errstate(invalid="ignore"):
+        spread = series.std(axis=0)
+        scale = np.abs(series).max(axis=0, initial=0.0)
+        return np.flatnonzero(~(spread > 1e-10 * np.maximum(scale, 1e-30)))
+
+
+def fisher_z(r: np.ndarray) -> np.ndarray:
+    """Fisher's z = arctanh(r); r of ±1 (the diagonal) is kept finite."""
+    return np.arctanh(np.clip(r, -_LARGEST_R, _LARGEST_R))
+
+
+def inverse_fisher_z(z: np.ndarray) -> np.ndarray:
+    """Pearson r = tanh(z), with the diagonal of square matrices set to 1."""
+    r = np.tanh(z)
+    return _unit_diagonal(r) if r.ndim >= 2 and r.shape[-1] == r.shape[-2] else r
+
+
+def mean_in_z(matrices: np.ndarray) -> np.ndarray:
+    """The average of (k, R, R) correlation matrices, taken in Fisher z, with a unit diagonal."""
+    return inverse_fisher_z(fisher_z(np.asarray(matrices, float)).mean(axis=0))
+
+
+def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
+    """Partial correlations from FC alone: the inverse of (1 - shrinkage) FC + shrinkage I, for (…, R, R) matrices."""
+    fc = np.asarray(fc, float)
+    return _partial_of((1 - shrinkage) * fc + shrinkage * np.eye(fc.shape[-1]))
+
+
+def _standardised(series: np.ndarray) -> np.ndarray:
+    series = np.array(series, float)
+    series[:, constant_regions(series)] = np.nan
+    centred = series - series.mean(axis=0)
+    return centred / centred.std(axis=0)
+
+
+def _shrunk_covariance(series: np.ndarray) -> np.ndarray:
+    from sklearn.covariance import ledoit_wolf as estimate
+
+    return estimate(_standardised(series))[0]
+
+
+def _partial_of(covariance: np.ndarray) -> np.ndarray:
+    precision = np.linalg.inv(covariance)
+    scale = np.sqrt(np.einsum("...ii->...i", precision))
+    return _unit_diagonal(-precision / (scale[..., :, None] * scale[..., None, :]))
+
+
+def _expand(series: np.ndarray, estimate: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Estimate on the regions that vary; NaN rows and columns for the others."""
+    n_regions = series.shape[1]
+    usable = np.setdiff1d(np.arange(n_regions), constant_regions(series))
+    fc = np.full((n_regions, n_regions), np.nan)
+    if len(usable):
+        fc[np.ix_(usable, usable)] = _unit_diagonal(estimate(series[:, usable]))
+    return fc
+
+
+def _unit_diagonal(fc: np.ndarray) -> np.ndarray:
+    fc = np.clip(fc, -1.0, 1.0)
+    diagonal = np.arange(fc.shape[-1])
+    fc[..., diagonal, diagonal] = np.where(np.isnan(fc[..., diagonal, diagonal]), np.nan, 1.0)
+    return fc
