@@ -97,7 +97,7 @@ class Parcellation:
             xyz = table[["x", "y", "z"]].to_numpy(float) if has_xyz else None
         except ValueError as error:
             raise problem(name, f"a coordinate is not a number ({error})", expected="x, y, z in mm") from error
-        sides = tuple(table["hemisphere"].fillna("").astype(str)) if "hemisphere" in table.columns else ()
+        sides = tuple(table["hemisphere"].astype(object).fillna("").astype(str)) if "hemisphere" in table.columns else ()
         return cls(tuple(table[label].astype(str)), tuple(table[network].astype(str)), sides, xyz, name)
 
     @property

@@ -1,0 +1,89 @@
+"""Connectivity agrees with independent implementations, and constant regions are never a number."""
+
+import numpy as np
+import pytest
+from nilearn.connectome import ConnectivityMeasure
+
+from nerve.checks import NerveError
+from nerve.connectivity import (
+    connectivity_from_series,
+    constant_regions,
+    fisher_z,
+    inverse_fisher_z,
+    kept_volumes,
+    mean_in_z,
+    partial_from_fc,
+)
+
+
+@pytest.fixture
+def series():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(120, 4)) @ rng.normal(size=(4, 9)) + rng.normal(size=(120, 9))
+
+
+def test_pearson_agrees_with_numpy(series):
+    assert np.allclose(connectivity_from_series(series), np.corrcoef(series.T), atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "theirs"), [("ledoit_wolf", "correlation"), ("partial", "partial correlation")])
+def test_shrunk_kinds_agree_with_nilearn(series, kind, theirs):
+    measure = ConnectivityMeasure(kind=theirs, standardize="zscore_sample")
+    scaled = (series - series.mean(0)) / series.std(0)
+    assert np.allclose(connectivity_from_series(series, kind), measure.fit_transform([scaled])[0], atol=5e-3)
+
+
+def test_partial_correlation_of_a_chain_vanishes_between_its_ends():
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=5000)
+    b = a + rng.normal(size=5000)
+    c = b + rng.normal(size=5000)
+    fc = connectivity_from_series(np.c_[a, b, c], "partial")
+    assert abs(fc[0, 2]) < 0.05 < fc[0, 1]
+    assert abs(partial_from_fc(np.corrcoef([a, b, c]), 0.0)[0, 2]) < 0.05
+
+
+@pytest.mark.parametrize("kind", ["pearson", "partial", "ledoit_wolf"])
+def test_a_constant_region_is_missing_and_touches_no_other(series, kind):
+    broken = series.copy()
+    broken[:, 3] = 7.0
+    fc = connectivity_from_series(broken, kind)
+    others = np.delete(np.arange(9), 3)
+    assert constant_regions(broken).tolist() == [3]
+    assert np.isnan(fc[3]).all()
+    assert np.isnan(fc[:, 3]).all()
+    expected = connectivity_from_series(series[:, others], kind)
+    assert np.allclose(fc[np.ix_(others, others)], expected)
+
+
+def test_volumes_of_much_motion_are_left_out(series):
+    motion = np.zeros(120)
+    motion[[0, 40]] = np.nan, 2.0
+    spoilt = series.copy()
+    spoilt[40] = 1e3
+    fc = connectivity_from_series(spoilt, motion=motion, motion_threshold=0.5)
+    assert np.allclose(fc, np.corrcoef(np.delete(series, 40, axis=0).T))
+    assert kept_volumes(motion[1:], 0.5, 120).sum() == 119  # a file without the first volume
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"kind": "pearsn"}, "Did you mean 'pearson'"),
+        ({"motion": np.zeros(7), "motion_threshold": 0.5}, "7 values for 120 volumes"),
+        ({"motion": np.ones(120), "motion_threshold": 0.5}, "0 usable volumes"),
+    ],
+)
+def test_bad_arguments_get_one_sentence(series, arguments, sentence):
+    with pytest.raises(NerveError, match=sentence):
+        connectivity_from_series(series, **arguments)
+
+
+def test_fisher_z_undoes_itself_and_averages_in_z(series):
+    fc = np.corrcoef(series.T)
+    assert np.allclose(inverse_fisher_z(fisher_z(fc)), fc, atol=1e-6)
+    other = np.eye(9)
+    expected = np.tanh((np.arctanh(fc[0, 1]) + 0.0) / 2)
+    averaged = mean_in_z(np.stack([fc, other]))
+    assert np.isclose(averaged[0, 1], expected)
+    assert np.array_equal(np.diag(averaged), np.ones(9))
