@@ -1,0 +1,94 @@
+"""Several processes that share one batch: started by torchrun, joined with gloo (CPU) or nccl (GPUs).
+
+Gradients are averaged by hand rather than by a wrapper around the module: the loop then calls the same verb in one
+process and in many, and a checkpoint is the same file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together; one alone by default."""
+
+    rank: int = 0
+    count: int = 1
+    local_rank: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes the files and shows the progress."""
+        return self.rank == 0
+
+    def share(self, total: int) -> slice:
+        """The part of `total` samples that belongs to this process; parts differ by at most one sample.
+
+        Examples
+        --------
+        >>> [Processes(rank, 3).share(7) for rank in range(3)]
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
+        """
+        return slice(self.rank * total // self.count, (self.rank + 1) * total // self.count)
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum over processes, in place."""
+        if self.count > 1:
+            dist.all_reduce(values)
+        return values
+
+    def sum_gradients(self, module: torch.nn.Module) -> None:
+        """Add the gradients of all processes, in one message."""
+        if self.count == 1:
+            return
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        for parameter in parameters:  # a parameter unused by this part of the batch still takes part
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        flat = torch.cat([p.grad.reshape(-1) for p in parameters if p.grad is not None])
+        dist.all_reduce(flat)
+        start = 0
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))
+                start += parameter.numel()
+
+    def any(self, flag: bool, device: torch.device) -> bool:
+        """Whether the flag is raised in any process."""
+        if self.count == 1:
+            return flag
+        return bool(self.sum(torch.tensor(float(flag), device=device)).item() > 0)
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        if self.count > 1:
+            dist.barrier()
+
+
+def current_processes() -> Processes:
+    """The processes that this one has joined, or itself alone."""
+    if not dist.is_available() or not dist.is_initialized():
+        return Processes()
+    return Processes(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+
+
+@contextmanager
+def joined_processes() -> Iterator[Processes]:
+    """Join the processes that torchrun started, and leave them at the end; alone, do nothing."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        yield current_processes()
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield current_processes()
+    finally:
+        dist.destroy_process_group()

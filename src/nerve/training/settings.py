@@ -1,0 +1,97 @@
+"""How a module is trained: every number of the loop, with its default."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from nerve.checks import NerveError
+
+
+class TrainingSettings(BaseModel):
+    """Settings of the training loop. Unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(200, ge=1, description="Passes over the training people.")
+    max_steps: int | None = Field(None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
+    batch_size: int = Field(128, ge=1, description="Samples a step, over all processes together.")
+    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="Which optimiser.")
+    lr: float = Field(1e-3, gt=0, description="Largest learning rate.")
+    min_lr: float = Field(0.0, ge=0, description="Learning rate at the end of the schedule.")
+    weight_decay: float = Field(1e-2, ge=0, description="Weight decay, on every parameter.")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="Momenta of Adam and AdamW.")
+    eps: float = Field(1e-6, gt=0, description="Stabiliser of Adam and AdamW.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD.")
+    schedule: Literal["cosine", "constant", "step"] = Field("cosine", description="After the warm-up.")
+    warmup_epochs: float = Field(0.0, ge=0, description="Epochs of linear warm-up, applied step by step.")
+    decay_epochs: int = Field(20, ge=1, description="Schedule `step`: epochs between two cuts.")
+    decay_factor: float = Field(0.5, gt=0, le=1, description="Schedule `step`: factor of a cut.")
+    clip: float | None = Field(1.0, gt=0, description="Largest norm of the gradient; none to leave it.")
+    validation_fraction: float = Field(0.1, ge=0, lt=1, description="Share of each cohort held out for validation.")
+    validate_every: int = Field(1, ge=1, description="Epochs between two validations.")
+    keep: Literal["best", "last"] = Field("best", description="Weights at the end: of least validation loss, or last.")
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+        "auto", description="auto: bf16 or fp16 autocast on CUDA, float32 on CPU."
+    )
+    compile: bool = Field(False, description="Use torch.compile.")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
+    checkpoint_seconds: float = Field(60.0, ge=0, description="Seconds between checkpoints; 0 for every step.")
+    seed: int = Field(0, ge=0, description="Fixes split, data order, masks and dropout.")
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Steps of the whole run."""
+        steps = self.epochs * steps_per_epoch
+        return steps if self.max_steps is None else min(steps, self.max_steps)
+
+    def learning_rate(self, step: int, steps_per_epoch: int) -> float:
+        """Learning rate of a step (counted from 0): linear warm-up, then cosine, constant or stepwise decay.
+
+        Cosine, with T steps of which W are warm-up: min_lr + (lr - min_lr) · ½ (1 + cos(π (t - W) / (T - W))).
+        """
+        total, warmup = self.total_steps(steps_per_epoch), round(self.warmup_epochs * steps_per_epoch)
+        warmup = min(warmup, total)
+        if step < warmup:
+            return self.lr * (step + 1) / warmup
+        if self.schedule == "constant":
+            return self.lr
+        if self.schedule == "step":
+            return self.lr * self.decay_factor ** ((step // steps_per_epoch) // self.decay_epochs)
+        done = (step - warmup) / max(total - warmup, 1)
+        return self.min_lr + (self.lr - self.min_lr) * 0.5 * (1 + math.cos(math.pi * done))
+
+    def build_optimizer(self, module: torch.nn.Module) -> torch.optim.Optimizer:
+        """The optimiser of a module's trainable parameters."""
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        if not parameters:
+            raise NerveError(f"{type(module).__name__} has no trainable parameters: there is nothing to train.")
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
+        return kind(parameters, self.lr, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay)
+
+    def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
+        """The reduced precision to compute in, or None for float32."""
+        if self.precision == "auto":
+            if device.type != "cuda":
+                return None
+            return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        return {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[self.precision]
+
+
+def choose_device(name: str = "auto", local_rank: int = 0) -> torch.device:
+    """A device by name; ``auto`` takes CUDA (the process's own card), then Apple's MPS, then the CPU."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", local_rank % torch.cuda.device_count())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise NerveError(f"The device is {name!r}, expected auto, cpu, cuda, cuda:<number> or mps.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise NerveError(f"The device is {name!r}, but this machine's torch sees no CUDA card. Use --device cpu.")
+    return device

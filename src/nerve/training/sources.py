@@ -1,0 +1,84 @@
+"""Where batches come from: a source has a length and gives the batch of some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from nerve.checks import NerveError
+from nerve.cohort import Cohort
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Samples 0 … len - 1. A batch is a tensor, or a tuple, list or dict of tensors, first axis samples."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, rows: np.ndarray) -> Any:
+        """The samples at these positions, on the CPU."""
+
+
+class ArraySource:
+    """Arrays that share their first axis, in memory or memory-mapped, read row by row and given in float32.
+
+    Examples
+    --------
+    >>> source = ArraySource(np.arange(6.0).reshape(3, 2), np.arange(3.0))
+    >>> x, y = source.batch(np.array([2, 0]))
+    >>> x.shape, y.tolist()
+    (torch.Size([2, 2]), [2.0, 0.0])
+    """
+
+    def __init__(self, *arrays: Any) -> None:
+        lengths = {len(array) for array in arrays}
+        if len(lengths) != 1:
+            raise NerveError(f"The arrays to train on have {sorted(lengths)} rows, expected the same number in each.")
+        self.arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def batch(self, rows: np.ndarray) -> Any:
+        """A tensor for one array, a tuple of tensors for several."""
+        tensors = tuple(torch.from_numpy(np.ascontiguousarray(array[rows], np.float32)) for array in self.arrays)
+        return tensors[0] if len(tensors) == 1 else tensors
+
+
+class CohortSource:
+    """One or several cohorts, read when a batch is asked for; `kind` as in `Cohort.inputs`.
+
+    FC kinds give a (batch, …) tensor; time series, whose lengths differ, a list of (volumes, R) tensors.
+    """
+
+    def __init__(self, cohorts: Cohort | Sequence[Cohort], kind: str = "fc") -> None:
+        self.cohorts = [cohorts] if isinstance(cohorts, Cohort) else list(cohorts)
+        self.kind = kind
+        self.starts = np.cumsum([0, *(len(cohort) for cohort in self.cohorts)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def batch(self, rows: np.ndarray) -> Any:
+        """The samples at these positions; positions count through the cohorts in their order."""
+        rows = np.asarray(rows, int)
+        owner = np.searchsorted(self.starts, rows, side="right") - 1
+        samples: list[Any] = [None] * len(rows)
+        for number in np.unique(owner):
+            places = np.flatnonzero(owner == number)
+            values = self.cohorts[number].inputs(self.kind, rows[places] - self.starts[number])
+            for place, value in zip(places, values, strict=True):
+                samples[place] = torch.from_numpy(np.asarray(value, np.float32))
+        return samples if self.kind == "timeseries" else torch.stack(samples)
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch with every tensor moved to a device."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {name: to_device(part, device) for name, part in batch.items()}
+    return type(batch)(to_device(part, device) for part in batch)

@@ -1,0 +1,199 @@
+"""The training loop: it learns, it repeats itself, it stops and goes on bit for bit, it says what went wrong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import nerve.training.loop as loop_module
+from nerve.checks import NerveError
+from nerve.training import ArraySource, Draws, TrainingSettings, TrainingStopped, train
+from nerve.training.loop import split_rows
+
+SETTINGS = TrainingSettings(epochs=6, batch_size=8, lr=1e-2, warmup_epochs=1, checkpoint_seconds=0, device="cpu")
+
+
+class Noisy(torch.nn.Module):
+    """Linear regression with dropout and per-sample noise: everything that could break a resume."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(width, 1)
+        self.dropout = torch.nn.Dropout(0.2)
+        self.norm = torch.nn.BatchNorm1d(width)
+        with torch.no_grad():
+            self.linear.weight.fill_(0.1)
+            self.linear.bias.fill_(0.0)
+
+    def training_loss(self, batch, draws: Draws) -> torch.Tensor:
+        x, y = batch
+        x = self.dropout(self.norm(x)) + 0.01 * draws.normal(x.shape[1])
+        return ((self.linear(x)[:, 0] - y) ** 2).mean()
+
+
+@pytest.fixture
+def source() -> ArraySource:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(60, 4))
+    return ArraySource(x, x @ [1.0, -2.0, 0.5, 0.0])
+
+
+def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_loss_falls_and_history_has_one_row_an_epoch(source):
+    result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 60, "lr": 0.05}), progress=False)
+    assert len(result.history) == 60
+    assert result.history["validation_loss"].iloc[-1] < 0.3 * result.history["validation_loss"].iloc[0]
+
+
+def test_same_seed_same_weights_and_global_generator_untouched(source):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, second = Noisy(), Noisy()
+    torch.manual_seed(5)
+    train(first, source, SETTINGS, progress=False)
+    assert torch.equal(torch.rand(3), expected)
+    train(second, source, SETTINGS, progress=False)
+    assert same(weights(first), weights(second))
+
+
+@pytest.mark.parametrize("stop_at", [1, 7, 13, 29])
+def test_resume_after_a_kill_is_bit_for_bit(source, tmp_path, monkeypatch, stop_at):
+    whole = Noisy()
+    reference = train(whole, source, SETTINGS, run_dir=tmp_path / "whole", progress=False)
+
+    advance, calls = loop_module._Trainer._advance, []
+
+    def dies(self, rows, batch):
+        calls.append(1)
+        if len(calls) > stop_at:
+            raise SystemExit  # as abrupt as a kill: nothing after the last checkpoint is written
+        return advance(self, rows, batch)
+
+    monkeypatch.setattr(loop_module._Trainer, "_advance", dies)
+    with pytest.raises(SystemExit):
+        train(Noisy(), source, SETTINGS, run_dir=tmp_path / "cut", progress=False)
+    monkeypatch.undo()
+    resumed = Noisy()
+    result = train(resumed, source, SETTINGS, run_dir=tmp_path / "cut", resume=True, progress=False)
+    assert same(weights(whole), weights(resumed))
+    timeless = [c for c in reference.history if c not in ("seconds", "samples_per_second")]
+    pd.testing.assert_frame_equal(reference.history[timeless], result.history[timeless], check_exact=True)
+
+
+def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, tmp_path, monkeypatch):
+    import os
+    import signal
+
+    settings = SETTINGS.model_copy(update={"checkpoint_seconds": 1e9})
+    whole = Noisy()
+    train(whole, source, settings, run_dir=tmp_path / "whole", progress=False)
+    advance, calls = loop_module._Trainer._advance, []
+
+    def interrupted(self, rows, batch):
+        calls.append(1)
+        if len(calls) == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return advance(self, rows, batch)
+
+    monkeypatch.setattr(loop_module._Trainer, "_advance", interrupted)
+    with pytest.raises(TrainingStopped, match="--resume") as stopped:
+        train(Noisy(), source, settings, run_dir=tmp_path / "cut", progress=False)
+    assert stopped.value.signal_number == signal.SIGTERM
+    monkeypatch.undo()
+    resumed = Noisy()
+    train(resumed, source, settings, run_dir=tmp_path / "cut", resume=True, progress=False)
+    assert same(weights(whole), weights(resumed))
+
+
+def test_non_finite_loss_stops_before_it_spoils_the_checkpoint(source, tmp_path):
+    class Explodes(Noisy):
+        def training_loss(self, batch, draws):
+            self.count = getattr(self, "count", 0) + 1
+            return super().training_loss(batch, draws) * (float("nan") if self.count > 9 else 1.0)
+
+    with pytest.raises(NerveError, match=r"step 9|step 10.*learning rate|missing values"):
+        train(Explodes(), source, SETTINGS, run_dir=tmp_path, progress=False)
+    from nerve.training.checkpoint import load_tensors
+
+    assert all(t.isfinite().all() for t in load_tensors(tmp_path / "last.safetensors").values())
+
+
+def test_a_changed_setting_is_named_when_resuming(source, tmp_path):
+    train(Noisy(), source, SETTINGS, run_dir=tmp_path, progress=False)
+    other = SETTINGS.model_copy(update={"lr": 0.5})
+    with pytest.raises(NerveError, match=r"lr was 0\.01 and is 0\.5"):
+        train(Noisy(), source, other, run_dir=tmp_path, resume=True, progress=False)
+    with pytest.raises(NerveError, match="--resume"):
+        train(Noisy(), source, SETTINGS, run_dir=tmp_path, progress=False)
+
+
+def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
+    settings = SETTINGS.model_copy(update={"lr": 0.9, "schedule": "constant", "epochs": 12})
+    module = Noisy()
+    result = train(module, source, settings, run_dir=tmp_path, progress=False)
+    assert result.best_loss == result.history["validation_loss"].min()
+    in_memory = Noisy()
+    train(in_memory, source, settings, progress=False)
+    assert same(weights(module), weights(in_memory))
+
+
+def test_every_sample_is_used_once_an_epoch_and_none_of_validation(source):
+    seen: list[np.ndarray] = []
+
+    class Watching(ArraySource):
+        def batch(self, rows):
+            seen.append(np.array(rows))
+            return super().batch(rows)
+
+    settings = SETTINGS.model_copy(update={"epochs": 1, "validation_fraction": 0.2})
+    result = train(Noisy(), Watching(*source.arrays), settings, progress=False)
+    steps = -(-len(result.training_rows) // 8)
+    assert np.array_equal(np.sort(np.concatenate(seen[:steps])), result.training_rows)
+    assert not set(result.training_rows) & set(result.validation_rows)
+
+
+def test_each_cohort_gives_its_share_to_validation():
+    groups = np.repeat(["a", "b", "c"], [100, 50, 1])
+    _, validation = split_rows(151, groups, TrainingSettings(validation_fraction=0.1))
+    assert pd.Series(groups[validation]).value_counts().to_dict() == {"a": 10, "b": 5}
+
+
+def test_schedule_is_linear_warmup_then_half_cosine():
+    settings = TrainingSettings(epochs=4000, lr=1e-2, warmup_epochs=400)
+    rates = [settings.learning_rate(step, 3) for step in range(12_000)]
+    assert rates[0] == pytest.approx(1e-2 / 1200)
+    assert rates[1199] == pytest.approx(1e-2)
+    assert rates[1200 + 5400] == pytest.approx(5e-3)
+    assert rates[-1] < 1e-8
+
+
+def test_adamw_agrees_with_a_literal_update(source):
+    """One step of the loop equals the published AdamW update with clipping, computed by hand."""
+
+    class Plain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.full((4,), 0.1))
+
+        def training_loss(self, batch, draws):
+            return ((batch[0] @ self.weight - batch[1]) ** 2).mean()
+
+    settings = TrainingSettings(
+        epochs=1, batch_size=100, lr=0.1, weight_decay=0.01, validation_fraction=0, schedule="constant", device="cpu"
+    )
+    module = Plain()
+    train(module, source, settings, progress=False)
+    x, y = (np.asarray(a, np.float32).astype(float) for a in source.arrays)
+    gradient = 2 * x.T @ (x @ np.full(4, 0.1) - y) / len(y)
+    gradient *= min(1, 1.0 / np.linalg.norm(gradient))
+    first, second = gradient, gradient**2  # bias-corrected moments of the first step
+    expected = 0.1 * (1 - 0.1 * 0.01) - 0.1 * first / (np.sqrt(second) + 1e-6)
+    np.testing.assert_allclose(module.weight.detach().numpy(), expected, rtol=1e-4)
