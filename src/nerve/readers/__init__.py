@@ -1,0 +1,35 @@
+"""Readers: from the files people really have to one `Cohort`. How to add one is told in `nerve.readers.base`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from nerve.checks import one_of
+from nerve.readers.base import Options, Reader, Reading, Scan
+
+# name -> module and class, imported on first use; the more specific stand first (`--format auto` breaks ties by order)
+READERS = {
+    "xcpd": "nerve.readers.xcpd.XCPD",
+    "cpac": "nerve.readers.cpac.CPAC",
+    "cbig": "nerve.readers.cbig.CBIG",
+    "abide": "nerve.readers.abide.ABIDE",
+    "cifti": "nerve.readers.cifti.CIFTI",
+    "nifti": "nerve.readers.nifti.NIfTI",
+    "ukb": "nerve.readers.ukb.UKB",
+    "plain": "nerve.readers.plain.Plain",
+}
+
+__all__ = ["READERS", "Options", "Reader", "Reading", "Scan", "get_reader", "ingest", "read_cohort"]
+
+
+def get_reader(name: str) -> Reader:
+    """The reader of that name."""
+    module, _, cls = READERS[one_of("format", name, list(READERS))].rpartition(".")
+    return getattr(import_module(module), cls)()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ingest", "read_cohort"):
+        return getattr(import_module("nerve.readers.ingesting"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
