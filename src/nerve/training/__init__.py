@@ -10,12 +10,13 @@ from nerve.training.distributed import Processes, joined_processes
 from nerve.training.draws import Draws
 from nerve.training.loop import Result, train
 from nerve.training.settings import TrainingSettings, choose_device
-from nerve.training.sources import ArraySource, CohortSource, Source
+from nerve.training.sources import ArraySource, CohortSource, PairedSource, Source
 
 __all__ = [
     "ArraySource",
     "CohortSource",
     "Draws",
+    "PairedSource",
     "Processes",
     "Result",
     "Source",

@@ -82,3 +82,20 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, dict):
         return {name: to_device(part, device) for name, part in batch.items()}
     return type(batch)(to_device(part, device) for part in batch)
+
+
+class PairedSource:
+    """Another source's samples, each with a target: batches are (samples, (batch, …) targets)."""
+
+    def __init__(self, source: Source, targets: np.ndarray) -> None:
+        if len(source) != len(targets):
+            raise NerveError(f"There are {len(targets)} targets for {len(source)} people, expected one each.")
+        self.source = source
+        self.targets = np.asarray(targets, np.float32)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def batch(self, rows: np.ndarray) -> tuple[Any, torch.Tensor]:
+        """(samples, targets) at these positions."""
+        return self.source.batch(rows), torch.from_numpy(self.targets[rows])

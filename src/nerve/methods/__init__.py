@@ -1,0 +1,28 @@
+"""Every method of the package by name. To add one: a file here, and a line in `METHODS`.
+
+Names are resolved on first use, so that listing methods needs neither torch nor torch-geometric.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from nerve.checks import one_of
+
+# name -> "module:Class"
+METHODS: dict[str, str] = {
+    "nerve": "nerve.methods.nerve:NERVE",
+}
+
+
+def method_class(name: str) -> Any:
+    """The estimator class of a method.
+
+    Examples
+    --------
+    >>> method_class("nerve").__name__
+    'NERVE'
+    """
+    module, _, attribute = METHODS[one_of("method", name, list(METHODS))].partition(":")
+    return getattr(import_module(module), attribute)

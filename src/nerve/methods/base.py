@@ -1,0 +1,344 @@
+"""What every trained method shares: input checks, the path from a cohort to a trained module, saving and loading.
+
+To add a method, write one file with one class and add a line to `METHODS`:
+
+1. Derive from `Encoder` (``fit`` + ``transform``) or `Predictor` (``fit`` + ``predict``).
+2. ``__init__`` only stores its arguments, all with defaults; two names are expected, ``seed`` and ``device``.
+3. ``kind`` says what it reads: ``"fc"``, ``"upper"`` or ``"timeseries"`` (see `Cohort.inputs`).
+4. ``build(parcellation)`` returns the untrained torch module, from the parameters and the parcellation alone (so that
+   `load` can make it without data); random starts need no generator of their own, the caller has seeded torch. The
+   module has ``training_loss(batch, draws)`` and ``embed(batch)`` or ``predict(batch)``.
+5. ``training_settings()`` returns the `TrainingSettings` of the loop.
+6. Optional: ``source(cohort, run_dir)`` when batches are not simply the inputs of some people; ``start(module, source,
+   rows)`` for anything computed from the training people before the first step (a mean, say: keep it in a buffer).
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+
+from nerve.checks import NerveError, NotFitted, problem
+from nerve.cohort import Cohort
+from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
+from nerve.methods.inputs import as_cohort
+from nerve.parcellation import Parcellation
+from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
+from nerve.training.checkpoint import load_tensors, restore_weights, save_tensors
+from nerve.training.distributed import current_processes
+from nerve.training.draws import mixed_seed
+from nerve.training.sources import to_device
+
+FORMAT_VERSION = 1
+WEIGHTS, CONFIG, HISTORY, CARD = "model.safetensors", "config.json", "history.tsv", "README.md"
+
+
+class Method(BaseEstimator):
+    """A torch module with scikit-learn's manners. See the top of this file for how to add one."""
+
+    kind: ClassVar[str] = "fc"
+    batch_size_apply: ClassVar[int] = 128  # people at a time in transform and predict
+    seed: int
+    device: str
+
+    # ---- what a method provides
+
+    def build(self, parcellation: Parcellation) -> torch.nn.Module:
+        """The untrained module."""
+        raise NotImplementedError
+
+    def training_settings(self) -> TrainingSettings:
+        """How it is trained."""
+        raise NotImplementedError
+
+    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+        """Where batches come from."""
+        return CohortSource(cohort, self.kind)
+
+    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+        """Prepare the module from the training people."""
+
+    def target_parcellation(self, data: Any) -> Parcellation | None:
+        """The parcellation to train in: the parameter of that name, else that of the data."""
+        return getattr(self, "parcellation", None)
+
+    # ---- fit
+
+    def _fit(
+        self,
+        data: Any,
+        targets: np.ndarray | None,
+        run_dir: str | os.PathLike[str] | None,
+        resume: bool,
+        progress: bool,
+    ) -> Self:
+        from nerve.training.loop import split_rows  # beside its only use
+
+        cohort = as_cohort(data, self.target_parcellation(data))
+        settings = self.training_settings()
+        folder = None if run_dir is None else Path(run_dir)
+        self.parcellation_ = cohort.parcellation
+        self.n_features_in_ = cohort.n_regions
+        self.module_ = self.seeded_build(cohort.parcellation)
+        source = self.source(cohort, folder)
+        groups = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
+        split = split_rows(len(source), groups, settings)
+        self.start(self.module_, source, split[0])
+        if targets is not None:
+            source = PairedSource(source, targets)
+        identity = {} if folder is None else {"data": cohort.fingerprint, "method": self._described_parameters()}
+        result: Result = train(
+            self.module_,
+            source,
+            settings,
+            run_dir=folder,
+            split=split,
+            resume=resume,
+            identity=identity,
+            progress=progress,
+            label=type(self).__name__,
+        )
+        self.history_, self.best_step_ = result.history, result.best_step
+        self.data_ = _described_data(cohort, result)
+        return self
+
+    def seeded_build(self, parcellation: Parcellation) -> torch.nn.Module:
+        """`build`, with torch's generator seeded for the time of the call only."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(mixed_seed(self.seed, 0))
+            return self.build(parcellation)
+
+    # ---- apply
+
+    def fitted_cohort(self, data: Any) -> Cohort:
+        """The data in the region order that the module was trained in; regions that it lacks are an error."""
+        if not hasattr(self, "module_"):
+            raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
+        return as_cohort(data, self.parcellation_)
+
+    def apply(self, verb: Callable[[Any], torch.Tensor], source: Source) -> np.ndarray:
+        """``verb(batch)`` for all samples in order, stacked: (n, …) float32."""
+        device = choose_device(self.device)
+        self.module_.to(device).eval()
+        parts: list[np.ndarray] = []
+        with torch.inference_mode():
+            for start in range(0, len(source), self.batch_size_apply):
+                rows = np.arange(start, min(start + self.batch_size_apply, len(source)))
+                parts.append(verb(to_device(source.batch(rows), device)).float().cpu().numpy())
+        return np.concatenate(parts)
+
+    # ---- files
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write model.safetensors, config.json, history.tsv and a model card into a folder; no participant is named."""
+        if not hasattr(self, "module_"):
+            raise NotFitted(f"This {type(self).__name__} is not fitted: there is nothing to save. Call fit first.")
+        folder = Path(path)
+        if current_processes().first:
+            save_tensors(folder / WEIGHTS, self.module_.state_dict())
+            write_tsv(folder / HISTORY, self.history_)
+            write_text(folder / CARD, self.model_card())
+            write_json(folder / CONFIG, self._configuration())  # last: a folder with it is complete
+        return folder
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str = "auto") -> Self:
+        """Read what `save` wrote. A newer format, missing file or changed shape is refused by name."""
+        folder = Path(path)
+        if not (folder / CONFIG).is_file():
+            raise problem(
+                folder,
+                "it holds no config.json" if folder.is_dir() else "there is no such folder",
+                expected="the folder of a trained model",
+                remedy="A run that was stopped is finished with `nerve pretrain … --resume`.",
+            )
+        config = read_json(folder / CONFIG)
+        method = cls._from_configuration(config, folder)
+        method.set_params(device=device)
+        method.module_ = method.seeded_build(method.parcellation_)
+        restore_weights(method.module_, load_tensors(folder / WEIGHTS), folder / WEIGHTS)
+        method.module_.eval()
+        if not (folder / HISTORY).is_file():
+            raise problem(folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
+        method.history_ = read_tsv(folder / HISTORY)
+        return method
+
+    @classmethod
+    def _from_configuration(cls, config: Any, folder: Path) -> Self:
+        if not isinstance(config, dict) or not isinstance(config.get("format_version"), int):
+            raise problem(folder / CONFIG, "it does not describe a model of this package")
+        if config["format_version"] > FORMAT_VERSION:
+            raise problem(
+                folder,
+                f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}",
+                expected=f"format {FORMAT_VERSION} or older",
+                remedy="Update nerve to read it.",
+            )
+        if config.get("method") != cls.__name__:
+            raise problem(folder, f"it holds a {config.get('method')}", expected=f"a {cls.__name__}")
+        try:
+            regions = pd.DataFrame(config["parcellation"]["regions"])
+            regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
+            method = cls(**cls.parameters_from_json(config["parameters"]))
+            method.parcellation_ = Parcellation.from_table(regions, name=config["parcellation"]["name"])
+        except (KeyError, TypeError) as error:
+            raise problem(folder / CONFIG, f"it is incomplete or has an unknown entry ({error})") from error
+        method.n_features_in_ = method.parcellation_.n_regions
+        method.data_, method.best_step_ = config.get("data", {}), config.get("best_step", 0)
+        return method
+
+    def _configuration(self) -> dict[str, Any]:
+        table = self.parcellation_.to_table()
+        regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
+        return {
+            "format_version": FORMAT_VERSION,
+            "nerve_version": version("nerve-fc"),
+            "torch_version": torch.__version__,
+            "method": type(self).__name__,
+            "parameters": self._described_parameters(),
+            "parcellation": {
+                "name": self.parcellation_.name,
+                "fingerprint": self.parcellation_.fingerprint,
+                "regions": regions,
+            },
+            "training": self.training_settings().model_dump(mode="json"),
+            "data": self.data_,
+            "best_step": self.best_step_,
+        }
+
+    def _described_parameters(self) -> dict[str, Any]:
+        """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
+        return {
+            name: _plain(value) for name, value in self.get_params().items() if name not in ("parcellation", "device")
+        }
+
+    @classmethod
+    def parameters_from_json(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """The inverse of `_described_parameters`; a method with parameters that are objects extends it."""
+        known = inspect.signature(cls).parameters
+        for name in parameters:
+            if name not in known:
+                raise KeyError(name)
+        return dict(parameters)
+
+    def model_card(self) -> str:
+        """A page for whoever is handed the folder: what it is, what it was trained on, how to use it."""
+        data = self.data_
+        cohorts = ", ".join(f"{name} ({count})" for name, count in data.get("cohorts", {}).items())
+        parameters = "\n".join(f"- {name}: {value}" for name, value in self._described_parameters().items())
+        last: Any = self.history_.iloc[-1] if len(self.history_) else {}
+        return (
+            f"# {type(self).__name__}\n\n"
+            f"A model of brain functional connectivity, trained with nerve {version('nerve-fc')}.\n\n"
+            f"- Regions: {self.parcellation_.n_regions}, {self.parcellation_.n_networks} networks "
+            f"({self.parcellation_.name}); labels in config.json, data are matched by label\n"
+            f"- Trained on: {cohorts or 'not recorded'}; {data.get('n_training', '?')} people for training, "
+            f"{data.get('n_validation', '?')} for validation\n"
+            f"- Trainable parameters: {sum(p.numel() for p in self.module_.parameters() if p.requires_grad):,}\n"
+            f"- Loss at the end: training {_number(last, 'training_loss')}, validation "
+            f"{_number(last, 'validation_loss')}; weights kept from step {self.best_step_ or 'last'}\n\n"
+            f"## Parameters\n\n{parameters}\n\n"
+            "## Use\n\n```python\nimport nerve\n"
+            f"from {type(self).__module__} import {type(self).__name__}\n\n"
+            f'model = {type(self).__name__}.load("this folder")\n```\n\n'
+            "For research. Weights can carry information on the people they were trained on: share them under the\n"
+            "terms of the training data. What the embeddings predict must be tested on other people than these.\n"
+        )
+
+
+class Encoder(TransformerMixin, Method):
+    """A method that learns without labels: ``fit`` and ``transform``."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        run_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = False,
+    ) -> Self:
+        """Train on a cohort, several cohorts, or an (n, R, R) array; `y` is ignored.
+
+        With `run_dir`, checkpoints and history are written there and `resume` goes on from them.
+        """
+        return self._fit(X, None, run_dir, resume, progress)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """(n, width) features of the same people in the same order."""
+        cohort = self.fitted_cohort(X)
+        return self.apply(self.module_.embed, self.source(cohort))  # type: ignore[arg-type]
+
+
+class Predictor(RegressorMixin, Method):
+    """A method that learns a continuous target: ``fit`` and ``predict``. The target is z-scored inside."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        run_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = False,
+    ) -> Self:
+        """Train on a cohort or an (n, R, R) array with one number a person."""
+        values = np.asarray(y, float)
+        if values.ndim != 1 or not np.isfinite(values).all():
+            raise NerveError(f"The target has shape {values.shape} or missing values, expected one number a person.")
+        self.target_mean_, self.target_scale_ = float(values.mean()), float(values.std()) or 1.0
+        scaled = (values - self.target_mean_) / self.target_scale_
+        return self._fit(X, scaled.astype(np.float32), run_dir, resume, progress)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) predictions in the target's own units."""
+        cohort = self.fitted_cohort(X)
+        scaled = self.apply(self.module_.predict, self.source(cohort))  # type: ignore[arg-type]
+        return scaled.reshape(len(cohort)).astype(float) * self.target_scale_ + self.target_mean_
+
+    def _configuration(self) -> dict[str, Any]:
+        return {**super()._configuration(), "target": {"mean": self.target_mean_, "scale": self.target_scale_}}
+
+    @classmethod
+    def _from_configuration(cls, config: Any, folder: Path) -> Self:
+        method = super()._from_configuration(config, folder)
+        try:
+            method.target_mean_, method.target_scale_ = config["target"]["mean"], config["target"]["scale"]
+        except (KeyError, TypeError) as error:
+            raise problem(folder / CONFIG, "it does not say how the target was scaled") from error
+        return method
+
+
+def _described_data(cohort: Cohort, result: Result) -> dict[str, Any]:
+    names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
+    return {
+        "fingerprint": cohort.fingerprint,
+        "cohorts": {str(name): int(count) for name, count in pd.Series(names).value_counts(sort=False).items()},
+        "n_training": len(result.training_rows),
+        "n_validation": len(result.validation_rows),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON knows it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    return value
+
+
+def _number(row: Any, name: str) -> str:
+    value = row.get(name) if len(row) else None
+    return "none" if value is None or pd.isna(value) else f"{float(value):.4g}"

@@ -1,0 +1,155 @@
+"""What every trained method inherits: inputs in any order, training, saving and loading, clear refusals."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+
+from nerve.checks import NerveError, NotFitted
+from nerve.cohort import Cohort
+from nerve.methods.base import Encoder, Predictor
+from nerve.methods.inputs import as_cohort
+from nerve.parcellation import Parcellation
+from nerve.training import TrainingSettings
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, n_regions: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(n_regions, 1)
+
+    def embed(self, fc):
+        return self.linear(fc)[..., 0]  # (batch, regions)
+
+    def predict(self, fc):
+        return self.embed(fc).mean(1)
+
+    def training_loss(self, batch, draws):
+        if isinstance(batch, tuple):
+            return ((self.predict(batch[0]) - batch[1]) ** 2).mean()
+        return ((self.embed(batch) - batch.mean(2)) ** 2).mean()
+
+
+class RowMean(Encoder):
+    def __init__(self, parcellation=None, epochs=3, seed=0, device="cpu"):
+        self.parcellation, self.epochs, self.seed, self.device = parcellation, epochs, seed, device
+
+    def build(self, parcellation):
+        return _Module(parcellation.n_regions)
+
+    def training_settings(self):
+        return TrainingSettings(epochs=self.epochs, batch_size=8, lr=1e-2, seed=self.seed, device=self.device)
+
+
+class MeanPredictor(Predictor):
+    def __init__(self, epochs=40, seed=0, device="cpu"):
+        self.epochs, self.seed, self.device = epochs, seed, device
+
+    build = RowMean.build
+    training_settings = RowMean.training_settings
+
+
+@pytest.fixture
+def parcellation() -> Parcellation:
+    return Parcellation(tuple("abcdef"), ("A", "A", "B", "B", "B", "C"), name="tiny")
+
+
+@pytest.fixture
+def cohort(parcellation) -> Cohort:
+    series = np.random.default_rng(0).normal(size=(30, 40, 6))
+    fc = np.stack([np.corrcoef(x.T) for x in series]).astype(np.float32)
+    people = pd.DataFrame({"participant_id": [f"secret-{i}" for i in range(30)]})
+    return Cohort(fc, people, parcellation, name="tiny")
+
+
+def test_a_cohort_in_another_order_gives_the_same_features(cohort):
+    encoder = RowMean().fit(cohort)
+    order = [3, 1, 5, 0, 2, 4]
+    shuffled = cohort.align(cohort.parcellation.subset(order))
+    assert not np.allclose(shuffled.connectivity, cohort.connectivity)
+    np.testing.assert_allclose(encoder.transform(shuffled), encoder.transform(cohort), atol=1e-6)
+
+
+def test_a_missing_region_is_refused_by_name(cohort):
+    encoder = RowMean().fit(cohort)
+    with pytest.raises(NerveError, match=r"\(f;"):
+        encoder.transform(cohort.align(cohort.parcellation.subset([0, 1, 2, 3, 4])))
+
+
+def test_array_and_cohort_agree(cohort):
+    first = RowMean(parcellation=cohort.parcellation).fit(cohort)
+    second = RowMean(parcellation=cohort.parcellation).fit(cohort.connectivity)
+    assert np.array_equal(first.transform(cohort), second.transform(cohort.connectivity))
+    assert np.array_equal(clone(first).fit(cohort).transform(cohort), first.transform(cohort))
+
+
+def test_saved_and_loaded_is_identical_and_names_nobody(cohort, tmp_path):
+    encoder = RowMean().fit(cohort)
+    encoder.save(tmp_path / "model")
+    assert {f.name for f in (tmp_path / "model").iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "history.tsv",
+        "README.md",
+    }
+    loaded = RowMean.load(tmp_path / "model", device="cpu")
+    assert np.array_equal(loaded.transform(cohort), encoder.transform(cohort))
+    assert loaded.get_params()["epochs"] == 3
+    assert not any(b"secret" in file.read_bytes() for file in (tmp_path / "model").iterdir())
+
+
+def test_load_refuses_by_name(cohort, tmp_path):
+    folder = tmp_path / "model"
+    RowMean().fit(cohort).save(folder)
+    config = json.loads((folder / "config.json").read_text())
+
+    def changed(**entries):
+        (folder / "config.json").write_text(json.dumps({**config, **entries}))
+        return folder
+
+    with pytest.raises(NerveError, match=r"format 99.*Update nerve"):
+        RowMean.load(changed(format_version=99))
+    with pytest.raises(NerveError, match="holds a RowMean, expected a MeanPredictor"):
+        MeanPredictor.load(changed())
+    regions = {name: values[:-1] for name, values in config["parcellation"]["regions"].items()}
+    with pytest.raises(NerveError, match=r"linear\.weight is \(1, 6\), expected \(1, 5\)"):
+        RowMean.load(changed(parcellation={"name": "tiny", "regions": regions}))
+    (folder / "model.safetensors").write_bytes(b"cut short")
+    with pytest.raises(NerveError, match="not a readable safetensors"):
+        RowMean.load(changed())
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(NerveError, match=r"model\.safetensors: there is no such file"):
+        RowMean.load(folder)
+    with pytest.raises(NerveError, match="no such folder"):
+        RowMean.load(tmp_path / "nowhere")
+
+
+def test_predictor_learns_and_answers_in_the_units_of_the_target(cohort, tmp_path):
+    y = 100 + 50 * cohort.connectivity.mean((1, 2)).astype(float)
+    predictor = MeanPredictor(epochs=600).fit(cohort, y)
+    assert predictor.score(cohort, y) > 0.5
+    predictor.save(tmp_path)
+    assert np.array_equal(MeanPredictor.load(tmp_path, device="cpu").predict(cohort), predictor.predict(cohort))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (np.zeros((3, 4)), "people, regions, regions"),
+        (np.zeros((3, 4, 5)), "people, regions, regions"),
+        (np.full((2, 6, 6), np.nan), "Matrix 1: it holds NaN"),
+        (np.zeros((2, 6, 6), complex), "real FC"),
+        (np.zeros((2, 5, 5)), "5 regions, expected the 6"),
+    ],
+)
+def test_unusable_arrays_are_refused(data, sentence, parcellation):
+    with pytest.raises(NerveError, match=sentence):
+        as_cohort(data, parcellation)
+
+
+def test_not_fitted_is_said():
+    with pytest.raises(NotFitted, match="Call fit first"):
+        RowMean().transform(np.zeros((2, 6, 6)))
