@@ -190,9 +190,8 @@ class Parcellation:
         [2, 4, 5]
         """
         other = load_parcellation(other)
-        here, there = _keys(self, other)
-        position = {key: i for i, key in enumerate(here)}
-        missing = [label for label, key in zip(other.labels, there, strict=True) if key not in position]
+        index = self.positions_of(other)
+        missing = [label for label, position in zip(other.labels, index, strict=True) if position < 0]
         if missing:
             raise NerveError(
                 f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
@@ -200,7 +199,14 @@ class Parcellation:
                 f"{listed(self.labels, most=3)}). Regions are matched by label: name the parcellation that the data "
                 "were made with, or give its table."
             )
-        return np.array([position[key] for key in there], int)
+        return index
+
+    def positions_of(self, other: Parcellation | str) -> np.ndarray:
+        """Like `reordering_to`, with -1 for the regions of the other that this parcellation lacks."""
+        other = load_parcellation(other)
+        here, there = _keys(self, other)
+        position = {key: i for i, key in enumerate(here)}
+        return np.array([position.get(key, -1) for key in there], int)
 
     def identical_order(self, other: Parcellation) -> bool:
         """Whether both hold the same regions in the same order, whatever the labels' dialect."""
