@@ -38,10 +38,8 @@ def table():
 
 def test_latex_cells_are_the_papers(table):
     lines = table.to_latex().splitlines()
-    assert (
-        r"NERVE & \cellcolor{lightgray}\textbf{.11}$_{\pm .06}$ & \textbf{.09}$_{\pm .05}$ & \textbf{.12}$_{\pm .05}$ \\"
-        in lines
-    )
+    best = [r"\cellcolor{lightgray}\textbf{.11}$_{\pm .06}$", r"\textbf{.09}$_{\pm .05}$", r"\textbf{.12}$_{\pm .05}$"]
+    assert " & ".join(["NERVE", *best]) + r" \\" in lines
     assert r"BrainNetCNN & $.05_{\pm .04}$ & \underline{.08}$_{\pm .04}$ & $.05_{\pm .03}$ \\" in lines
     assert r"BrainNetTF & -- & -- & $.05_{\pm .04}$ \\" in lines
     assert (
