@@ -10,8 +10,9 @@ from sklearn.base import clone
 
 from nerve.checks import NerveError, NotFitted
 from nerve.cohort import Cohort
-from nerve.methods.base import Encoder, Predictor
+from nerve.methods.base import Encoder
 from nerve.methods.inputs import as_cohort
+from nerve.methods.predictor import Predictor
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
 

@@ -2,7 +2,8 @@
 
 To add a method, write one file with one class and add a line to `METHODS`:
 
-1. Derive from `Encoder` (``fit`` + ``transform``) or `Predictor` (``fit`` + ``predict``).
+1. Derive from `Encoder` (``fit`` + ``transform``) or `predictor.Predictor` (``fit`` + ``predict``); say in ``paper``
+   how to cite it, in ``adapted`` what we changed, and give ``presets`` "paper" and "small".
 2. ``__init__`` only stores its arguments, all with defaults; two names are expected, ``seed`` and ``device``.
 3. ``kind`` says what it reads: ``"fc"``, ``"upper"`` or ``"timeseries"`` (see `Cohort.inputs`).
 4. ``build(parcellation)`` returns the untrained torch module, from the parameters and the parcellation alone (so that
@@ -25,9 +26,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 
-from nerve.checks import NerveError, NotFitted, problem
+from nerve.checks import NotFitted, one_of, problem
 from nerve.cohort import Cohort
 from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
 from nerve.methods.inputs import as_cohort
@@ -36,6 +37,7 @@ from nerve.training import CohortSource, PairedSource, Result, Source, TrainingS
 from nerve.training.checkpoint import load_tensors, restore_weights, save_tensors
 from nerve.training.distributed import current_processes
 from nerve.training.draws import mixed_seed
+from nerve.training.loop import split_rows
 from nerve.training.sources import to_device
 
 FORMAT_VERSION = 1
@@ -46,9 +48,19 @@ class Method(BaseEstimator):
     """A torch module with scikit-learn's manners. See the top of this file for how to add one."""
 
     kind: ClassVar[str] = "fc"
+    supervised: ClassVar[bool] = False
+    paper: ClassVar[str] = ""  # how to cite it, in one line
+    adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # name -> parameters that differ from the defaults
+    adapted_: str = ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
     batch_size_apply: ClassVar[int] = 128  # people at a time in transform and predict
     seed: int
     device: str
+
+    @classmethod
+    def from_preset(cls, name: str = "paper", **changes: Any) -> Self:
+        """The method with the parameters of a preset, some of them changed."""
+        return cls(**{**cls.presets[one_of("preset", name, list(cls.presets))], **changes})
 
     # ---- what a method provides
 
@@ -67,6 +79,11 @@ class Method(BaseEstimator):
     def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Prepare the module from the training people."""
 
+    def split(self, cohort: Cohort, source: Source, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+        """Training and validation rows of the source: the same share of each cohort."""
+        groups = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
+        return split_rows(len(source), groups, settings)
+
     def target_parcellation(self, data: Any) -> Parcellation | None:
         """The parcellation to train in: the parameter of that name, else that of the data."""
         return getattr(self, "parcellation", None)
@@ -81,8 +98,6 @@ class Method(BaseEstimator):
         resume: bool,
         progress: bool,
     ) -> Self:
-        from nerve.training.loop import split_rows  # beside its only use
-
         cohort = as_cohort(data, self.target_parcellation(data))
         settings = self.training_settings()
         folder = None if run_dir is None else Path(run_dir)
@@ -90,8 +105,7 @@ class Method(BaseEstimator):
         self.n_features_in_ = cohort.n_regions
         self.module_ = self.seeded_build(cohort.parcellation)
         source = self.source(cohort, folder)
-        groups = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
-        split = split_rows(len(source), groups, settings)
+        split = self.split(cohort, source, settings)
         self.start(self.module_, source, split[0])
         if targets is not None:
             source = PairedSource(source, targets)
@@ -277,45 +291,6 @@ class Encoder(TransformerMixin, Method):
         """(n, width) features of the same people in the same order."""
         cohort = self.fitted_cohort(X)
         return self.apply(self.module_.embed, self.source(cohort))  # type: ignore[arg-type]
-
-
-class Predictor(RegressorMixin, Method):
-    """A method that learns a continuous target: ``fit`` and ``predict``. The target is z-scored inside."""
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        run_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        progress: bool = False,
-    ) -> Self:
-        """Train on a cohort or an (n, R, R) array with one number a person."""
-        values = np.asarray(y, float)
-        if values.ndim != 1 or not np.isfinite(values).all():
-            raise NerveError(f"The target has shape {values.shape} or missing values, expected one number a person.")
-        self.target_mean_, self.target_scale_ = float(values.mean()), float(values.std()) or 1.0
-        scaled = (values - self.target_mean_) / self.target_scale_
-        return self._fit(X, scaled.astype(np.float32), run_dir, resume, progress)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """(n,) predictions in the target's own units."""
-        cohort = self.fitted_cohort(X)
-        scaled = self.apply(self.module_.predict, self.source(cohort))  # type: ignore[arg-type]
-        return scaled.reshape(len(cohort)).astype(float) * self.target_scale_ + self.target_mean_
-
-    def _configuration(self) -> dict[str, Any]:
-        return {**super()._configuration(), "target": {"mean": self.target_mean_, "scale": self.target_scale_}}
-
-    @classmethod
-    def _from_configuration(cls, config: Any, folder: Path) -> Self:
-        method = super()._from_configuration(config, folder)
-        try:
-            method.target_mean_, method.target_scale_ = config["target"]["mean"], config["target"]["scale"]
-        except (KeyError, TypeError) as error:
-            raise problem(folder / CONFIG, "it does not say how the target was scaled") from error
-        return method
 
 
 def _described_data(cohort: Cohort, result: Result) -> dict[str, Any]:
