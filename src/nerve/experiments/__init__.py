@@ -1,0 +1,1 @@
+"""A whole comparison from one file: plan (config → runs), run, launch (local, SLURM), store (manifest, resume)."""

@@ -1,0 +1,149 @@
+"""What an experiment file may say: cohorts, methods and variants, protocol, seeds, launcher.
+
+Any setting of a method may be a list: each value becomes a variant, and a row of the table says which.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nerve.checks import NerveError, did_you_mean, listed
+
+REFERENCE_ROWS = ("raw", "pca", "covariates")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CohortConfig(_Strict):
+    """One cohort: a folder made by `nerve ingest`, or arguments of the simulation."""
+
+    path: str | None = Field(None, description="Folder of a cohort; relative to the config file.")
+    simulate: dict[str, Any] | None = Field(None, description="Arguments of `simulate_cohort` instead of a path.")
+    label: str | None = Field(None, description="What tables call it.")
+    targets: list[str] = Field(min_length=1, description="Columns to predict.")
+    target_labels: dict[str, str] = Field(default_factory=dict, description="What tables call the targets.")
+    columns: dict[str, str] = Field(default_factory=dict, description="our name: name in the participants table.")
+    covariates: list[str] | None = Field(None, description="Instead of those of the protocol.")
+    groups: str | None = Field(None, description="Column of families, kept whole in a fold.")
+    site: str | None = Field(None, description="Column of sites, for ComBat and blocks of permutations.")
+    pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
+    timeseries: bool = Field(True, description="Use its time series where a method needs them.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> CohortConfig:
+        if (self.path is None) == (self.simulate is None):
+            raise ValueError("give either `path` or `simulate`")
+        return self
+
+
+class MethodConfig(_Strict):
+    """One row of the table, or several: lists in `settings` are swept, `permutations` adds null models."""
+
+    method: str = Field(description="A name of `nerve methods`, or raw, pca, covariates.")
+    label: str | None = Field(None, description="What tables call it.")
+    group: str = Field("", description="Rows of one group stand together between rules.")
+    preset: str | None = Field(None, description="Settings to start from; the experiment's by default.")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Parameters of the method; lists are swept.")
+    select: bool = Field(False, description="One row: the variant chosen in each fold on training people only.")
+    permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
+
+    def variants(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every combination of the listed settings, with a name for it.
+
+        Examples
+        --------
+        >>> MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "epochs": 9}).variants()
+        [('mask_ratio=0.25', {'mask_ratio': 0.25, 'epochs': 9}), ('mask_ratio=0.5', {'mask_ratio': 0.5, 'epochs': 9})]
+        """
+        swept = {name: values for name, values in self.settings.items() if isinstance(values, list)}
+        found = []
+        for values in itertools.product(*swept.values()):
+            chosen = dict(zip(swept, values, strict=True))
+            found.append((", ".join(f"{k}={v}" for k, v in chosen.items()), self.settings | chosen))
+        return found
+
+
+class ProtocolConfig(_Strict):
+    """How predictions are made and tested; defaults follow CBIG and the paper."""
+
+    folds: int = Field(10, ge=2, description="Outer folds.")
+    inner_folds: int = Field(5, ge=2, description="Inner folds, for λ.")
+    kernel: Literal["correlation", "linear", "cosine", "rbf"] = Field("correlation", description="Kernel of the ridge.")
+    covariates: list[str] = Field(default_factory=lambda: ["age", "sex"], description="Regressed from the targets.")
+    harmonise: bool = Field(False, description="ComBat over sites, fitted on training folds.")
+    seed: int = Field(42, ge=0, description="Of folds and resamples.")
+    n_bootstrap: int = Field(1000, ge=10, description="Resamples of people for intervals and comparisons.")
+    n_permutations: int = Field(0, ge=0, description="Permutations of each target for its p; 0 for none.")
+    pca_components: int = Field(256, ge=1, description="Width of the PCA reference row.")
+    pretrain_scope: Literal["all", "train_folds"] = Field(
+        "all", description="all: encoders see test people unlabelled (the paper); train_folds: never."
+    )
+
+
+class SlurmConfig(_Strict):
+    """What each job asks of the cluster."""
+
+    partition: str | None = None
+    minutes: int = Field(60, ge=1, description="Time limit; a job that reaches it is requeued and goes on.")
+    cpus: int = Field(1, ge=1)
+    gpus: int = Field(0, ge=0)
+    memory_gb: float | None = Field(None, gt=0)
+    array_limit: int = Field(32, ge=1, description="Jobs at a time.")
+    requeue: int = Field(20, ge=0, description="How often a job that ran out of time may be requeued.")
+    extra: dict[str, Any] = Field(default_factory=dict, description="Further sbatch parameters.")
+
+
+class ExperimentConfig(_Strict):
+    """A comparison."""
+
+    name: str = "experiment"
+    title: str = ""
+    layout: Literal["methods", "tokenizers", "parcellations"] = Field(
+        "methods", description="Which of the paper's tables to print."
+    )
+    parcellation: str = Field("schaefer400-17", description="All cohorts are brought into this order, by label.")
+    preset: str = Field("default", description="Preset of methods that name none.")
+    device: str = "auto"
+    seeds: list[int] = Field(default_factory=lambda: [0], min_length=1, description="Of training.")
+    cohorts: dict[str, CohortConfig] = Field(min_length=1)
+    methods: list[MethodConfig] = Field(min_length=1)
+    protocol: ProtocolConfig = Field(default_factory=ProtocolConfig)
+    slurm: SlurmConfig = Field(default_factory=SlurmConfig)
+
+    @model_validator(mode="after")
+    def _labels_are_unique(self) -> ExperimentConfig:
+        labels = [method.label or method.method for method in self.methods]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise ValueError(f"two rows are called {listed(twice)}: give each method a `label` of its own")
+        return self
+
+
+def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
+    """Read an experiment file; every mistake is one sentence with the place in the file."""
+    from nerve.methods.config import read_yaml, validated
+
+    path = Path(path)
+    config = validated(ExperimentConfig, read_yaml(path), path)
+    check_methods(config, path)
+    return config
+
+
+def check_methods(config: ExperimentConfig, where: object) -> None:
+    """Refuse methods that do not exist, before anything is run."""
+    from nerve.methods import METHODS
+
+    known = [*REFERENCE_ROWS, *METHODS]
+    for row in config.methods:
+        if row.method not in known:
+            raise NerveError(
+                f"{where}: there is no method {row.method!r}, expected one of {listed(known, most=30)}."
+                f"{did_you_mean(row.method, known)}"
+            )

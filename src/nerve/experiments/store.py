@@ -1,0 +1,127 @@
+"""Where runs live: one folder a run, named by the fingerprint of what determines it.
+
+    DIR/experiment.yaml          the resolved config
+    DIR/cohorts/NAME/            simulated cohorts
+    DIR/runs/ID/manifest.json    what, status, settings, seed, versions, data, timing; written last when it ends well
+    DIR/runs/ID/…                history, weights, features, predictions
+    DIR/locks/ID                 held (by the system, so that a kill frees it) while a process works on a run
+
+Two processes on one store share the work: whoever holds the lock runs, the other goes on to the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from nerve.checks import NerveError
+from nerve.files import read_json, write_json
+
+DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = "done", "failed", "running", "waiting", "not available"
+
+
+class Store:
+    """The runs of an experiment on disk."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def run_folder(self, run_id: str) -> Path:
+        """The folder of a run."""
+        return self.folder / "runs" / run_id
+
+    def manifest(self, run_id: str) -> dict[str, Any] | None:
+        """What is written of a run that ended, well or not; None before that."""
+        path = self.run_folder(run_id) / "manifest.json"
+        return read_json(path) if path.is_file() else None
+
+    def status(self, run_id: str) -> str:
+        """done, failed, not available, running or waiting."""
+        manifest = self.manifest(run_id)
+        if manifest is not None and manifest["status"] in (DONE, UNAVAILABLE):
+            return str(manifest["status"])
+        if self._is_locked(run_id):
+            return RUNNING
+        return WAITING if manifest is None else FAILED
+
+    def write_manifest(self, run_id: str, content: dict[str, Any]) -> None:
+        """Record how a run ended."""
+        write_json(self.run_folder(run_id) / "manifest.json", content)
+
+    @contextmanager
+    def lock(self, run_id: str) -> Iterator[bool]:
+        """Hold the run; gives False, at once, if another process holds it."""
+        path = self.folder / "locks" / run_id
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stream = open(path, "a+")  # noqa: SIM115, closed below
+        except OSError as error:
+            raise NerveError(f"{path}: could not be opened ({error.strerror}). Check the output folder.") from error
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.close()
+            yield False
+            return
+        try:
+            stream.truncate(0)
+            stream.write(f"{socket.gethostname()} {os.getpid()}\n")
+            stream.flush()
+            yield True
+        finally:
+            stream.close()
+
+    def holder(self, run_id: str) -> str:
+        """Host and process id that took the lock last."""
+        path = self.folder / "locks" / run_id
+        return path.read_text().strip() if path.is_file() else ""
+
+    def wait_for(self, run_ids: list[str], poll: float = 0.5) -> None:
+        """Wait while other processes hold any of these runs."""
+        while any(self.status(run_id) == RUNNING for run_id in run_ids):
+            time.sleep(poll)
+
+    def _is_locked(self, run_id: str) -> bool:
+        if not (self.folder / "locks" / run_id).is_file():
+            return False
+        with self.lock(run_id) as free:
+            return not free
+
+
+def fingerprint(content: Any) -> str:
+    """A short hash of plain JSON content, whatever the order of its keys."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def code_version() -> str:
+    """The version of the package and a hash of the sources that decide results."""
+    import nerve
+
+    root = Path(nerve.__file__).parent
+    digest = hashlib.blake2b(digest_size=6)
+    for layer in ("models", "training", "methods", "evaluation"):
+        for path in sorted((root / layer).glob("*.py")):
+            digest.update(path.read_bytes())
+    return f"{nerve.__version__}+{digest.hexdigest()}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {"python": platform.python_version(), "platform": platform.system()}
+    for name in ("nerve-fc", "torch", "numpy", "scipy", "pandas", "scikit-learn", "nilearn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
