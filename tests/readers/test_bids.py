@@ -26,7 +26,8 @@ def test_any_text_is_a_name_or_none(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "participants.tsv", "sub-01", "sub-01.tsv", "sub-01_task-rest", "sub-01_task-rest.tsv", "group_bold.nii"]
+    "text",
+    ["", "participants.tsv", "sub-01", "sub-01.tsv", "sub-01_task-rest", "sub-01_task-rest.tsv", "group_bold.nii"],
 )
 def test_other_names_are_not_bids(text):
     assert parse_name(text) is None

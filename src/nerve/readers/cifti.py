@@ -1,0 +1,113 @@
+"""CIFTI parcels: `.pconn.nii` matrices and `.ptseries.nii` time series, as HCP's tools and XCP-D write them.
+
+Labels come from the parcels axis and the repetition time from the series axis. An atlas may lack parcels on the
+surface (Schaefer-1000 lacks 2 on fsLR): the labels say which are there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nerve.checks import NerveError, problem
+from nerve.readers.base import Options, Reader, Reading, Scan, require_file
+from nerve.readers.bids import BidsName, parse_name
+from nerve.readers.browse import files_below
+from nerve.readers.versions import Version, choose_version, chosen_kind
+
+MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
+# HCP: 100307.rfMRI_REST1_LR…, 100307_rfMRI_REST1_LR…, or a folder 100307/MNINonLinear/Results/rfMRI_REST1_LR/…
+_HCP_SUBJECT = re.compile(r"(HC[AD]\d{7}|\d{5,8})(?=$|[._]|_V\d)")
+_HCP_RUN = re.compile(r"[rt]fMRI_([A-Za-z]+?)(\d*(?:_(?:LR|RL|AP|PA))?)(?=[_./]|$)")
+
+
+class CIFTI(Reader):
+    """Parcellated CIFTI files."""
+
+    name = "cifti"
+    describe = "CIFTI parcels (.pconn.nii, .ptseries.nii) of HCP's tools"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """One scan a file, of one atlas where names tell the atlas."""
+        kinds = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
+        kind = chosen_kind(kinds, options)
+        names = {path: parse_name(path) for path in kinds.get(kind, [])}
+        versions = {path: version_of(name) for path, name in names.items() if name is not None}
+        if versions:
+            version = choose_version(versions.values(), options)
+            names = {path: name for path, name in names.items() if versions.get(path, version) == version}
+        return [_scan(source, path, name, kind) for path, name in names.items()]
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """The matrix or series, with the labels of the parcels axis."""
+        return read_parcels(scan.path, scan.participant)
+
+
+def read_parcels(path: Path, participant: str = "") -> Reading:
+    """A `.pconn.nii` or `.ptseries.nii` file."""
+    image = load_image(path, participant)
+    try:
+        axes = [image.header.get_axis(i) for i in range(image.ndim)]
+        data = np.asarray(image.dataobj, np.float64)
+    except Exception as error:  # a damaged header or a cut-off file fails in many ways inside nibabel
+        raise unreadable(path, participant, error) from error
+    from nibabel.cifti2 import ParcelsAxis, SeriesAxis
+
+    kinds = [type(axis) for axis in axes]
+    if kinds == [ParcelsAxis, ParcelsAxis]:
+        return Reading(matrix=data, labels=_labels(axes[1]))
+    if kinds == [SeriesAxis, ParcelsAxis]:
+        return Reading(series=data, labels=_labels(axes[1]))
+    if kinds == [ParcelsAxis, SeriesAxis]:
+        return Reading(series=data.T, labels=_labels(axes[0]))
+    raise problem(
+        f"{path} (participant {participant})",
+        f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}",
+        expected="parcels × parcels or series × parcels",
+        remedy="Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a .dlabel.nii.",
+    )
+
+
+def load_image(path: Path, participant: str = "") -> Any:
+    """Open an image with nibabel; whatever fails becomes one sentence."""
+    import nibabel
+
+    require_file(path, participant)
+    try:
+        return nibabel.load(path)
+    except Exception as error:  # headers are someone else's bytes: nibabel raises a dozen kinds of errors on bad ones
+        raise unreadable(path, participant, error) from error
+
+
+def unreadable(path: Path, participant: str, error: Exception) -> NerveError:
+    """The sentence for an image that nibabel cannot read."""
+    cause = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return problem(
+        f"{path} (participant {participant})",
+        f"the image could not be read ({cause})",
+        expected="a whole file of the kind that its name says",
+        remedy="Copy or make it again.",
+    )
+
+
+def version_of(name: BidsName) -> Version:
+    """Atlas and variant of a derivative, from the entities of its name."""
+    desc = name.get("desc")
+    return Version(name.get("seg", "atlas", "parcellation"), f"desc-{desc}" if desc else "")
+
+
+def _labels(axis: Any) -> tuple[str, ...]:
+    return tuple(str(label).strip() for label in axis.name)
+
+
+def _scan(source: Path, path: Path, name: BidsName | None, kind: str) -> Scan:
+    if name is not None:
+        return Scan(name.participant, path, kind, name.get("ses"), name.get("task"), name.get("run"))
+    below = path.relative_to(source) if source.is_dir() else Path(path.name)
+    subjects = [found[1] for part in (path.name, *below.parts) if (found := _HCP_SUBJECT.match(part))]
+    participant = subjects[0] if subjects else re.split(r"\.|_(?=Atlas|rfMRI|task)", path.name)[0]
+    run = _HCP_RUN.search(path.as_posix())
+    return Scan(participant, path, kind, task=run[1].lower() if run else "", run=run[2] if run else "")

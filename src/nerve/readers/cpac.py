@@ -1,0 +1,98 @@
+"""RBC's C-PAC derivatives: matrices without header or index, `.1D` time series, Jenkinson's displacement.
+
+Files have no labels; the atlas in the name (`Schaefer2018p400n17`) says which order the rows are in.
+Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the framework lists them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nerve.parcellation import SCHAEFER_SIZES, load_parcellation
+from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.bids import BidsName, by_scan, parse_names
+from nerve.readers.browse import files_below
+from nerve.readers.text import read_numbers
+from nerve.readers.versions import Version, choose_version, chosen_kind, schaefer_of
+
+WITHDRAWN = (
+    "The Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to 1 s, so "
+    "the band-pass filter is wrong): if these files are of that release, use the XCP-D release of July 2026 instead."
+)
+_STRATEGIES = {"reg-36Parameter": 0}  # what RBC recommends, where several are there
+
+
+class CPAC(Reader):
+    """Derivatives of C-PAC as the Reproducible Brain Charts release them."""
+
+    name = "cpac"
+    describe = "RBC C-PAC derivatives (…_correlations.tsv, …_timeseries.1D)"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """One scan a recording, all of one atlas and one denoising strategy; links never fetched included."""
+        names = parse_names(files_below(source, "_correlations.tsv", "_timeseries.1D", "_motion.1D"))
+        kinds = {"fc": [n for n in names if _is_matrix(n)], "series": [n for n in names if _is_series(n)]}
+        kind = chosen_kind(kinds, options)
+        if not kind:
+            return []
+        version = choose_version(map(_version, kinds[kind]), options, preferred=_STRATEGIES)
+        motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
+        chosen = by_scan(name for name in kinds[kind] if _version(name) == version)
+        others = {_version(name) for name in kinds[kind]} - {version}
+        same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
+        extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
+        return [
+            Scan(
+                name.participant,
+                name.path,
+                kind,
+                name.get("ses"),
+                name.get("task"),
+                name.get("run"),
+                motion_path=motion[name.scan].path if name.scan in motion else None,
+                extra=extra,
+            )
+            for name in chosen.values()
+        ]
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
+        values = read_numbers(scan.path, scan.participant)
+        motion = None
+        if scan.motion_path is not None:
+            motion = read_numbers(scan.motion_path, scan.participant)[:, 0]
+        notes = [WITHDRAWN]
+        if scan.extra.get("left"):
+            left = ", ".join(scan.extra["left"])
+            notes.append(f"Matrices of {scan.extra['strategy']} were taken; the source also has {left} (--atlas).")
+        labels = None if options.order is not None else _labels(scan.extra.get("atlas", ""), values.shape[1])
+        if labels is not None:
+            notes.append(f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.")
+        is_matrix = scan.kind == "fc"
+        return Reading(
+            matrix=values if is_matrix else None,
+            series=None if is_matrix else values,
+            labels=labels,
+            motion=motion,
+            notes=tuple(notes),
+        )
+
+
+def _is_matrix(name: BidsName) -> bool:
+    return name.suffix == "correlations" and name.extension == ".tsv" and name.get("desc").startswith("Pearson")
+
+
+def _is_series(name: BidsName) -> bool:
+    return name.suffix == "timeseries" and name.extension == ".1D" and name.get("desc") == "Mean"
+
+
+def _version(name: BidsName) -> Version:
+    strategy = name.get("reg")
+    return Version(name.get("atlas"), f"reg-{strategy}" if strategy else "")
+
+
+def _labels(atlas: str, n_regions: int) -> tuple[str, ...] | None:
+    size, networks = schaefer_of(atlas)
+    if size not in SCHAEFER_SIZES or size != n_regions:
+        return None
+    return load_parcellation(f"schaefer{size}-{networks}").labels

@@ -1,0 +1,123 @@
+"""Numbers in text files, with or without labels, by pandas' parser."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import listed, problem
+from nerve.readers.base import require_file
+
+_INDEX_NAMES = ("node", "", "unnamed: 0", "index", "label", "region")
+_TAIL = 1 << 20  # bytes: more than the longest line of 4,000 regions
+
+
+def read_numbers(path: Path, participant: str = "") -> np.ndarray:
+    """A (rows, columns) array from whitespace-separated text without a header; lines with `#` are comments."""
+    table = _parse(path, participant, sep=r"\s+", header=None, comment="#", dtype=np.float64)
+    _refuse_cut_line(path, participant, table.shape[1])
+    return table.to_numpy()
+
+
+def read_labelled(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """A (rows, columns) array and the column labels, from tab-separated text with a header.
+
+    A first column of row labels (`Node`) is used to check that rows and columns are in the same order. A header that
+    only counts (0, 1, 2 …) is no label.
+    """
+    table = _parse(path, participant, sep="\t")
+    where = _where(path, participant)
+    rows = None
+    if not isinstance(table.index, pd.RangeIndex):  # a header one word shorter than the rows: R writes so
+        rows = tuple(table.index.astype(str))
+    _refuse_cut_line(path, participant, table.shape[1] + (rows is not None), separator=b"\t")
+    if rows is None and (str(table.columns[0]).strip().lower() in _INDEX_NAMES or not _is_number(table.iloc[:, 0])):
+        rows = tuple(table.iloc[:, 0].astype(str).str.strip())
+        table = table.iloc[:, 1:]
+    labels = tuple(str(column).strip() for column in table.columns)
+    text = [label for i, label in enumerate(labels) if not _is_number(table.iloc[:, i])]
+    if text or not labels:
+        found = f"column {listed(text, most=3)} holds text" if text else "there are no columns of numbers"
+        raise problem(where, found, expected="numbers, or n/a for missing")
+    values = table.to_numpy(np.float64)
+    if rows is not None and len(rows) == len(labels) and rows != labels:
+        raise problem(
+            where,
+            f"the rows are in another order than the columns ({listed(_differing(rows, labels), most=2)})",
+            expected="the same labels in the same order",
+            remedy="Write the file again.",
+        )
+    return values, None if all(label.isdigit() for label in labels) else labels
+
+
+def read_column(path: Path, names: Sequence[str], participant: str = "") -> np.ndarray | None:
+    """The first of these columns that a table has, as numbers; None where it has none of them."""
+    table = _parse(path, participant, sep="\t")
+    for name in names:
+        if name in table.columns:
+            return pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64)
+    return None
+
+
+def _parse(path: Path, participant: str, **options: Any) -> pd.DataFrame:
+    where = _where(path, participant)
+    require_file(path, participant)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.ParserWarning)
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            table = pd.read_csv(path, na_values=["n/a"], encoding="utf-8-sig", compression=None, **options)
+    except OSError as error:
+        raise problem(where, f"the file could not be read ({error.strerror or error})") from error
+    except (ValueError, OverflowError, MemoryError) as error:  # parser errors and wrong encodings are ValueErrors
+        raise problem(
+            where,
+            f"the file is not a table of numbers ({_first_line(error)})",
+            expected="text, one row a line",
+            remedy="Write it again; if it is compressed, unpack it or name it .gz." if _is_gzip(path) else "",
+        ) from error
+    if table.empty:
+        raise problem(where, "the file holds no rows of numbers", remedy="Write it again.")
+    return table
+
+
+def _refuse_cut_line(path: Path, participant: str, n_columns: int, separator: bytes | None = None) -> None:
+    """Pandas fills a short last line with missing values; it means that the file was cut off."""
+    with open(path, "rb") as stream:
+        stream.seek(max(0, path.stat().st_size - _TAIL))
+        lines = [line for line in stream.read().splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
+    if not lines or len(lines) == 1:
+        return
+    found = len(lines[-1].split(separator))
+    if found < n_columns:
+        raise problem(
+            _where(path, participant),
+            f"the last line has {found} of {n_columns} values: the file was cut off",
+            remedy="Copy or write it again.",
+        )
+
+
+def _where(path: Path, participant: str) -> str:
+    return f"{path} (participant {participant})" if participant else str(path)
+
+
+def _is_number(column: pd.Series) -> bool:
+    return column.dtype.kind in "iuf"
+
+
+def _is_gzip(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
+
+
+def _differing(rows: Sequence[str], columns: Sequence[str]) -> list[str]:
+    return [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,121 @@
+"""XCP-D (all three generations of names, TSV and CIFTI) and giga_connectome.
+
+| version | matrix |
+|---|---|
+| up to 0.6 | `…_atlas-A_measure-pearsoncorrelation_conmat.tsv` |
+| 0.7 – 0.12 | `…_seg-A_stat-pearsoncorrelation_relmat.tsv` |
+| from 26.0 | `…_atlas-A_stat-pearsoncorrelation_relmat.tsv` |
+| giga_connectome | `…_seg-A_meas-PearsonCorrelation_desc-…_relmat.tsv` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.bids import BidsName, by_scan, parse_names
+from nerve.readers.browse import files_below
+from nerve.readers.cifti import MATRIX, SERIES, read_parcels, version_of
+from nerve.readers.text import read_column, read_labelled
+from nerve.readers.versions import choose_version, chosen_kind
+
+_MATRIX_SUFFIXES = ("relmat", "conmat", "boldmap")
+_FD = ("framewise_displacement", "fd")
+_MEAN_FD = ("mean_fd", "meanFD", "mean_framewise_displacement")
+
+
+class XCPD(Reader):
+    """Derivatives of XCP-D or giga_connectome."""
+
+    name = "xcpd"
+    describe = "XCP-D or giga_connectome derivatives (relmat/conmat and timeseries, TSV or CIFTI)"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """One scan a recording, all of one atlas and one variant."""
+        names = parse_names(files_below(source, ".tsv", ".csv", MATRIX, SERIES))
+        kinds = {"fc": [n for n in names if _is_matrix(n)], "series": [n for n in names if _is_series(n)]}
+        kind = chosen_kind(kinds, options)
+        if not kind:
+            return []
+        version = choose_version(map(version_of, kinds[kind]), options)
+        chosen = [name for name in kinds[kind] if version_of(name) == version]
+        motion = by_scan(sorted((n for n in names if _is_motion(n)), key=lambda n: n.get("desc")))
+        removed = by_scan(n for n in names if n.suffix == "outliers" and n.extension == ".tsv")
+        quality = by_scan(n for n in names if n.suffix == "qc")
+        return [
+            Scan(
+                name.participant,
+                name.path,
+                kind,
+                name.get("ses"),
+                name.get("task"),
+                name.get("run"),
+                motion_path=motion[name.scan].path if name.scan in motion else None,
+                extra={
+                    key: index[name.scan].path
+                    for key, index in (("removed", removed), ("quality", quality))
+                    if name.scan in index
+                },
+            )
+            for name in _text_first(chosen)
+        ]
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """The matrix or series with its labels; framewise displacement where XCP-D left it."""
+        if scan.path.name.endswith((MATRIX, SERIES)):
+            reading = read_parcels(scan.path, scan.participant)
+            matrix, series, labels = reading.matrix, reading.series, reading.labels
+        else:
+            values, labels = read_labelled(scan.path, scan.participant)
+            matrix, series = (values, None) if scan.kind == "fc" else (None, values)
+        motion, mean_fd = _motion(scan, None if series is None else len(series))
+        return Reading(matrix=matrix, series=series, labels=labels, motion=motion, mean_fd=mean_fd)
+
+
+def _is_matrix(name: BidsName) -> bool:
+    statistic = name.get("stat", "measure", "meas").lower()
+    return name.suffix in _MATRIX_SUFFIXES and name.extension in (".tsv", MATRIX) and statistic == "pearsoncorrelation"
+
+
+def _is_series(name: BidsName) -> bool:
+    named = name.suffix == "timeseries" and name.extension in (".tsv", SERIES)
+    return named and bool(name.get("seg", "atlas")) and name.get("stat") in ("", "mean")
+
+
+def _is_motion(name: BidsName) -> bool:
+    return name.suffix == "motion" and name.extension == ".tsv"
+
+
+def _text_first(names: Iterable[BidsName]) -> list[BidsName]:
+    """One file a recording: XCP-D writes the same numbers as TSV and as CIFTI, and TSV is read faster."""
+    first = by_scan(sorted(names, key=lambda name: (name.extension != ".tsv", name.path)))
+    return sorted(first.values(), key=lambda name: name.path)
+
+
+def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float | None]:
+    """Framewise displacement of the volumes in the series, and its mean over all volumes.
+
+    XCP-D may have removed volumes from the series but not from the motion file; `_outliers.tsv` says which (1).
+    """
+    motion = None
+    if scan.motion_path is not None:
+        motion = read_column(scan.motion_path, _FD, scan.participant)
+    if motion is None:
+        return None, _mean_from_quality(scan)
+    mean_fd = float(np.nanmean(motion)) if np.isfinite(motion).any() else None
+    if n_volumes is not None and len(motion) != n_volumes and "removed" in scan.extra:
+        removed = read_column(scan.extra["removed"], _FD, scan.participant)
+        if removed is not None and len(removed) == len(motion) and int((removed == 0).sum()) == n_volumes:
+            motion = motion[removed == 0]
+    return motion, mean_fd
+
+
+def _mean_from_quality(scan: Scan) -> float | None:
+    path = scan.extra.get("quality")
+    if path is None or path.suffix != ".tsv":
+        return None
+    column = read_column(path, _MEAN_FD, scan.participant)
+    return None if column is None or not np.isfinite(column).all() else float(column.mean())
