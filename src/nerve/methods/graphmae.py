@@ -1,0 +1,119 @@
+"""GraphMAE: masked autoencoding of brain graphs (self-supervised)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nerve.checks import one_of
+from nerve.methods.base import Encoder
+from nerve.models.graphmae import GraphMaskedAutoencoder
+from nerve.parcellation import Parcellation
+from nerve.training import TrainingSettings
+
+MASKINGS = ("rows_and_columns", "rows")
+
+
+class GraphMAE(Encoder):
+    """GraphMAE: half of the nodes lose their features, a graph network rebuilds them from the rest.
+
+    For a masked node i with features x_i (its row of FC) and reconstruction x̂_i, the loss is the mean over masked
+    nodes of (1 - cos(x_i, x̂_i))^α. The feature is the mean code over regions, `width` numbers.
+
+    *The method's own*: learned mask token, GIN encoder (two layers of 512, PReLU, batch norm), re-masking before a
+    one-layer GIN decoder, scaled cosine error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32
+    (its settings for IMDB-BINARY, the graph-level benchmark nearest in kind).
+
+    *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value, symmetric and
+    unweighted. FC is symmetric, so hiding row i alone leaves its entries in column i of all other rows, where the
+    encoder reads them: by default both are hidden (``masking="rows_and_columns"``); ``"rows"`` is GraphMAE to the
+    letter. 10 % of the people are held out and the weights of least validation loss kept.
+
+    *Not said* by the paper whose tables we follow: how edges are chosen, α, the readout, and which masking it used.
+
+    Parameters
+    ----------
+    width, n_layers : int
+        Width of the codes; GIN layers of the encoder.
+    mask_ratio : float
+        Share of the nodes that is masked.
+    masking : {"rows_and_columns", "rows"}
+        What of a masked node is hidden.
+    keep_edges : float or int
+        A share of all pairs (below 1), or neighbours a region.
+    alpha, dropout : float
+        Exponent of the loss; dropout on the input of each encoder layer.
+    epochs, batch_size, lr, seed, device
+        Of the training loop.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fc = np.stack([np.corrcoef(np.random.default_rng(i).normal(size=(10, 40))) for i in range(12)])
+    >>> GraphMAE(width=8, epochs=1).fit(fc).transform(fc).shape
+    (12, 8)
+    """
+
+    paper: ClassVar[str] = "Hou et al. (2022) GraphMAE: self-supervised masked graph autoencoders. KDD, 594-604."
+    adapted: ClassVar[str] = "Masks columns with rows, because FC is symmetric; edges are the strongest 10 % of |FC|."
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": {"width": 128, "epochs": 40, "lr": 1e-3},
+    }
+
+    def __init__(
+        self,
+        *,
+        width: int = 512,
+        n_layers: int = 2,
+        mask_ratio: float = 0.5,
+        masking: str = "rows_and_columns",
+        keep_edges: float | int = 0.1,
+        alpha: float = 1.0,
+        dropout: float = 0.2,
+        epochs: int = 60,
+        batch_size: int = 32,
+        lr: float = 1.5e-4,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.width = width
+        self.n_layers = n_layers
+        self.mask_ratio = mask_ratio
+        self.masking = masking
+        self.keep_edges = keep_edges
+        self.alpha = alpha
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.seed = seed
+        self.device = device
+
+    def build(self, parcellation: Parcellation) -> GraphMaskedAutoencoder:
+        """The untrained module."""
+        return GraphMaskedAutoencoder(
+            parcellation.n_regions,
+            self.width,
+            self.n_layers,
+            mask_ratio=self.mask_ratio,
+            masking=one_of("masking", self.masking, MASKINGS),
+            keep_edges=self.keep_edges,
+            alpha=self.alpha,
+            dropout=self.dropout,
+        )
+
+    def training_settings(self) -> TrainingSettings:
+        """Adam at a constant rate."""
+        return TrainingSettings(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer="adam",
+            lr=self.lr,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=0.0,
+            clip=None,
+            schedule="constant",
+            seed=self.seed,
+            device=self.device,
+        )

@@ -1,0 +1,93 @@
+"""Graph layers on dense, batched adjacency matrices, and the two ways that FC becomes a graph.
+
+A brain graph has a few hundred nodes and thousands of edges, the same nodes for everyone: a batch of dense matrix
+products is simpler than message passing over edge lists, and faster (`benchmarks/graph_layers.py`).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
+    """A symmetric 0/1 graph of the strongest connections by absolute value, without self-loops.
+
+    Parameters
+    ----------
+    fc : (batch, regions, regions)
+    keep : float or int
+        A share of all pairs, below 1; or a whole number of neighbours that each region chooses, an edge being kept if
+        either end chose it.
+
+    Returns
+    -------
+    (batch, regions, regions) of 0.0 and 1.0
+    """
+    n_regions = fc.shape[-1]
+    strength = fc.detach().abs() * (1 - torch.eye(n_regions, device=fc.device, dtype=fc.dtype))
+    if isinstance(keep, int):
+        chosen = strength.topk(min(keep, n_regions - 1), dim=-1).indices  # (batch, regions, keep)
+        directed = torch.zeros_like(strength).scatter_(-1, chosen, 1.0)
+        return torch.maximum(directed, directed.transpose(-1, -2))
+    rows, columns = torch.triu_indices(n_regions, n_regions, 1, device=fc.device)
+    pairs = strength[:, rows, columns]  # (batch, pairs)
+    n_edges = min(max(1, round(keep * pairs.shape[-1])), pairs.shape[-1])
+    chosen = pairs.topk(n_edges, dim=-1, sorted=False).indices  # (batch, edges)
+    upper = torch.zeros_like(pairs).scatter_(-1, chosen, 1.0)
+    graph = torch.zeros_like(strength)
+    graph[:, rows, columns] = upper
+    graph[:, columns, rows] = upper
+    return graph
+
+
+def threshold_edges(fc: Tensor, threshold: float) -> Tensor:
+    """A 0/1 graph of the connections of at least `threshold`, without self-loops."""
+    graph = (fc.detach() >= threshold).to(fc.dtype)
+    return graph * (1 - torch.eye(fc.shape[-1], device=fc.device, dtype=fc.dtype))
+
+
+def normalised_adjacency(adjacency: Tensor) -> Tensor:
+    """Self-loops added, then D^-1/2 (A + I) D^-1/2, with D the degrees of A + I; (batch, nodes, nodes)."""
+    looped = adjacency + torch.eye(adjacency.shape[-1], device=adjacency.device, dtype=adjacency.dtype)
+    scale = looped.sum(-1).rsqrt()  # (batch, nodes)
+    return scale.unsqueeze(-1) * looped * scale.unsqueeze(-2)
+
+
+class NodeNorm(nn.BatchNorm1d):
+    """Batch norm over the nodes of all graphs in a batch: (batch, nodes, width) → the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each feature over batch and nodes."""
+        return super().forward(x.flatten(0, -2)).view_as(x)
+
+
+class GraphIsomorphism(nn.Module):
+    """A graph isomorphism layer (GIN; Xu et al. 2019): H' = MLP((1 + ε) H + A H), with ε = 0 fixed.
+
+    The perceptron has one hidden layer with batch norm and PReLU, as in GraphMAE.
+    """
+
+    def __init__(self, width_in: int, width_hidden: int, width_out: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(
+            nn.Linear(width_in, width_hidden), NodeNorm(width_hidden), nn.PReLU(), nn.Linear(width_hidden, width_out)
+        )
+
+    def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
+        """(batch, nodes, width_in), (batch, nodes, nodes) → (batch, nodes, width_out)."""
+        return self.mlp(x + adjacency @ x)
+
+
+class GraphConvolution(nn.Module):
+    """A graph convolution (GCN; Kipf & Welling 2017): H' = D^-1/2 (A + I) D^-1/2 H W + b."""
+
+    def __init__(self, width_in: int, width_out: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width_in, width_out, bias=False)
+        self.bias = nn.Parameter(torch.zeros(width_out))
+        nn.init.xavier_uniform_(self.linear.weight)
+
+    def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
+        """(batch, nodes, width_in), (batch, nodes, nodes) without self-loops → (batch, nodes, width_out)."""
+        return normalised_adjacency(adjacency) @ self.linear(x) + self.bias

@@ -1,0 +1,100 @@
+"""GraphMAE: the loss and the masking against literal versions; what the masking hides."""
+
+import numpy as np
+import pytest
+import torch
+
+from nerve.checks import NerveError
+from nerve.methods.graphmae import GraphMAE
+from nerve.models.graph import strongest_edges
+from nerve.models.graphmae import GraphMaskedAutoencoder, scaled_cosine_error
+from nerve.training import Draws
+
+R = 16
+
+
+@pytest.fixture
+def fc() -> torch.Tensor:
+    rng = np.random.default_rng(0)
+    return torch.from_numpy(np.stack([np.corrcoef(rng.normal(size=(R, 50))) for _ in range(6)]).astype("f"))
+
+
+def draws(n: int, step: int = 0) -> Draws:
+    return Draws(0, step, n)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0])
+def test_scaled_cosine_error_is_the_published_formula(alpha):
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 7, 5)).astype("f")
+    expected = np.mean(
+        [(1 - (a @ b) / (np.linalg.norm(a) * np.linalg.norm(b))) ** alpha for a, b in zip(x, y, strict=True)]
+    )
+    assert float(scaled_cosine_error(torch.from_numpy(x), torch.from_numpy(y), alpha)) == pytest.approx(expected, 1e-5)
+
+
+def test_scaled_cosine_error_ignores_scale_and_vanishes_for_equal_directions():
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    assert float(scaled_cosine_error(3 * x, x, 2.0)) == pytest.approx(0, abs=1e-10)
+    assert float(scaled_cosine_error(-x, x, 1.0)) == pytest.approx(2, rel=1e-5)
+
+
+def test_training_loss_is_what_the_steps_of_the_paper_give_one_person_at_a_time(fc):
+    module = GraphMaskedAutoencoder(R, 8, 2, dropout=0.0).eval()
+    torch.nn.init.normal_(module.mask_token)
+    masked = module.choose_masked(R, draws(len(fc)))
+    errors = []
+    for person in range(len(fc)):
+        graph = strongest_edges(fc[person : person + 1], 0.1)
+        x = fc[person].clone()
+        for node in range(R):
+            if masked[person, node]:
+                x[:, node] = 0
+        for node in range(R):
+            if masked[person, node]:
+                x[node] = module.mask_token.detach()
+        code = x[None]
+        for layer, activation in zip(module.layers, module.activations, strict=True):
+            code = activation(layer(code, graph))
+        code = module.to_decoder(code)
+        for node in range(R):
+            if masked[person, node]:
+                code[0, node] = 0
+        rebuilt = module.decoder(code, graph)[0]
+        for node in range(R):
+            if masked[person, node]:
+                errors.append(1 - torch.cosine_similarity(rebuilt[node], fc[person, node], dim=0))
+    torch.testing.assert_close(
+        module.training_loss(fc, draws(len(fc))), torch.stack(errors).mean(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_everyone_has_the_same_number_of_masked_nodes_and_masks_differ(fc):
+    masked = GraphMaskedAutoencoder(R, 8).choose_masked(R, draws(len(fc)))
+    assert masked.sum(-1).tolist() == [R // 2] * len(fc)
+    assert len({tuple(row.tolist()) for row in masked}) > 1
+
+
+def test_a_masked_row_cannot_be_read_in_the_columns_unless_asked_for(fc):
+    """Change the entries of a masked node, keep the graph: with columns hidden the encoder's input does not change."""
+    module = GraphMaskedAutoencoder(R, 8)
+    masked = module.choose_masked(R, draws(len(fc)))
+    changed = fc.clone()
+    both = masked.unsqueeze(-1) | masked.unsqueeze(-2)
+    changed[both] *= -1
+    assert torch.equal(module.hide(fc, masked), module.hide(changed, masked))
+    module.masking = "rows"
+    assert not torch.equal(module.hide(fc, masked), module.hide(changed, masked))
+
+
+def test_unknown_masking_is_refused_with_the_choices(fc):
+    with pytest.raises(NerveError, match="rows_and_columns"):
+        GraphMAE(masking="cols", epochs=1).fit(fc.numpy())
+
+
+def test_loss_falls_and_input_is_untouched(fc):
+    data = fc.numpy().repeat(5, axis=0)
+    before = data.copy()
+    model = GraphMAE(width=32, epochs=15, batch_size=8, lr=3e-3, device="cpu").fit(data)
+    assert model.history_["training_loss"].iloc[-1] < 0.9 * model.history_["training_loss"].iloc[0]
+    assert np.array_equal(data, before)
