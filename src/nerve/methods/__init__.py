@@ -13,6 +13,7 @@ from nerve.checks import one_of
 # name -> "module:Class"
 METHODS: dict[str, str] = {
     "nerve": "nerve.methods.nerve:NERVE",
+    "brainnetcnn": "nerve.methods.brainnetcnn:BrainNetCNN",
     "graphmae": "nerve.methods.graphmae:GraphMAE",
 }
 

@@ -16,31 +16,35 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    epochs: int = Field(200, ge=1, description="Passes over the training people.")
-    max_steps: int | None = Field(None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
-    batch_size: int = Field(128, ge=1, description="Samples a step, over all processes together.")
-    optimizer: Literal["adamw", "adam", "sgd"] = Field("adamw", description="Which optimiser.")
-    lr: float = Field(1e-3, gt=0, description="Largest learning rate.")
-    min_lr: float = Field(0.0, ge=0, description="Learning rate at the end of the schedule.")
-    weight_decay: float = Field(1e-2, ge=0, description="Weight decay, on every parameter.")
-    betas: tuple[float, float] = Field((0.9, 0.98), description="Momenta of Adam and AdamW.")
-    eps: float = Field(1e-6, gt=0, description="Stabiliser of Adam and AdamW.")
-    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD.")
-    schedule: Literal["cosine", "constant", "step"] = Field("cosine", description="After the warm-up.")
-    warmup_epochs: float = Field(0.0, ge=0, description="Epochs of linear warm-up, applied step by step.")
-    decay_epochs: int = Field(20, ge=1, description="Schedule `step`: epochs between two cuts.")
-    decay_factor: float = Field(0.5, gt=0, le=1, description="Schedule `step`: factor of a cut.")
-    clip: float | None = Field(1.0, gt=0, description="Largest norm of the gradient; none to leave it.")
-    validation_fraction: float = Field(0.1, ge=0, lt=1, description="Share of each cohort held out for validation.")
-    validate_every: int = Field(1, ge=1, description="Epochs between two validations.")
-    keep: Literal["best", "last"] = Field("best", description="Weights at the end: of least validation loss, or last.")
-    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
-        "auto", description="auto: bf16 or fp16 autocast on CUDA, float32 on CPU."
+    epochs: int = Field(default=200, ge=1, description="Passes over the training people.")
+    max_steps: int | None = Field(default=None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
+    batch_size: int = Field(default=128, ge=1, description="Samples a step, over all processes together.")
+    optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="Which optimiser.")
+    lr: float = Field(default=1e-3, gt=0, description="Largest learning rate.")
+    min_lr: float = Field(default=0.0, ge=0, description="Learning rate at the end of the schedule.")
+    weight_decay: float = Field(default=1e-2, ge=0, description="Weight decay, on every parameter.")
+    betas: tuple[float, float] = Field(default=(0.9, 0.98), description="Momenta of Adam and AdamW.")
+    eps: float = Field(default=1e-6, gt=0, description="Stabiliser of Adam and AdamW.")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="Momentum of SGD.")
+    schedule: Literal["cosine", "constant", "step"] = Field(default="cosine", description="After the warm-up.")
+    warmup_epochs: float = Field(default=0.0, ge=0, description="Epochs of linear warm-up, applied step by step.")
+    decay_epochs: int = Field(default=20, ge=1, description="Schedule `step`: epochs between two cuts.")
+    decay_factor: float = Field(default=0.5, gt=0, le=1, description="Schedule `step`: factor of a cut.")
+    clip: float | None = Field(default=1.0, gt=0, description="Largest norm of the gradient; none to leave it.")
+    validation_fraction: float = Field(
+        default=0.1, ge=0, lt=1, description="Share of each cohort held out for validation."
     )
-    compile: bool = Field(False, description="Use torch.compile.")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
-    checkpoint_seconds: float = Field(60.0, ge=0, description="Seconds between checkpoints; 0 for every step.")
-    seed: int = Field(0, ge=0, description="Fixes split, data order, masks and dropout.")
+    validate_every: int = Field(default=1, ge=1, description="Epochs between two validations.")
+    keep: Literal["best", "last"] = Field(
+        default="best", description="Weights at the end: of least validation loss, or last."
+    )
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+        default="auto", description="auto: bf16 or fp16 autocast on CUDA, float32 on CPU."
+    )
+    compile: bool = Field(default=False, description="Use torch.compile.")
+    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    checkpoint_seconds: float = Field(default=60.0, ge=0, description="Seconds between checkpoints; 0 for every step.")
+    seed: int = Field(default=0, ge=0, description="Fixes split, data order, masks and dropout.")
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Steps of the whole run."""

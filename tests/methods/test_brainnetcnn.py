@@ -1,0 +1,38 @@
+"""BrainNetCNN: sizes of the published network, and the bugs that copies of it have."""
+
+import numpy as np
+import torch
+
+from nerve.methods.brainnetcnn import BrainNetCNN
+from nerve.models.brainnetcnn import BrainNetCNNModel
+
+
+def test_parameters_at_419_regions_are_those_of_the_tuned_network():
+    regions, edge, node, graph = 419, 16, 128, 26
+    expected = (2 * regions * edge + edge) + (2 * regions * edge * node + node)
+    expected += (regions * node * graph + graph) + (graph + 1)
+    with torch.device("meta"):
+        model = BrainNetCNNModel(regions)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_dropout_is_off_when_predicting():
+    model = BrainNetCNNModel(6, 2, 3, 4, dropout=0.9)
+    fc = torch.randn(5, 6, 6)
+    model.eval()
+    assert torch.equal(model.predict(fc), model.predict(fc))
+    model.train()
+    assert not torch.equal(model.predict(fc), model.predict(fc))
+
+
+def test_hidden_layers_of_the_first_paper_can_be_had():
+    model = BrainNetCNNModel(6, hidden=(128, 30))
+    assert [layer.out_features for layer in model.hidden] == [128, 30]
+    assert model(torch.randn(3, 6, 6)).shape == (3,)
+
+
+def test_one_prediction_does_not_depend_on_the_others():
+    rng = np.random.default_rng(0)
+    fc = rng.uniform(-1, 1, (20, 7, 7)).astype(np.float32)
+    method = BrainNetCNN.from_preset("small", epochs=2, device="cpu").fit(fc, rng.normal(size=20))
+    np.testing.assert_allclose(method.predict(fc)[3], method.predict(fc[3:4])[0], rtol=1e-5)
