@@ -1,0 +1,194 @@
+"""Nuisance regressors from a confounds table, and cleaned region series.
+
+Strategies are named as in XCP-D. The columns are fMRIPrep's; where a table has only the base columns (DeepPrep), the
+derivatives and squares are computed here:
+
+    derivative1[t] = x[t] - x[t - 1]   (0 at t = 0),     power2 = x²
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, listed, one_of, problem
+from nerve.connectivity import MIN_VOLUMES
+from nerve.files import read_tsv
+from nerve.readers.base import require_file
+
+MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
+TISSUE = ("csf", "white_matter")
+GLOBAL = ("global_signal",)
+_ALL_TERMS = ("", "_derivative1", "_power2", "_derivative1_power2")
+N_COMPCOR = 5
+
+# name -> (base columns, terms made of each)
+STRATEGIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "none": ((), ()),
+    "6p": (MOTION, ("",)),
+    "8p": (MOTION + TISSUE, ("",)),
+    "24p": (MOTION, _ALL_TERMS),
+    "32p": (MOTION + TISSUE, _ALL_TERMS),
+    "36p": (MOTION + TISSUE + GLOBAL, _ALL_TERMS),
+    "acompcor": (MOTION, ("", "_derivative1")),
+}
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """What is removed from region series.
+
+    Parameters
+    ----------
+    strategy : str
+        One of `STRATEGIES`; ``acompcor`` adds the first 5 anatomical components of white matter and CSF.
+    high_pass, low_pass : float or None
+        Band that is kept, in Hz.
+    """
+
+    strategy: str = "36p"
+    high_pass: float | None = 0.01
+    low_pass: float | None = 0.08
+
+    @classmethod
+    def parse(cls, text: str | None) -> Denoising:
+        """From what the user types: ``36p``, ``24p:0.01-0.1``, ``6p:0.008-`` or ``none``.
+
+        Examples
+        --------
+        >>> Denoising.parse("24p:0.01-0.1")
+        Denoising(strategy='24p', high_pass=0.01, low_pass=0.1)
+        >>> Denoising.parse("none")
+        Denoising(strategy='none', high_pass=None, low_pass=None)
+        """
+        if not text:
+            return cls()
+        name, colon, band = text.lower().partition(":")
+        one_of("--denoise", name, list(STRATEGIES))
+        if not colon:
+            return cls(name, None, None) if name == "none" else cls(name)
+        low, dash, high = band.partition("-")
+        try:
+            edges = [float(edge) if edge else None for edge in (low, high)]
+        except ValueError:
+            dash = ""
+        if not dash or (None not in edges and not 0 <= edges[0] < edges[1]):  # type: ignore[operator]
+            raise NerveError(f"--denoise is {text!r}, expected a strategy and a band in Hz such as '36p:0.01-0.08'.")
+        return cls(name, *edges)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether series are left as they are."""
+        return self.strategy == "none" and self.high_pass is None and self.low_pass is None
+
+    def describe(self) -> str:
+        """One phrase for the log."""
+        if self.is_nothing:
+            return "as preprocessed: nothing regressed out, no band-pass"
+        high = "∞" if self.low_pass is None else f"{self.low_pass:g}"
+        no_band = self.high_pass is None and self.low_pass is None
+        band = "no band-pass" if no_band else f"band {self.high_pass or 0:g}–{high} Hz"
+        return f"detrended, cleaned of {self.strategy} confounds, {band}"
+
+    def freedom(self, n_volumes: int, n_regressors: int, repetition_time: float) -> int:
+        """Degrees of freedom that are left: those of the band, minus a trend and one a regressor."""
+        nyquist = 0.5 / repetition_time
+        top = nyquist if self.low_pass is None else min(self.low_pass, nyquist)
+        share = max(0.0, top - (self.high_pass or 0.0)) / nyquist
+        return int(share * n_volumes) - n_regressors - 1
+
+
+def read_confounds(path: Path, participant: str = "") -> pd.DataFrame:
+    """The table of confounds of one scan."""
+    require_file(path, participant)
+    table = read_tsv(path)
+    if table.empty:
+        raise problem(f"{path} (participant {participant})", "the confounds table has no rows")
+    return table
+
+
+def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray | None:
+    """The (volumes, regressors) matrix of a strategy, None for `none`; missing values (the first volume) are 0."""
+    bases, terms = STRATEGIES[strategy]
+    if not bases:
+        return None
+    missing = [name for name in bases if name not in table.columns]
+    columns = []
+    if not missing:
+        columns = [_term(table, base, term) for term in terms for base in bases]
+    if strategy == "acompcor":
+        components = _compcor(table)
+        missing += [] if components else ["a_comp_cor_00"]
+        columns += [_numbers(table, name) for name in components]
+    if missing:
+        raise problem(
+            where,
+            f"the confounds table lacks {listed(missing)}",
+            expected=f"the columns of the strategy {strategy}",
+            remedy="Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor).",
+        )
+    matrix = np.nan_to_num(np.column_stack(columns))  # (volumes, regressors)
+    return matrix[:, matrix.std(axis=0) > 0]
+
+
+def clean_series(
+    series: np.ndarray, confounds: np.ndarray | None, denoising: Denoising, repetition_time: float, where: object
+) -> np.ndarray:
+    """Region series without trend, confounds and frequencies outside the band; (volumes, regions).
+
+    Cleaning is linear, so cleaning the mean of a region equals the mean of cleaned voxels.
+    """
+    from nilearn.signal import clean
+
+    if confounds is not None and len(confounds) != len(series):
+        raise problem(where, f"{len(confounds)} rows of confounds for {len(series)} volumes", expected="one a volume")
+    if denoising.is_nothing:
+        return series
+    n_regressors = 0 if confounds is None else confounds.shape[1]
+    left = denoising.freedom(len(series), n_regressors, repetition_time)
+    if left < MIN_VOLUMES:
+        raise problem(
+            where,
+            f"{n_regressors} confounds and the band-pass leave {max(left, 0)} degrees of freedom of {len(series)} volumes",
+            expected=f"at least {MIN_VOLUMES}",
+            remedy="The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-.",
+        )
+    usable = np.isfinite(series).all(axis=0)
+    cleaned = np.full(series.shape, np.nan)
+    try:
+        cleaned[:, usable] = clean(
+            series[:, usable],
+            confounds=confounds,
+            detrend=True,
+            standardize=None,
+            high_pass=denoising.high_pass,
+            low_pass=denoising.low_pass,
+            t_r=repetition_time,
+        )
+    except ValueError as error:
+        cause = " ".join(str(error).split()).rstrip(".")
+        raise problem(where, f"the series could not be cleaned ({cause})", remedy="Change --denoise.") from error
+    return cleaned
+
+
+def _term(table: pd.DataFrame, base: str, term: str) -> np.ndarray:
+    if base + term in table.columns:
+        return _numbers(table, base + term)
+    value = _numbers(table, base)
+    if "derivative1" in term:
+        value = np.diff(value, prepend=value[:1])
+    return value**2 if "power2" in term else value
+
+
+def _compcor(table: pd.DataFrame) -> list[str]:
+    combined = sorted(name for name in table.columns if str(name).startswith("a_comp_cor_"))
+    separate = [f"{kind}_comp_cor_{i:02d}" for kind in "cw" for i in range(N_COMPCOR)]
+    found = [name for name in separate if name in table.columns] or combined[: 2 * N_COMPCOR]
+    return found + [str(name) for name in table.columns if str(name).startswith("cosine")] if found else []
+
+
+def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:
+    return pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64)

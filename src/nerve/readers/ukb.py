@@ -1,0 +1,132 @@
+"""UK Biobank netmats: the upper triangle column by column, 210 values (21 nodes) or 1,485 (55 nodes) a person.
+
+Either one text file with a row a person, the id in the first column or in a file of ids, or the bulk files
+`<eid>_<field>_<instance>_<array>.txt` of one row each. Nodes are ICA components without networks: the user supplies a
+table that puts them into groups. Entries are z statistics of correlations, not r, and are kept as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from nerve.checks import NerveError, problem
+from nerve.readers.base import Options, Reader, Reading, Scan, require_file
+from nerve.readers.browse import files_below, place
+from nerve.readers.matrices import from_triangle
+from nerve.readers.versions import Version, choose_version
+
+N_NODES = (21, 55)
+NOT_CORRELATIONS = (
+    "Entries of UK Biobank netmats are z statistics, not r: they are kept as they are "
+    "(--values z turns Fisher's z into r)."
+)
+_BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
+_TEXT = (".txt", ".csv", ".tsv", ".dat")
+_LONGEST_ROW = 1 << 22  # bytes: a first line longer than this is no row of netmats
+
+
+class UKB(Reader):
+    """Netmats of the UK Biobank."""
+
+    name = "ukb"
+    describe = "UK Biobank netmats (text, one row a person, 210 or 1,485 values)"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """The bulk files of one field, or the rows of one table."""
+        files = files_below(source, *_TEXT)
+        bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
+        if bulk:
+            field = choose_version((Version(found[2]) for _, found in bulk), options).atlas
+            return [Scan(m[1], path, "fc", session=m[3]) for path, m in bulk if m[2] == field]
+        tables = [path for path in files if _columns_of_netmats(path, options)]
+        if len(tables) > 1:
+            chosen = choose_version((Version(path.stem) for path in tables), options).atlas
+            tables = [path for path in tables if path.stem == chosen]
+        return _rows(tables[0], options) if tables else []
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """One person's matrix, with 1 on the diagonal."""
+        path = require_file(scan.path, scan.participant)
+        offset = int(scan.key or 0)
+        try:
+            with open(path, "rb") as stream:
+                stream.seek(offset)
+                words = _words(stream.readline())
+            values = np.array(words[int(scan.extra.get("skip", 0)) :], np.float64)
+        except (OSError, ValueError) as error:
+            raise problem(
+                place(scan), f"the row could not be read as numbers ({error})", expected="netmat values"
+            ) from error
+        if scan.extra.get("n_values", len(values)) != len(values):
+            raise problem(
+                place(scan),
+                f"the row has {len(values)} values",
+                expected=f"{scan.extra['n_values']}, as in the first row",
+                remedy="The file may be cut off: fetch it again.",
+            )
+        as_z = options.values == "z"
+        return Reading(
+            matrix=from_triangle(values, place(scan), by="column"),
+            values="z" if as_z else "other",
+            notes=() if as_z else (NOT_CORRELATIONS,),
+        )
+
+
+def _words(line: bytes) -> list[bytes]:
+    return line.replace(b",", b" ").split()
+
+
+def _columns_of_netmats(path: Path, options: Options) -> tuple[int, int] | None:
+    """How many leading id columns (0 or 1) and how many values the first row has; None for other tables."""
+    nodes = {*N_NODES, *([options.parcellation.n_regions] if options.parcellation else [])}
+    sizes = {n * (n - 1) // 2 for n in nodes if n > 2}
+    try:
+        with open(path, "rb") as stream:
+            words = _words(stream.readline(_LONGEST_ROW))
+    except OSError:
+        return None
+    for skip in (0, 1):
+        if len(words) - skip in sizes and all(_is_number(word) for word in words[skip:]):
+            return skip, len(words) - skip
+    return None
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _rows(path: Path, options: Options) -> list[Scan]:
+    skip, n_values = _columns_of_netmats(path, options) or (0, 0)
+    extra = {"skip": skip, "n_values": n_values}
+    rows = list(_starts(path))
+    if skip:
+        return [Scan(first, path, "fc", key=offset, extra=extra) for offset, first in rows]
+    if options.ids is None:
+        raise NerveError(
+            f"{path}: the {len(rows)} rows hold {n_values} values and no ids, expected an id in the first column. "
+            "Give the ids in the order of the rows with --ids FILE."
+        )
+    if len(options.ids) != len(rows):
+        raise problem(path, f"{len(rows)} rows for {len(options.ids)} ids", expected="one id a row")
+    return [
+        Scan(person, path, "fc", key=offset, extra=extra) for person, (offset, _) in zip(options.ids, rows, strict=True)
+    ]
+
+
+def _starts(path: Path) -> Iterator[tuple[int, str]]:
+    """Byte offset and first word of every row that is not blank."""
+    offset = 0
+    with open(path, "rb") as stream:
+        for line in stream:
+            words = line[:256].replace(b",", b" ").split(None, 1)
+            if words:
+                yield offset, words[0].decode("utf-8", "replace")
+            offset += len(line)
