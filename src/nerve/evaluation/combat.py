@@ -1,0 +1,136 @@
+"""ComBat: remove each site's shift and scale of every feature, learned on the training fold.
+
+Johnson, Li & Rabinovic (2007), as used for connectivity by Yu et al. (2018). For feature g of a person at site i,
+
+    x = α_g + C β_g + σ_g (γ_ig + δ_ig ε),
+
+with γ and δ² shrunk towards their mean over features by parametric empirical Bayes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, NotFitted, listed
+from nerve.evaluation.covariates import Design
+
+
+class ComBat:
+    """A fold step: `fit` on training people, `transform` anyone from the same sites.
+
+    Parameters
+    ----------
+    site : str
+        Column of the site.
+    preserve : sequence of str
+        Columns whose effects stay in the features (age and sex, say). A target is never among them.
+    """
+
+    def __init__(self, site: str, preserve: Sequence[str] = ()) -> None:
+        self.site = site
+        self.preserve = tuple(preserve)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the participants table that the step reads."""
+        return (self.site, *self.preserve)
+
+    def without(self, names: Iterable[str]) -> ComBat:
+        """The same step that does not preserve those columns: a test person's target must not be looked at."""
+        dropped = set(names)
+        return ComBat(self.site, [name for name in self.preserve if name not in dropped])
+
+    def fit(self, features: np.ndarray, table: pd.DataFrame) -> ComBat:
+        """Learn the site effects; `features` is (n, d)."""
+        features = np.asarray(features, float)
+        sites = _sites(table, self.site)
+        self.sites_, code = np.unique(sites, return_inverse=True)
+        if len(self.sites_) < 2:
+            raise NerveError(f"ComBat found one site in column {self.site!r}, expected at least two. Leave ComBat out.")
+        self.design_ = Design().fit(table[list(self.preserve)])
+        member = np.eye(len(self.sites_))[code]  # (n, sites)
+        design = np.column_stack([member, self.design_.transform(table[list(self.preserve)])])
+        coefficients = np.linalg.lstsq(design, features, rcond=1e-10)[0]  # (sites + p, d)
+        share = member.mean(axis=0)
+        self.mean_ = share @ coefficients[: len(self.sites_)]  # (d,)
+        self.slopes_ = coefficients[len(self.sites_) :]  # (p, d)
+        deviation = np.sqrt(((features - design @ coefficients) ** 2).mean(axis=0))
+        self.deviation_ = np.where(deviation > 1e-12, deviation, 1.0)  # constant features stay as they are
+        standard = self._standardise(features, table)
+        effects = [_site_effect(standard[code == i]) for i in range(len(self.sites_))]
+        self.shift_ = np.stack([shift for shift, _ in effects])  # (sites, d)
+        self.scale_ = np.stack([scale for _, scale in effects])  # (sites, d)
+        return self
+
+    def transform(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
+        """Features as if everyone had been scanned at the average site, (n, d)."""
+        if not hasattr(self, "shift_"):
+            raise NotFitted("This ComBat is not fitted yet. Call fit(features, table) first.")
+        sites = _sites(table, self.site)
+        unseen = np.setdiff1d(sites, self.sites_)
+        if len(unseen):
+            raise NerveError(
+                f"ComBat was fitted without site {listed(unseen, most=4)} (it knows {listed(self.sites_, most=6)}), "
+                "expected only sites of the training fold: a site that was left out cannot be harmonised. "
+                "Drop ComBat, or keep sites in every fold."
+            )
+        code = np.searchsorted(self.sites_, sites)
+        standard = (self._standardise(features, table) - self.shift_[code]) / self.scale_[code]
+        return standard * self.deviation_ + self._expected(table)
+
+    def _expected(self, table: pd.DataFrame) -> np.ndarray:
+        return self.mean_ + self.design_.transform(table[list(self.preserve)]) @ self.slopes_  # (n, d)
+
+    def _standardise(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
+        return (np.asarray(features, float) - self._expected(table)) / self.deviation_
+
+
+def _sites(table: pd.DataFrame, column: str) -> np.ndarray:
+    sites = table[column]
+    if sites.isna().any():
+        raise NerveError(
+            f"{int(sites.isna().sum())} people have no value in column {column!r}, expected a site for everyone "
+            "with ComBat. Fill it in, or leave them out."
+        )
+    return sites.astype(str).to_numpy(object).astype(str)
+
+
+def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Shrunken shift γ* and scale δ* of one site's standardised features, (n_site, d) → two (d,) arrays.
+
+    A normal prior for γ and an inverse-gamma prior for δ², with moments matched over features; the two conditional
+    posterior means are iterated until they agree.
+    """
+    n = len(standard)
+    raw_shift = standard.mean(axis=0)
+    if n < 2:  # one person says nothing of a scale
+        return raw_shift * _shrinkage(raw_shift, n), np.ones_like(raw_shift)
+    raw_scale = standard.var(axis=0, ddof=1)
+    centre, spread = raw_shift.mean(), raw_shift.var(ddof=1) if len(raw_shift) > 1 else 1.0
+    mean, variance = raw_scale.mean(), raw_scale.var(ddof=1) if len(raw_scale) > 1 else 1.0
+    if variance <= 1e-12 or spread <= 1e-12:  # nothing to learn across features: the plain estimates
+        return raw_shift, np.sqrt(np.where(raw_scale > 0, raw_scale, 1.0))
+    shape, rate = 2.0 + mean**2 / variance, mean + mean**3 / variance
+    shift, scale = raw_shift, raw_scale
+    squares, total = (standard**2).sum(axis=0), standard.sum(axis=0)
+    for _ in range(most):
+        new_shift = (n * spread * raw_shift + scale * centre) / (n * spread + scale)
+        errors = squares - 2 * new_shift * total + n * new_shift**2
+        new_scale = (0.5 * errors + rate) / (n / 2.0 + shape - 1.0)
+        change = max(_relative(new_shift, shift), _relative(new_scale, scale))
+        shift, scale = new_shift, new_scale
+        if change < tolerance:
+            break
+    return shift, np.sqrt(scale)
+
+
+def _shrinkage(shift: np.ndarray, n: int) -> float:
+    spread = float(shift.var())
+    return n * spread / (n * spread + 1.0)
+
+
+def _relative(new: np.ndarray, old: np.ndarray) -> float:
+    return float((np.abs(new - old) / np.maximum(np.abs(old), 1e-8)).max())

@@ -1,0 +1,142 @@
+"""Covariates are removed by linear regression whose coefficients come from the training fold only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NotFitted
+
+MISSING_RULE = (
+    "a missing covariate value, or a category that the training fold does not have, "
+    "counts as the training fold's average"
+)
+_MOTION_NAMES = ("meanfd", "fdmean", "funcmeanfd", "meanframewisedisplacement", "framewisedisplacement", "fd", "motion")
+
+
+def motion_column(columns: Iterable[str]) -> str | None:
+    """The column that holds mean framewise displacement, by its name, or None.
+
+    Examples
+    --------
+    >>> motion_column(["age", "func_mean_fd"]), motion_column(["age"])
+    ('func_mean_fd', None)
+    """
+    found = {"".join(filter(str.isalnum, str(column).lower())): str(column) for column in reversed(list(columns))}
+    return next((found[name] for name in _MOTION_NAMES if name in found), None)
+
+
+class Design:
+    """A table of covariates as numbers: numbers as they are, categories one-hot, all centred on training people.
+
+    Missing values and categories unknown in training become 0 after centring, i.e. the training fold's average.
+    """
+
+    def fit(self, table: pd.DataFrame) -> Design:
+        """Learn categories and means from training people."""
+        self.categories_: dict[str, list | None] = {
+            str(name): None if is_numeric(column) else sorted(column.dropna().astype(str).unique())
+            for name, column in table.items()
+        }
+        encoded = self._encode(table)
+        with np.errstate(invalid="ignore"):
+            count = np.isfinite(encoded).sum(axis=0)
+            total = np.nansum(encoded, axis=0)
+        self.means_ = np.divide(total, count, out=np.zeros(encoded.shape[1]), where=count > 0)
+        return self
+
+    def transform(self, table: pd.DataFrame) -> np.ndarray:
+        """(n, p) numbers."""
+        if not hasattr(self, "means_"):
+            raise NotFitted("This Design is not fitted yet. Call fit(table) first.")
+        return np.nan_to_num(self._encode(table) - self.means_, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _encode(self, table: pd.DataFrame) -> np.ndarray:
+        blocks = [np.empty((len(table), 0))]
+        for name, categories in self.categories_.items():
+            if categories is None:
+                values = table[name].to_numpy(float, na_value=np.nan)
+                blocks.append(np.where(np.isfinite(values), values, np.nan)[:, None])
+                continue
+            labels = table[name].astype(str).where(table[name].notna(), None).to_numpy(object)
+            one_hot = (labels[:, None] == np.array(categories, object)[None, :]).astype(float)  # (n, categories)
+            one_hot[~one_hot.any(axis=1)] = np.nan
+            blocks.append(one_hot)
+        return np.column_stack(blocks)
+
+
+def is_numeric(column: pd.Series) -> bool:
+    """Whether a covariate is a number; text, categories and true/false are not."""
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+class CovariateRegression:
+    """Least squares of targets (or features) on an intercept and covariates.
+
+    ŷ = b₀ + C b with C centred on the training people, the smallest b where columns of C depend on one another.
+    """
+
+    def fit(self, table: pd.DataFrame, values: np.ndarray) -> CovariateRegression:
+        """Learn coefficients from training people; `values` is (n, T)."""
+        self.design_ = Design().fit(table)
+        matrix = self.design_.transform(table)  # (n, p)
+        scale = matrix.std(axis=0)
+        self.scale_ = np.where(scale > 0, scale, 1.0)  # so that the rank test sees comparable columns
+        self.intercept_ = values.mean(axis=0)  # (T,): the columns of the design are centred
+        self.coefficients_ = np.linalg.lstsq(matrix / self.scale_, values - self.intercept_, rcond=1e-10)[0]
+        return self
+
+    def predict(self, table: pd.DataFrame) -> np.ndarray:
+        """What the covariates say of each person, (n, T)."""
+        if not hasattr(self, "coefficients_"):
+            raise NotFitted("This CovariateRegression is not fitted yet. Call fit(table, values) first.")
+        return self.intercept_ + (self.design_.transform(table) / self.scale_) @ self.coefficients_
+
+    def residuals(self, table: pd.DataFrame, values: np.ndarray) -> np.ndarray:
+        """What is left of the values, (n, T)."""
+        return values - self.predict(table)
+
+
+class FeatureRegression:
+    """Covariates removed from every feature. A fold step: `fit` on training people, `transform` anyone.
+
+    Removing confounds from features can leak them into non-linear models, and a correlation kernel is non-linear.
+    """
+
+    def __init__(self, covariates: Sequence[str]) -> None:
+        self.covariates = tuple(covariates)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the participants table that the step reads."""
+        return self.covariates
+
+    def without(self, names: Iterable[str]) -> FeatureRegression:
+        """The same step that does not look at those columns: a target never shapes the features."""
+        dropped = set(names)
+        return FeatureRegression([name for name in self.covariates if name not in dropped])
+
+    def fit(self, features: np.ndarray, table: pd.DataFrame) -> FeatureRegression:
+        """Learn one coefficient a covariate and feature."""
+        self.regression_ = CovariateRegression().fit(table[list(self.covariates)], np.asarray(features, float))
+        return self
+
+    def transform(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
+        """Residual features plus their training mean, (n, d)."""
+        residuals = self.regression_.residuals(table[list(self.covariates)], np.asarray(features, float))
+        return residuals + self.regression_.intercept_  # keep the profile that a correlation kernel compares
+
+
+class CovariatesOnly:
+    """A model that predicts targets from a table of covariates by linear regression: the reference row."""
+
+    def fit(self, table: pd.DataFrame, y: np.ndarray) -> CovariatesOnly:
+        """Learn from training people; `y` is (n,)."""
+        self.regression_ = CovariateRegression().fit(table, np.asarray(y, float)[:, None])
+        return self
+
+    def predict(self, table: pd.DataFrame) -> np.ndarray:
+        """What the covariates say, (n,)."""
+        return self.regression_.predict(table)[:, 0]

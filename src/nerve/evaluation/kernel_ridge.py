@@ -1,0 +1,287 @@
+"""Kernel ridge regression as CBIG defines it: functions first, a thin scikit-learn estimator after.
+
+With K the kernel among training people, K_r = K + λI and an unpenalised bias β,
+
+    β = (1ᵀ K_r⁻¹ 1)⁻¹ 1ᵀ K_r⁻¹ y,     α = K_r⁻¹ (y − β1),     prediction = K_test α + β.
+
+One eigendecomposition of K serves every λ and every target: in its basis K_r⁻¹ is a division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from nerve.checks import NerveError, NotFitted, one_of
+from nerve.evaluation.folds import strata_of, stratified_folds
+from nerve.evaluation.kernels import (
+    KERNELS,
+    correlation_rows,
+    cosine_rows,
+    linear_rows,
+    median_gamma,
+    rbf_kernel,
+)
+
+# fmt: off
+LAMBDAS = (0, 1e-5, 1e-4, 1e-3, .004, .007, .01, .04, .07, .1, .4, .7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
+# fmt: on
+"""CBIG's grid."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A training kernel in its eigenbasis.
+
+    Two routes to the same predictions. `of_kernel`: K = U diag(values) Uᵀ, basis = U. `of_factor`, for K = Z Zᵀ with
+    fewer features than people: ZᵀZ = V diag(values) Vᵀ, basis = Z V; the part of K_r⁻¹ outside that basis is 1/λ
+    and reaches predictions only through the bias.
+    """
+
+    values: np.ndarray  # (k,) eigenvalues
+    basis: np.ndarray  # (n, k)
+    rotation: np.ndarray  # (n, k) U, or (d, k) V: takes test rows into the basis
+    factored: bool
+
+    @classmethod
+    def of_kernel(cls, kernel: np.ndarray) -> Spectrum:
+        """From an (n, n) kernel."""
+        values, vectors = scipy.linalg.eigh(kernel, check_finite=False, driver="evd")
+        return cls(np.maximum(values, 0.0), vectors, vectors, False)
+
+    @classmethod
+    def of_factor(cls, rows: np.ndarray) -> Spectrum:
+        """From (n, d) rows Z with K = Z Zᵀ."""
+        values, vectors = scipy.linalg.eigh(rows.T @ rows, check_finite=False, driver="evd")
+        return cls(np.maximum(values, 0.0), rows @ vectors, vectors, True)
+
+    def project(self, test: np.ndarray) -> np.ndarray:
+        """(m, n) test kernel or (m, d) test rows → (m, k) in the basis."""
+        return test @ self.rotation
+
+    def damping(self, lambdas: Any) -> np.ndarray:
+        """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
+        return np.maximum(lambdas, len(self.basis) * np.finfo(float).eps * max(self.values[-1], 1e-300))
+
+
+def solve(spectrum: Spectrum, targets: np.ndarray, lambdas: Any, bias: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients in the basis and biases; predictions are ``spectrum.project(test) @ coefficients + biases``.
+
+    Parameters
+    ----------
+    targets : (n, T) array
+    lambdas : float or (T,) array
+        One λ for all targets, or one for each.
+
+    Returns
+    -------
+    coefficients : (k, T) array
+    biases : (T,) array
+    """
+    coordinates = spectrum.basis.T @ targets  # (k, T)
+    ones = spectrum.basis.sum(axis=0)  # (k,)
+    return _solve(spectrum, coordinates, ones, targets.sum(axis=0), np.atleast_1d(lambdas), bias)
+
+
+def _solve(
+    spectrum: Spectrum, coordinates: np.ndarray, ones: np.ndarray, sums: np.ndarray, lambdas: np.ndarray, bias: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    inverse = 1.0 / (spectrum.values[:, None] + spectrum.damping(lambdas))  # (k, 1) or (k, T)
+    if not bias:
+        return coordinates * inverse, np.zeros(coordinates.shape[1])
+    weighted = ones[:, None] * inverse  # (k, 1) or (k, T)
+    if inverse.shape[1] == 1:
+        above, below = weighted[:, 0] @ coordinates, weighted[:, 0] @ ones
+    else:
+        above, below = np.einsum("kt,kt->t", weighted, coordinates), ones @ weighted
+    if spectrum.factored:  # Woodbury: λ · 1ᵀK_r⁻¹v = 1ᵀv − (Zᵀ1)ᵀ(ZᵀZ + λ)⁻¹ Zᵀv, and λ cancels in the ratio
+        above, below = sums - above, len(spectrum.basis) - below
+    biases = above / below
+    coefficients = coordinates - np.multiply.outer(ones, biases)
+    coefficients *= inverse
+    return coefficients, biases
+
+
+def path(
+    spectrum: Spectrum, test: np.ndarray, targets: np.ndarray, lambdas: Sequence[float], bias: bool = True
+) -> Iterator[np.ndarray]:
+    """Predictions (m, T) for one λ after another; the decomposition and projections are shared."""
+    projected = spectrum.project(test)  # (m, k)
+    coordinates, ones = spectrum.basis.T @ targets, spectrum.basis.sum(axis=0)
+    sums = targets.sum(axis=0)
+    for value in lambdas:
+        coefficients, biases = _solve(spectrum, coordinates, ones, sums, np.atleast_1d(value), bias)
+        predicted = projected @ coefficients  # (m, T)
+        predicted += biases
+        yield predicted
+
+
+def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
+    """Predictive coefficient of determination, 1 − SSE / SS around the mean of the *training* targets."""
+    errors = np.einsum("nt,nt->t", observed - predicted, observed - predicted)
+    spread = ((observed - training_mean) ** 2).sum(axis=0)
+    return 1.0 - errors / np.maximum(spread, np.finfo(float).tiny)
+
+
+def inner_scores(
+    data: np.ndarray, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool, pairwise: bool
+) -> np.ndarray:
+    """Predictive COD of every λ and target, averaged over the inner folds, (L, T)."""
+    total = np.zeros((len(lambdas), targets.shape[1]))
+    labels = np.unique(folds)
+    for label in labels:
+        train, test = np.flatnonzero(folds != label), np.flatnonzero(folds == label)
+        spectrum, rows = decompose(data, train, test, pairwise)
+        mean = targets[train].mean(axis=0)
+        for i, predicted in enumerate(path(spectrum, rows, targets[train], lambdas, bias)):
+            total[i] += predictive_cod(targets[test], predicted, mean)
+    return total / len(labels)
+
+
+def decompose(data: np.ndarray, train: np.ndarray, test: np.ndarray, pairwise: bool) -> tuple[Spectrum, np.ndarray]:
+    """The spectrum of the training people and what `Spectrum.project` takes for the test people.
+
+    Parameters
+    ----------
+    data : (n, n) kernel if `pairwise`, otherwise (n, d) rows Z with K = Z Zᵀ
+    """
+    if pairwise:
+        return Spectrum.of_kernel(data[np.ix_(train, train)]), data[np.ix_(test, train)]
+    return Spectrum.of_factor(data[train]), data[test]
+
+
+class KernelRidge(RegressorMixin, BaseEstimator):
+    """Kernel ridge regression with λ chosen for each target by inner cross-validation.
+
+    Parameters
+    ----------
+    kernel : {"correlation", "linear", "cosine", "rbf", "precomputed"}
+        For "precomputed", `fit` takes the (n, n) kernel and `predict` the (m, n) one.
+    lambdas : sequence of float
+        The grid; with one value there is no inner loop.
+    n_inner_folds : int
+    bias : bool
+        Whether to fit the unpenalised bias.
+    seed : int
+        Of the inner folds.
+
+    Attributes
+    ----------
+    lambda_ : (T,) array
+        The chosen λ of each target.
+    inner_scores_ : (L, T) array
+        Mean predictive COD of each λ.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 5))
+    >>> KernelRidge(kernel="linear").fit(X[:40], X[:40, 0]).predict(X[40:]).shape
+    (20,)
+    """
+
+    def __init__(
+        self,
+        kernel: str = "correlation",
+        lambdas: Sequence[float] = LAMBDAS,
+        n_inner_folds: int = 5,
+        bias: bool = True,
+        seed: int = 42,
+    ) -> None:
+        self.kernel = kernel
+        self.lambdas = lambdas
+        self.n_inner_folds = n_inner_folds
+        self.bias = bias
+        self.seed = seed
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None, strata: Any = None) -> KernelRidge:
+        """Choose λ for each target and solve.
+
+        Parameters
+        ----------
+        X : (n, d) features or (n, n) kernel
+        y : (n,) or (n, T) targets
+        groups : (n,) labels, optional
+            Kept whole in the inner folds.
+        strata : (n, S) integers, optional
+            What the inner folds are stratified on; quantile bins of `y` by default.
+        """
+        one_of("kernel", self.kernel, (*KERNELS, "precomputed"))
+        X, y = _finite(X, "features"), _finite(y, "targets")
+        targets = y[:, None] if y.ndim == 1 else y  # (n, T)
+        if len(X) != len(targets):
+            raise NerveError(
+                f"There are {len(X)} rows of features but {len(targets)} targets, expected as many of each."
+            )
+        data = self._training_data(X)
+        self.one_target_ = y.ndim == 1
+        self.n_features_in_ = X.shape[1]
+        self.lambda_ = self._choose(data, targets, groups, strata)
+        everyone = np.arange(len(X))
+        self.spectrum_, _ = decompose(data, everyone, everyone[:0], self.pairwise_)
+        self.coefficients_, self.bias_ = solve(self.spectrum_, targets, self.lambda_, self.bias)
+        return self
+
+    def _training_data(self, X: np.ndarray) -> np.ndarray:
+        self.training_ = X if self.kernel in ("linear", "rbf") else X[:0]
+        if self.kernel == "rbf":
+            self.gamma_ = median_gamma(X)
+        rows = self._rows(X)
+        self.factor_ = None
+        self.pairwise_ = self.kernel in ("rbf", "precomputed")
+        if not self.pairwise_ and rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
+            self.factor_, self.pairwise_ = rows, True
+            return rows @ rows.T
+        return rows
+
+    def _rows(self, X: np.ndarray) -> np.ndarray:
+        if self.kernel == "correlation":
+            return correlation_rows(X)
+        if self.kernel == "cosine":
+            return cosine_rows(X)
+        if self.kernel == "linear":
+            return linear_rows(X, self.training_)
+        return X if self.kernel == "precomputed" else rbf_kernel(X, self.training_, self.gamma_)
+
+    def _choose(self, data: np.ndarray, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
+        grid = np.asarray(self.lambdas, float)
+        if len(grid) == 1:
+            return np.repeat(grid, targets.shape[1])
+        if strata is None:
+            strata = np.column_stack([strata_of(column, self.n_inner_folds) for column in targets.T])
+        folds = stratified_folds(
+            strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
+        )
+        self.inner_scores_ = inner_scores(data, targets, folds, grid, self.bias, self.pairwise_)
+        return grid[self.inner_scores_.argmax(axis=0)]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions, (m,) or (m, T) as `y` was."""
+        if not hasattr(self, "coefficients_"):
+            raise NotFitted("This KernelRidge is not fitted yet. Call fit(X, y) first.")
+        rows = self._rows(_finite(X, "features"))
+        if self.factor_ is not None:
+            rows = rows @ self.factor_.T  # (m, n)
+        predicted = self.spectrum_.project(rows) @ self.coefficients_ + self.bias_
+        return predicted[:, 0] if self.one_target_ else predicted
+
+
+def _finite(values: Any, what: str) -> np.ndarray:
+    array = np.asarray(values, float)
+    if not np.isfinite(array).all():
+        raise NerveError(
+            f"The {what} hold {int((~np.isfinite(array)).sum()):,} values that are missing or infinite, expected "
+            "numbers: leave those people or columns out, or fill them in, first."
+        )
+    return array

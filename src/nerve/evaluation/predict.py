@@ -1,0 +1,219 @@
+"""The one cross-validation loop: frozen features through kernel ridge, and models trained inside each fold.
+
+Test people enter in one place only, `predict`; covariate coefficients, components, harmonisation, λ and weights come
+from training people.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from nerve.evaluation.covariates import CovariateRegression
+from nerve.evaluation.folds import strata_of
+from nerve.evaluation.permutation import restricted_permutations
+from nerve.evaluation.sources import Source
+
+Progress = Callable[[float], None]
+
+
+@dataclass
+class FoldTask:
+    """What one fold gives to a model. `values` are targets after covariates, fitted on `train`."""
+
+    fold: int
+    names: list[str]
+    train: np.ndarray
+    test: np.ndarray
+    values: np.ndarray  # (n, T); rows outside train and test are not a number
+    strata: np.ndarray  # (train, T)
+    features: tuple[Any, Any]
+
+
+def out_of_fold_predictions(
+    model: Any,
+    source: Source,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    *,
+    covariates: pd.DataFrame | None = None,
+    groups: Any = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Predict every person by a model that has not seen them.
+
+    Parameters
+    ----------
+    model : estimator
+        Anything with `fit(X, y)` and `predict(X)`; a new copy is fitted in each fold. One that says (by scikit-learn's
+        tag) that it takes several targets gets them at once. `groups` and `strata` are passed on if `fit` takes them.
+    source : Source
+        Gives the features of a fold: `Rows` (an array or a Cohort), `Kernel`, `PrincipalComponents`, `Adjusted`.
+    targets : DataFrame
+        (n, T) numbers. A missing value drops that person for that target only.
+    folds : (n,) integers
+        Test fold of each person; negative for people in none.
+    covariates : DataFrame, optional
+        (n, p). Regressed from each target (never a target from itself) with training coefficients.
+    groups : (n,) labels, optional
+        Kept whole when the model makes inner folds.
+
+    Returns
+    -------
+    DataFrame
+        Columns row, target, fold, observed (after covariates), predicted, observed_raw.
+    """
+    parts = []
+    for task in fold_tasks(source, targets, folds, covariates, progress):
+        predicted = fit_and_predict(model, task, task.values[task.train], groups)
+        for i, name in enumerate(task.names):
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "row": task.test,
+                        "target": name,
+                        "fold": task.fold,
+                        "observed": task.values[task.test, i],
+                        "predicted": predicted[:, i],
+                        "observed_raw": targets[name].to_numpy(float)[task.test],
+                    }
+                )
+            )
+    table = pd.concat(parts, ignore_index=True)
+    order = table["target"].map({name: i for i, name in enumerate(targets.columns)})
+    return (
+        table.assign(order=order)
+        .sort_values(["order", "row"], kind="stable")
+        .drop(columns="order")
+        .reset_index(drop=True)
+    )
+
+
+def null_correlations(
+    model: Any,
+    source: Source,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    *,
+    n_permutations: int,
+    seed: int = 42,
+    covariates: pd.DataFrame | None = None,
+    groups: Any = None,
+    blocks: Any = None,
+    progress: Progress | None = None,
+) -> dict[str, np.ndarray]:
+    """Concatenated r of each target after permuting what is left of it after covariates, {target: (permutations,)}.
+
+    Values are exchanged within outer folds (which keeps the folds stratified and the null unbiased), within `blocks`
+    (sites) and, with `groups`, by whole families of equal size. All permutations share a fold's decomposition.
+    """
+    n = len(targets)
+    folds = np.asarray(folds)
+    observed = {name: np.full((n_permutations, n), np.nan) for name in targets}
+    predicted = {name: np.full((n_permutations, n), np.nan) for name in targets}
+    orders: dict[bytes, np.ndarray] = {}
+    for task in fold_tasks(source, targets, folds, covariates, progress):
+        used = np.zeros(n, bool)
+        used[np.concatenate([task.train, task.test])] = True
+        key = used.tobytes()
+        if key not in orders:
+            block = pd.DataFrame(
+                {"fold": folds, "used": used, "block": 0 if blocks is None else np.asarray(blocks, object)}
+            )
+            orders = {
+                key: restricted_permutations(block, n_permutations, seed, families=groups)
+            }  # one pattern at a time
+        for i, name in enumerate(task.names):
+            shuffled = task.values[:, i][orders[key]]  # (permutations, n)
+            alone = copy.copy(task)
+            alone.strata = task.strata[:, [i]]
+            guess = fit_and_predict(model, alone, shuffled[:, task.train].T, groups)  # (test, permutations)
+            observed[name][:, task.test] = shuffled[:, task.test]
+            predicted[name][:, task.test] = guess.T
+    return {name: _row_correlations(observed[name], predicted[name]) for name in map(str, targets)}
+
+
+def fold_tasks(
+    source: Source,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    covariates: pd.DataFrame | None,
+    progress: Progress | None = None,
+) -> Iterator[FoldTask]:
+    """One task for each fold and each set of targets that can share features and training people."""
+    raw, folds = targets.to_numpy(float), np.asarray(folds)
+    shared = list(_sharing(raw, list(targets.columns), source))
+    labels = np.unique(folds[folds >= 0])
+    for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
+        names = [str(targets.columns[i]) for i in columns]
+        usable = np.isfinite(raw[:, columns[0]]) & (folds >= 0)
+        train, test = np.flatnonzero(usable & (folds != fold)), np.flatnonzero(usable & (folds == fold))
+        if len(test):
+            values = np.full((len(raw), len(columns)), np.nan)
+            for i, column in enumerate(columns):
+                values[:, i] = _without_covariates(raw[:, column], names[i], train, test, covariates)
+            strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
+            yield FoldTask(int(fold), names, train, test, values, strata, source.split(train, test, names))
+        if progress:
+            progress((done + 1) / (len(shared) * len(labels)))
+
+
+def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
+    """Fit a fresh copy of the model to `values` (train, T) and predict the test people, (test, T)."""
+    options: dict[str, Any] = {}
+    accepted = inspect.signature(model.fit).parameters
+    if groups is not None and "groups" in accepted:
+        options["groups"] = np.asarray(groups, object)[task.train]
+    if "strata" in accepted:
+        options["strata"] = task.strata
+    columns = [values] if _takes_several(model) else list(values.T)
+    parts = []
+    for column in columns:
+        fresh = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
+        predicted = np.asarray(fresh.fit(task.features[0], column, **options).predict(task.features[1]), float)
+        parts.append(predicted.reshape(len(task.test), -1))
+    return np.column_stack(parts)
+
+
+def _takes_several(model: Any) -> bool:
+    return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).target_tags.multi_output)
+
+
+def _sharing(raw: np.ndarray, names: list[str], source: Source) -> Iterator[list[int]]:
+    """Columns with the same people observed, apart from those that the features must not look at."""
+    shared: dict[tuple[bytes, str], list[int]] = {}
+    for i, name in enumerate(names):
+        key = (np.isfinite(raw[:, i]).tobytes(), name if name in source.columns else "")
+        shared.setdefault(key, []).append(i)
+    yield from shared.values()
+
+
+def _without_covariates(
+    raw: np.ndarray, name: str, train: np.ndarray, test: np.ndarray, covariates: pd.DataFrame | None
+) -> np.ndarray:
+    values = np.full(len(raw), np.nan)
+    both = np.concatenate([train, test])
+    table = None if covariates is None else covariates.drop(columns=name, errors="ignore")
+    if table is None or table.shape[1] == 0:
+        values[both] = raw[both]
+        return values
+    regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
+    values[both] = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
+    return values
+
+
+def _row_correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    kept = np.isfinite(left[0]) & np.isfinite(right[0])
+    left, right = left[:, kept], right[:, kept]
+    left = left - left.mean(axis=1, keepdims=True)
+    right = right - right.mean(axis=1, keepdims=True)
+    scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+    return np.divide((left * right).sum(axis=1), scale, out=np.zeros(len(left)), where=scale > 0)
