@@ -1,0 +1,35 @@
+"""How many parameters a model has, for any patching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import torch
+
+from nerve.models.masked_autoencoder import MaskedAutoencoder
+from nerve.models.tokenizers import TOKENIZERS
+from nerve.patching import Patching
+
+
+def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options: Any) -> dict[str, int]:
+    """Parameters of the tokenizer, its way back, and the whole model, without allocating them.
+
+    Examples
+    --------
+    >>> parameter_counts(Patching.from_parcellation("schaefer400-17"))
+    {'tokenizer': 102400, 'reconstruction': 25600, 'transformer': 3275712, 'total': 3403712}
+    """
+    with torch.device("meta"):
+        model = MaskedAutoencoder(patching, tokenizer, **options)
+    parts = {"tokenizer": 0, "reconstruction": 0, "transformer": 0}
+    for name, parameter in model.named_parameters():
+        embeds, rebuilds = name.startswith("tokenizer.embed"), name.startswith("tokenizer.reconstruct")
+        parts["tokenizer" if embeds else "reconstruction" if rebuilds else "transformer"] += parameter.numel()
+    return {**parts, "total": sum(parts.values())}
+
+
+def parameter_table(patching: Patching, **options: Any) -> pd.DataFrame:
+    """One row a tokenizer: `parameter_counts` of each."""
+    rows = [{"name": name, **parameter_counts(patching, name, **options)} for name in TOKENIZERS]
+    return pd.DataFrame(rows).rename(columns={"name": "kind"})

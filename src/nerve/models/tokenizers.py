@@ -1,0 +1,271 @@
+"""Tokenizers: patches → tokens and tokens → patches, one matrix W_p (entries × dim) for every patch p.
+
+    embed        t_p = W_pᵀ vec(x_p)          W_p of width d_E
+    reconstruct  x̂_p = V_p z_p                V_p of width d_D, of the same kind
+
+They differ in where W_p comes from: `shared` cuts one matrix to the patch's size, `specific` has one for each patch,
+`bilinear` builds it from one factor matrix a network, [W_lm]_(i,j),k = [U_l]_i,k [U_m]_j,k (Khatri–Rao).
+
+A packed FC holds its patches one after another (see `Patching`), so a tokenizer is one matrix product a patch on
+contiguous columns: nothing is gathered from the matrix or padded to the largest patch, and the weights of a patch are
+made once for the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from nerve.checks import one_of
+from nerve.patching import Patching
+
+TYPICAL_FC = 0.25  # root mean square of FC off the diagonal, for starts at unit-order variance
+
+
+class Tokenizer(nn.Module):
+    """Base of the three; a new one provides the two `…_weights` and `start`.
+
+    Parameters
+    ----------
+    patching : Patching
+        The pairs, their order and sizes.
+    dim, decoder_dim : int
+        Width of the tokens that `embed` makes and that `reconstruct` takes.
+    bias : bool
+        Add the biases that the released code of the paper has (`shared` and `specific` only).
+    """
+
+    def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
+        super().__init__()
+        self.sizes: list[int] = patching.sizes.tolist()
+        self.n_patches = patching.n_patches
+        self.dim, self.decoder_dim = dim, decoder_dim
+        self.embed_bias: nn.Parameter | None = None
+        self.reconstruct_bias: nn.Parameter | None = None
+
+    def embed_weights(self) -> Iterator[torch.Tensor]:
+        """W_p: (size of patch p, dim), in the order of the patches."""
+        raise NotImplementedError
+
+    def reconstruct_weights(self) -> Iterator[torch.Tensor]:
+        """V_p: (size of patch p, decoder_dim), in the order of the patches."""
+        raise NotImplementedError
+
+    def start(self, how: str) -> None:
+        """Draw the starting weights: ``scaled`` to unit-order outputs, or N(0, 1) as ``released``."""
+        raise NotImplementedError
+
+    def embed(self, packed: torch.Tensor, visible: PatchChoice | None = None) -> torch.Tensor:
+        """Patches → tokens.
+
+        Parameters
+        ----------
+        packed : (subjects, S) tensor
+        visible : PatchChoice, optional
+            Only these patches are read, `K` for each subject; all P by default.
+
+        Returns
+        -------
+        (subjects, K or P, dim) tensor
+        """
+        columns = packed.split(self.sizes, dim=1)  # P of (subjects, size)
+        if visible is None:
+            tokens = torch.stack([x @ w for x, w in zip(columns, self.embed_weights(), strict=True)], 1)
+            return self._with_bias(tokens, None)  # (subjects, P, dim)
+        parts = [
+            x.index_select(0, rows) @ w  # (subjects that see this patch, dim)
+            for x, rows, w in zip(columns, visible.subjects_of_patch, self.embed_weights(), strict=True)
+        ]
+        return self._with_bias(visible.by_subject(torch.cat(parts)), visible.patches)  # (subjects, K, dim)
+
+    def reconstruct(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Tokens → patches: (subjects, P, decoder_dim) → packed (subjects, S)."""
+        parts = [tokens[:, p] @ v.T for p, v in enumerate(self.reconstruct_weights())]
+        packed = torch.cat(parts, 1)
+        bias = self._entry_biases()
+        return packed if bias is None else packed + torch.cat(bias)
+
+    def squared_errors(self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice) -> list[torch.Tensor]:
+        """Σ (x̂ - x)² of each patch over the subjects that chose it, without building the other patches.
+
+        Parameters
+        ----------
+        tokens : (subjects, K, decoder_dim) tensor
+            Decoded tokens of the chosen patches.
+        packed : (subjects, S) tensor
+            The truth.
+        chosen : PatchChoice
+
+        Returns
+        -------
+        P scalar tensors
+        """
+        columns = packed.split(self.sizes, dim=1)
+        tokens_of_patch = chosen.by_patch(tokens)  # P of (subjects that chose it, decoder_dim)
+        bias = self._entry_biases()
+        errors = []
+        for p, weights in enumerate(self.reconstruct_weights()):
+            predicted = tokens_of_patch[p] @ weights.T  # (subjects that chose it, size)
+            if bias is not None:
+                predicted = predicted + bias[p]
+            truth = columns[p].index_select(0, chosen.subjects_of_patch[p])
+            errors.append(nn.functional.mse_loss(predicted.float(), truth.float(), reduction="sum"))
+        return errors
+
+    def _with_bias(self, tokens: torch.Tensor, patches: torch.Tensor | None) -> torch.Tensor:
+        if self.embed_bias is None:
+            return tokens
+        one_a_patch = self.embed_bias.ndim == 2
+        return tokens + (self.embed_bias[patches] if one_a_patch and patches is not None else self.embed_bias)
+
+    def _entry_biases(self) -> list[torch.Tensor] | None:
+        """The bias of each patch's entries, or None."""
+        return None
+
+
+class PatchChoice:
+    """K patches of each subject, sorted by patch once so that each patch is one matrix product.
+
+    Parameters
+    ----------
+    patches : (subjects, K) tensor of int
+        The chosen patches of each subject.
+    n_patches : int
+    """
+
+    def __init__(self, patches: torch.Tensor, n_patches: int) -> None:
+        self.patches = patches
+        flat = patches.flatten()
+        self.order = flat.argsort(stable=True)  # from patch-major places to subject-major ones
+        self.inverse = self.order.argsort()
+        self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
+        self.subjects_of_patch = (self.order // patches.shape[1]).split(self.counts)
+
+    def by_subject(self, values: torch.Tensor) -> torch.Tensor:
+        """(subjects · K, dim) sorted by patch → (subjects, K, dim)."""
+        return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
+
+    def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """(subjects, K, dim) → for each patch (subjects that chose it, dim)."""
+        return values.flatten(0, 1).index_select(0, self.order).split(self.counts)
+
+
+class BilinearTokenizer(Tokenizer):
+    """One factor matrix a network: U_l (regions of l × dim), and D_l for the way back. R · dim parameters.
+
+    t_lm,k = Σ_ij U_l[i,k] x_ij U_m[j,k] and x̂_ij = Σ_k z_k D_l[i,k] D_m[j,k].
+    """
+
+    def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
+        super().__init__(patching, dim, decoder_dim)
+        self.embed_factors = nn.Parameter(torch.empty(patching.n_regions, dim))  # U, rows in the order of regions
+        self.reconstruct_factors = nn.Parameter(torch.empty(patching.n_regions, decoder_dim))  # D
+        self.pairs: list[list[int]] = patching.pairs.tolist()
+        self.group_of: list[int] = patching.group_of.tolist()
+        self.group_sizes = [len(members) for members in patching.members]
+        regions = torch.cat([torch.from_numpy(members) for members in patching.members])
+        self.register_buffer("regions_by_group", regions, persistent=False)
+
+    def embed_weights(self) -> Iterator[torch.Tensor]:
+        """U_l ⊙ U_m."""
+        return self._products(self.embed_factors)
+
+    def reconstruct_weights(self) -> Iterator[torch.Tensor]:
+        """D_l ⊙ D_m."""
+        return self._products(self.reconstruct_factors)
+
+    def _products(self, factors: torch.Tensor) -> Iterator[torch.Tensor]:
+        groups = factors[self.regions_by_group].split(self.group_sizes)  # type: ignore[index]
+        for row, column in self.pairs:
+            product = groups[row][:, None] * groups[column][None]  # (regions of l, regions of m, dim)
+            yield product.flatten(0, 1)  # (size, dim)
+
+    def start(self, how: str) -> None:
+        """``scaled``: U_l ~ N(0, 1 / (n_l · typical FC)), D ~ N(0, typical FC / √decoder_dim)."""
+        one_of("init", how, ("scaled", "released"))
+        nn.init.normal_(self.embed_factors)
+        nn.init.normal_(self.reconstruct_factors)
+        if how == "scaled":
+            scale = torch.tensor([[(self.group_sizes[g] * TYPICAL_FC) ** -0.5] for g in self.group_of])  # (regions, 1)
+            with torch.no_grad():
+                self.embed_factors.mul_(scale)
+                self.reconstruct_factors.mul_(TYPICAL_FC**0.5 * self.decoder_dim**-0.25)
+
+
+class SpecificTokenizer(Tokenizer):
+    """One matrix for each patch. Σ sizes · dim parameters."""
+
+    def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
+        super().__init__(patching, dim, decoder_dim)
+        self.embed_matrix = nn.Parameter(torch.empty(patching.n_entries, dim))
+        self.reconstruct_matrix = nn.Parameter(torch.empty(patching.n_entries, decoder_dim))
+        if bias:
+            self.embed_bias = nn.Parameter(torch.zeros(patching.n_patches, dim))
+            self.reconstruct_bias = nn.Parameter(torch.zeros(patching.n_entries))
+
+    def embed_weights(self) -> Iterator[torch.Tensor]:
+        """The patch's own rows."""
+        return iter(self.embed_matrix.split(self.sizes))
+
+    def reconstruct_weights(self) -> Iterator[torch.Tensor]:
+        """The patch's own rows."""
+        return iter(self.reconstruct_matrix.split(self.sizes))
+
+    def _entry_biases(self) -> list[torch.Tensor] | None:
+        return None if self.reconstruct_bias is None else list(self.reconstruct_bias.split(self.sizes))
+
+    def start(self, how: str) -> None:
+        """``scaled``: rows of patch p ~ N(0, 1 / (size_p · typical FC²)); the way back gives typical FC."""
+        one_of("init", how, ("scaled", "released"))
+        nn.init.normal_(self.embed_matrix)
+        nn.init.normal_(self.reconstruct_matrix)
+        if how == "scaled":
+            scale = [torch.full((size, 1), size**-0.5 / TYPICAL_FC) for size in self.sizes]
+            with torch.no_grad():
+                self.embed_matrix.mul_(torch.cat(scale))
+                self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
+
+
+class SharedTokenizer(Tokenizer):
+    """One matrix for all, cut to each patch's size (the paper pads the patch with zeros: the same). S_max · dim."""
+
+    def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
+        super().__init__(patching, dim, decoder_dim)
+        largest = max(self.sizes)
+        self.embed_matrix = nn.Parameter(torch.empty(largest, dim))
+        self.reconstruct_matrix = nn.Parameter(torch.empty(largest, decoder_dim))
+        if bias:
+            self.embed_bias = nn.Parameter(torch.zeros(dim))
+            self.reconstruct_bias = nn.Parameter(torch.zeros(largest))
+
+    def embed_weights(self) -> Iterator[torch.Tensor]:
+        """The first rows of the one matrix."""
+        return (self.embed_matrix[:size] for size in self.sizes)
+
+    def reconstruct_weights(self) -> Iterator[torch.Tensor]:
+        """The first rows of the one matrix."""
+        return (self.reconstruct_matrix[:size] for size in self.sizes)
+
+    def _entry_biases(self) -> list[torch.Tensor] | None:
+        bias = self.reconstruct_bias
+        return None if bias is None else [bias[:size] for size in self.sizes]
+
+    def start(self, how: str) -> None:
+        """``scaled``: N(0, 1 / (mean size · typical FC²)); the way back gives typical FC."""
+        one_of("init", how, ("scaled", "released"))
+        nn.init.normal_(self.embed_matrix)
+        nn.init.normal_(self.reconstruct_matrix)
+        if how == "scaled":
+            mean_size = sum(self.sizes) / len(self.sizes)
+            with torch.no_grad():
+                self.embed_matrix.mul_(mean_size**-0.5 / TYPICAL_FC)
+                self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
+
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    "shared": SharedTokenizer,
+    "specific": SpecificTokenizer,
+    "bilinear": BilinearTokenizer,
+}
