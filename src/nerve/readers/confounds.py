@@ -152,7 +152,7 @@ def clean_series(
     if left < MIN_VOLUMES:
         raise problem(
             where,
-            f"{n_regressors} confounds and the band-pass leave {max(left, 0)} degrees of freedom of {len(series)} volumes",
+            f"{n_regressors} confounds and the band-pass leave {max(left, 0)} of {len(series)} degrees of freedom",
             expected=f"at least {MIN_VOLUMES}",
             remedy="The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-.",
         )

@@ -1,0 +1,178 @@
+"""Whatever stands in a file, a reader answers with a reading or with one sentence, never with another exception."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from write_formats import (
+    confounds_table,
+    random_fc,
+    random_series,
+    write_cpac,
+    write_dlabel,
+    write_fmriprep,
+    write_giga,
+    write_label_image,
+    write_pconn,
+    write_ptseries,
+    write_ukb,
+    write_ukb_bulk,
+    write_xcpd,
+)
+
+from nerve.checks import NerveError
+from nerve.parcellation import Parcellation
+from nerve.readers import Options, get_reader
+
+LABELS = [f"Region_{i}" for i in range(1, 22)]
+PARCELLATION = Parcellation(tuple(LABELS), ("A",) * 10 + ("B",) * 11)
+FC, SERIES = random_fc(21, 0), random_series(60, 21, 0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A format, how to write one file of it, and which file to damage."""
+
+    format: str
+    write: object
+    damaged: str
+    options: object = None
+
+
+def _images(folder: Path, **how: object) -> None:
+    write_fmriprep(folder, "01", SERIES, confounds=confounds_table(60, 0), **how)
+    write_label_image(folder / "atlas.nii.gz", 21)
+    write_dlabel(folder / "atlas.dlabel.nii", LABELS)
+
+
+def _with(image: str) -> object:
+    return lambda folder: Options(parcellation=PARCELLATION, atlas_image=folder / image, denoise="6p:0.01-")
+
+
+LAYOUTS = {
+    "xcpd matrix": Layout("xcpd", lambda f: write_xcpd(f, "01", LABELS, matrix=FC), "*relmat.tsv"),
+    "xcpd series": Layout("xcpd", lambda f: write_xcpd(f, "01", LABELS, series=SERIES), "*timeseries.tsv"),
+    "xcpd motion": Layout(
+        "xcpd", lambda f: write_xcpd(f, "01", LABELS, series=SERIES, motion=np.ones(60)), "*motion.tsv"
+    ),
+    "xcpd quality": Layout(
+        "xcpd", lambda f: (write_xcpd(f, "01", LABELS, series=SERIES, motion=np.ones(60)), _no_motion(f)), "*qc.tsv"
+    ),
+    "giga matrix": Layout("xcpd", lambda f: write_giga(f, "01", labels=LABELS, matrix=FC), "*relmat.tsv"),
+    "cpac matrix": Layout("cpac", lambda f: write_cpac(f, "01", matrix=FC), "*correlations.tsv"),
+    "cpac series": Layout("cpac", lambda f: write_cpac(f, "01", series=SERIES), "*timeseries.1D"),
+    "cpac motion": Layout("cpac", lambda f: write_cpac(f, "01", series=SERIES, motion=np.ones(60)), "*motion.1D"),
+    "pconn": Layout("cifti", lambda f: write_pconn(f / "sub-01_stat-x_boldmap.pconn.nii", FC, LABELS), "*.pconn.nii"),
+    "ptseries": Layout(
+        "cifti", lambda f: write_ptseries(f / "sub-01_x_timeseries.ptseries.nii", SERIES, LABELS), "*.ptseries.nii"
+    ),
+    "bold": Layout("nifti", _images, "*_bold.nii.gz", _with("atlas.nii.gz")),
+    "label image": Layout("nifti", _images, "atlas.nii.gz", _with("atlas.nii.gz")),
+    "confounds": Layout("nifti", _images, "*confounds*.tsv", _with("atlas.nii.gz")),
+    "dtseries": Layout("nifti", lambda f: _images(f, surface=True), "*.dtseries.nii", _with("atlas.dlabel.nii")),
+    "dlabel": Layout("nifti", lambda f: _images(f, surface=True), "*.dlabel.nii", _with("atlas.dlabel.nii")),
+    "ukb table": Layout("ukb", lambda f: write_ukb(f / "netmats.txt", {"1000001": FC, "1000002": FC}), "netmats.txt"),
+    "ukb bulk": Layout("ukb", lambda f: write_ukb_bulk(f, "1000001", FC), "*.txt"),
+}
+
+
+def _no_motion(folder: Path) -> None:
+    next(folder.rglob("*_motion.tsv")).unlink()
+
+
+def _whole(name: str, cache: dict[str, dict[Path, bytes]] = {}) -> dict[Path, bytes]:  # noqa: B006, made once
+    """The files of a layout, by their path below the source."""
+    if name not in cache:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            LAYOUTS[name].write(folder)
+            cache[name] = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return cache[name]
+
+
+def _read_all(name: str, content: bytes) -> list[object]:
+    """Everything that the reader makes of the layout with one file damaged."""
+    layout = LAYOUTS[name]
+    with tempfile.TemporaryDirectory() as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        folder = Path(temporary)
+        for path, whole in _whole(name).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content if path.match(layout.damaged) else whole)
+        options = layout.options(folder) if layout.options else Options(parcellation=PARCELLATION)
+        reader = get_reader(layout.format)
+        return [reader.read(scan, options) for scan in reader.find(folder, options)]
+
+
+def _outcome(name: str, content: bytes) -> list[object] | str:
+    """Readings, or the sentence of a `NerveError`; every other exception fails the test."""
+    try:
+        return _read_all(name, content)
+    except NerveError as error:
+        return str(error)
+
+
+def _damaged_bytes(name: str) -> bytes:
+    return next(content for path, content in _whole(name).items() if path.match(LAYOUTS[name].damaged))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_whole_file_is_read(name):
+    readings = _read_all(name, _damaged_bytes(name))
+    assert readings
+    for reading in readings:
+        shape = (21, 21) if reading.matrix is not None else (60, 21)
+        assert (reading.matrix if reading.matrix is not None else reading.series).shape == shape
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_damage_gives_a_reading_or_one_sentence(name, data):
+    whole = bytearray(_damaged_bytes(name))
+    damage = data.draw(st.sampled_from(["cut", "flip", "insert", "noise", "swap"]))
+    if damage == "cut":
+        whole = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    elif damage == "flip":
+        for _ in range(data.draw(st.integers(1, 20))):
+            whole[data.draw(st.integers(0, min(len(whole), 4000) - 1))] = data.draw(st.integers(0, 255))
+    elif damage == "insert":
+        place = data.draw(st.integers(0, len(whole)))
+        whole[place:place] = data.draw(st.binary(min_size=1, max_size=50))
+    elif damage == "noise":
+        whole = bytearray(data.draw(st.binary(max_size=2000)))
+    else:
+        lines = bytes(whole).split(b"\n")
+        first, second = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+        lines[first] = lines[second]
+        whole = bytearray(b"\n".join(lines))
+    assert _outcome(name, bytes(whole)) != ""
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"\x00" * 4096, b"<html>404</html>\n", b"/annex/objects/MD5E-s42--0.tsv\n", "pickle", "gzip", "half"],
+    ids=["empty", "blank", "zeros", "html", "annex", "pickle", "gzip", "half"],
+)
+def test_usual_accidents_are_explained(name, content):
+    whole = _damaged_bytes(name)
+    if content == "pickle":
+        content = b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05numpy\x94."
+    elif content == "gzip":
+        content = gzip.compress(gzip.compress(whole))
+    elif content == "half":
+        content = whole[: len(whole) // 2]
+    outcome = _outcome(name, content)
+    if isinstance(outcome, str):
+        assert len(outcome.splitlines()) == 1
+    else:  # half a file of many people still holds some; a broken optional table may be passed over
+        assert name.endswith(("table", "series", "motion", "quality", "confounds")) or not outcome
