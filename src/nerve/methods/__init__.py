@@ -14,6 +14,8 @@ from nerve.checks import one_of
 METHODS: dict[str, str] = {
     "nerve": "nerve.methods.nerve:NERVE",
     "brainnetcnn": "nerve.methods.brainnetcnn:BrainNetCNN",
+    "braingnn": "nerve.methods.braingnn:BrainGNN",
+    "brainnettf": "nerve.methods.brainnettf:BrainNetTF",
     "graphmae": "nerve.methods.graphmae:GraphMAE",
 }
 
