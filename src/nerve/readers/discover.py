@@ -1,0 +1,59 @@
+"""Find the scans below a source and the reader that knows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nerve.checks import NerveError, listed, one_of, problem
+from nerve.readers import READERS, get_reader
+from nerve.readers.base import Options, Reader, Scan
+
+
+def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[Scan]]:
+    """The reader and its scans.
+
+    Parameters
+    ----------
+    source : Path
+        A folder or a file.
+    format : str
+        A name in `READERS`, or "auto" for the reader that finds most scans (of equals, the first in `READERS`); readers
+        of files without any convention are asked only when no other finds anything.
+    """
+    one_of("format", format, ["auto", *READERS])
+    if source.is_symlink() and not source.exists():
+        from nerve.readers.base import require_file
+
+        require_file(source)
+    if not source.exists():
+        raise problem(source, "there is no such file or folder")
+    if format != "auto":
+        reader = get_reader(format)
+        scans = reader.find(source, options)
+        if not scans:
+            raise problem(source, f"no scans were found, expected {reader.describe}", remedy="Try --format auto.")
+        return reader, scans
+    best: tuple[Reader, list[Scan]] | None = None
+    refusals: list[NerveError] = []
+    for fallback in (False, True):
+        for name in READERS:
+            reader = get_reader(name)
+            if reader.fallback != fallback:
+                continue
+            try:
+                scans = reader.find(source, options)
+            except NerveError as error:  # it knows the layout and wants a choice made
+                refusals.append(error)
+                continue
+            if scans and (best is None or len(scans) > len(best[1])):
+                best = reader, scans
+        if best is not None:
+            return best
+        if refusals:
+            raise refusals[0]
+    raise problem(
+        source,
+        "no scans were found",
+        expected=f"one of {listed(READERS, most=20)}",
+        remedy="See docs/howto/bring-your-own-cohort for the layouts, or name one with --format.",
+    )

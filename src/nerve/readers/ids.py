@@ -1,0 +1,33 @@
+"""One spelling a person: ids of files and of tables are compared in one normal form."""
+
+from __future__ import annotations
+
+import re
+
+
+def normal_id(participant: object) -> str:
+    """The id without `sub-` and without the underscore of `NDAR_INV`; case is kept.
+
+    Examples
+    --------
+    >>> [normal_id(word) for word in ("NDAR_INV0A", "NDARINV0A", "sub-NDARINV0A", " sub-010 ", "CMU_a_0050642")]
+    ['NDARINV0A', 'NDARINV0A', 'NDARINV0A', '010', 'CMU_a_0050642']
+    """
+    word = str(participant).strip()
+    word = re.sub(r"^sub-", "", word, flags=re.IGNORECASE)
+    return re.sub(r"^NDAR_INV", "NDARINV", word)
+
+
+def natural_key(word: str) -> tuple[tuple[int, str], ...]:
+    """Sort key under which `run-2` stands before `run-10`.
+
+    Examples
+    --------
+    >>> sorted(["ses-10", "ses-2", "ses-A"], key=natural_key)
+    ['ses-2', 'ses-10', 'ses-A']
+    """
+    return tuple(
+        (int(part), "") if part.isascii() and part.isdigit() else (1 << 62, part)
+        for part in re.split(r"(\d+)", word)
+        if part
+    )

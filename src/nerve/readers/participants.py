@@ -1,0 +1,224 @@
+"""The participants table: others' column names → ours, ids in one spelling, one row a person, joined with the data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from nerve.checks import NerveError, did_you_mean, known_columns, listed, problem
+from nerve.files import read_tsv
+from nerve.readers.ids import normal_id
+
+MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
+ID_COLUMNS = (
+    "participant_id", "FILE_ID", "BIDS_ID", "participant", "subject_id", "subjectkey", "src_subject_id", "subject",
+    "Subject", "SUB_ID", "sub", "eid", "id", "ID",
+)  # fmt: skip
+# names in the releases of ABIDE, ABCD, HCP, UK Biobank and RBC → ours
+KNOWN_COLUMNS = {
+    "SITE_ID": "site", "site_id_l": "site", "study_site": "site", "scanner": "site",
+    "AGE_AT_SCAN": "age", "Age_in_Yrs": "age", "Age": "age", "AGE": "age",
+    "SEX": "sex", "Sex": "sex", "Gender": "sex", "gender": "sex",
+    "func_mean_fd": "mean_fd", "meanFD": "mean_fd", "mean_framewise_displacement": "mean_fd",
+    "rel_family_id": "family_id", "Family_ID": "family_id",
+    "ses": "session_id", "session": "session_id", "eventname": "session_id",
+    "p_factor_mcelroy_harmonized_all_samples": "p_factor",
+    "internalizing_mcelroy_harmonized_all_samples": "internalizing",
+    "externalizing_mcelroy_harmonized_all_samples": "externalizing",
+    "attention_mcelroy_harmonized_all_samples": "attention",
+}  # fmt: skip
+
+
+@dataclass
+class Joined:
+    """The table of the people who have data, and who was left over on either side."""
+
+    table: pd.DataFrame
+    without_data: list[str] = field(default_factory=list)
+    without_row: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
+    """`age=AGE_AT_SCAN,site=SITE_ID`, a YAML file of the same, or a mapping: our name → theirs.
+
+    Examples
+    --------
+    >>> parse_columns("age=AGE_AT_SCAN, site=SITE_ID")
+    {'age': 'AGE_AT_SCAN', 'site': 'SITE_ID'}
+    """
+    if columns is None:
+        return {}
+    if isinstance(columns, Mapping):
+        return {str(ours): str(theirs) for ours, theirs in columns.items()}
+    text = os.fspath(columns)
+    if Path(text).suffix.lower() in (".yaml", ".yml", ".json"):
+        return _columns_file(Path(text))
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(middle and ours.strip() and theirs.strip() for ours, middle, theirs in pairs):
+        raise NerveError(f"--columns is {text!r}, expected name=THEIRS,name=THEIRS or a YAML file of such pairs.")
+    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+
+
+def load_table(source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFrame:
+    """The table as it is, with ids as words and the usual marks of missing values (-9999, n/a, …) as missing."""
+    if isinstance(source, pd.DataFrame):
+        return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
+    words = dict.fromkeys((*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID"), str)
+    table = read_tsv(source, dtype=words, na_values=MISSING, low_memory=False)
+    if table.shape[1] == 1 and any(mark in str(table.columns[0]) for mark in ",;"):
+        raise problem(source, "it has one column", expected="tabs between columns (or a name that ends in .csv)")
+    return table
+
+
+def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: object) -> tuple[pd.DataFrame, list[str]]:
+    """Give columns our names: those that the user mapped, then those of the releases that we know.
+
+    A known name is left alone when our name is taken, so that nothing is overwritten.
+    """
+    known_columns(columns.values(), table.columns, where)
+    renames = {theirs: ours for ours, theirs in columns.items()}
+    taken = (set(table.columns) - set(renames)) | set(columns)
+    said = []
+    for theirs, ours in KNOWN_COLUMNS.items():
+        if theirs in table.columns and theirs not in renames and ours not in taken:
+            renames[theirs] = ours
+            taken.add(ours)
+            said.append(f"{theirs} as {ours}")
+    overwritten = [ours for theirs, ours in renames.items() if ours in table.columns and ours not in renames]
+    table = table.drop(columns=[name for name in overwritten if name in columns])
+    notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
+    return table.rename(columns=renames), notes
+
+
+def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) -> str:
+    """The column whose values match most of the ids of the data; of equals, the first in `ID_COLUMNS`."""
+    candidates = [name for name in ID_COLUMNS if name in table.columns]
+    if not candidates:
+        raise problem(
+            where,
+            f"there is no column of ids among {listed(table.columns, most=12)}",
+            remedy="Say which it is: --columns participant_id=THEIRS.",
+        )
+    people = set(wanted)
+    matches = [len(people & set(table[name].dropna().map(normal_id))) for name in candidates]
+    return candidates[matches.index(max(matches))]
+
+
+def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object) -> pd.DataFrame:
+    """One row a person. Several rows are accepted only where sessions tell them apart."""
+    table = table.drop_duplicates()
+    if not table["participant_id"].duplicated().any():
+        return table
+    if "session_id" in table.columns:
+        read = {_bare_session(session) for session in sessions if session}
+        here = table["session_id"].map(_bare_session).isin(read)
+        known = table["participant_id"].isin(table.loc[here, "participant_id"])
+        table = table[here | ~known]  # the rows of the sessions that were read, where there are such
+    repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
+    if not len(repeated):
+        return table
+    if "session_id" not in table.columns or repeats == "refuse":
+        raise problem(
+            where,
+            f"{len(repeated)} participants have several rows ({listed(repeated, most=4)})",
+            expected="one row a person",
+            remedy="Remove the others, or give a column session_id and choose with --session.",
+        )
+    groups = table.groupby("participant_id", sort=False)
+    if repeats in ("first", "last"):
+        return groups.head(1) if repeats == "first" else groups.tail(1)
+    rules = {
+        name: ("mean" if pd.api.types.is_numeric_dtype(table[name]) else "first")
+        for name in table.columns
+        if name != "participant_id"
+    }
+    return groups.agg(rules).reset_index()
+
+
+def join_participants(
+    source: pd.DataFrame | str | os.PathLike[str] | None,
+    people: Sequence[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    sessions: Mapping[str, Iterable[str]] | None = None,
+    repeats: str = "average",
+) -> Joined:
+    """The rows of the people who have data, in the order of `people`.
+
+    Parameters
+    ----------
+    source : DataFrame, path or None
+        The table; None gives a table of ids alone.
+    people : sequence of str
+        Normalised ids of those who have data.
+    columns : mapping, optional
+        Our name → the table's name.
+    sessions : mapping, optional
+        The sessions that were read, by person; they choose among several rows of a person.
+    repeats : {"average", "first", "last", "refuse"}
+        What to do with several rows that sessions do not tell apart.
+    """
+    if source is None:
+        return Joined(pd.DataFrame({"participant_id": pd.Series(list(people), dtype=str)}))
+    where = "the participants table" if isinstance(source, pd.DataFrame) else source
+    table, notes = rename_columns(load_table(source), columns or {}, where)
+    id_column = "participant_id" if "participant_id" in (columns or {}) else find_id_column(table, people, where)
+    table = table.dropna(subset=[id_column]).rename(columns={id_column: "participant_id"})
+    table = table.loc[:, ~table.columns.duplicated()]
+    if id_column != "participant_id":
+        notes.append(f"ids are in column {id_column}")
+    table["participant_id"] = table["participant_id"].map(normal_id)
+    table = table[table["participant_id"] != "no_filename"]  # ABIDE's mark of people without usable data
+    used = {session for person in people for session in (sessions or {}).get(person, ())}
+    table = one_row_each(table, used, repeats, where)
+    have = set(table["participant_id"])
+    matched = [person for person in people if person in have]
+    if not matched:
+        raise problem(
+            where,
+            f"none of its {len(table)} ids ({listed(table['participant_id'], most=3)}) is among the {len(people)} "
+            f"of the data ({listed(people, most=3)})",
+            remedy="Say which column holds the ids: --columns participant_id=THEIRS."
+            + did_you_mean(people[0] if people else "", table["participant_id"].head(2000)),
+        )
+    ordered = table.set_index("participant_id").loc[matched].reset_index()
+    wanted = set(people)
+    return Joined(
+        ordered,
+        [person for person in table["participant_id"] if person not in wanted],
+        [person for person in people if person not in have],
+        notes,
+    )
+
+
+def table_ids(
+    source: pd.DataFrame | str | os.PathLike[str] | None, columns: Mapping[str, str] | None = None
+) -> tuple[str, ...] | None:
+    """The ids of a table in the order of its rows: who the rows of a stacked array are."""
+    if source is None:
+        return None
+    where = "the participants table" if isinstance(source, pd.DataFrame) else source
+    table, _ = rename_columns(load_table(source), columns or {}, where)
+    return tuple(table[find_id_column(table, (), where)].map(normal_id))
+
+
+def _columns_file(path: Path) -> dict[str, str]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise problem(path, f"it cannot be read ({str(error).splitlines()[0]})", expected="YAML") from error
+    content = content.get("columns", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict):
+        raise problem(path, "it holds no mapping", expected="lines such as `age: AGE_AT_SCAN`")
+    return {str(ours): str(theirs) for ours, theirs in content.items()}
+
+
+def _bare_session(session: object) -> str:
+    return str(session).strip().removeprefix("ses-").removesuffix(".0")

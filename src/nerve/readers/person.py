@@ -1,0 +1,154 @@
+"""All scans of one person → one checked matrix in the cohort's region order. Runs in other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nerve.checks import NerveError, listed, problem
+from nerve.connectivity import connectivity_from_series, fisher_z, inverse_fisher_z, kept_volumes
+from nerve.readers import get_reader
+from nerve.readers.base import Options, Reading, Scan
+from nerve.readers.matrices import clean_matrix
+from nerve.readers.regions import Regions, reorder_matrix, reorder_series
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is done to every scan alike."""
+
+    reader: str
+    options: Options
+    regions: Regions
+
+
+@dataclass
+class Person:
+    """One person as read.
+
+    Parameters
+    ----------
+    participant : str
+    matrix : (R, R) float32 array, optional
+        FC in the cohort's order, NaN rows for regions without data; None if the person cannot be used.
+    series : (volumes, R) float32 array, optional
+        The runs one after another, each standardised when there are several; kept only if asked for.
+    mean_fd : float
+        Mean framewise displacement over the scans, NaN if not known.
+    n_volumes, n_scans : int
+    notes : tuple of str
+    reason : str
+        Why there is no matrix.
+    """
+
+    participant: str
+    matrix: np.ndarray | None = None
+    series: np.ndarray | None = None
+    mean_fd: float = float("nan")
+    n_volumes: int = 0
+    n_scans: int = 0
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass
+class _Part:
+    matrix: np.ndarray
+    series: np.ndarray | None
+    mean_fd: float
+    n_volumes: int
+    notes: tuple[str, ...]
+
+
+def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Person:
+    """Read, check and reorder all scans of a person, and average them in Fisher z.
+
+    A scan that cannot be used is left out with a note; a person none of whose scans can be used has a `reason`.
+    """
+    parts, reasons = [], []
+    for scan in scans:
+        try:
+            parts.append(_read_scan(recipe, scan))
+        except NerveError as error:
+            reasons.append(str(error))
+        except MemoryError:
+            reasons.append(str(problem(scan_name(scan), "there is not enough memory to read it")))
+    if not parts:
+        return Person(participant, reason=listed(reasons, most=2) or "there are no scans")
+    series = [part.series for part in parts if part.series is not None]
+    motion = [part.mean_fd for part in parts if np.isfinite(part.mean_fd)]
+    return Person(
+        participant,
+        _average([part.matrix for part in parts]).astype(np.float32),
+        _joined(series) if recipe.options.timeseries and len(series) == len(parts) else None,
+        float(np.mean(motion)) if motion else float("nan"),
+        sum(part.n_volumes for part in parts),
+        len(parts),
+        tuple(note for part in parts for note in part.notes) + tuple(f"scan left out: {reason}" for reason in reasons),
+    )
+
+
+def scan_name(scan: Scan) -> str:
+    """What sentences call a scan."""
+    return f"{scan.path} (participant {scan.participant})"
+
+
+def _read_scan(recipe: Recipe, scan: Scan) -> _Part:
+    reading = get_reader(recipe.reader).read(scan, recipe.options)
+    where = scan_name(scan)
+    if reading.series is not None:
+        return _from_series(reading, recipe, where)
+    if reading.matrix is None:
+        raise problem(where, "it holds neither a matrix nor a time series")
+    matrix = clean_matrix(reading.matrix, where, reading.values or recipe.options.values)
+    index = recipe.regions.positions(len(matrix), reading.labels, where)
+    notes = reading.notes
+    if recipe.options.fd_threshold is not None:
+        notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
+    n_volumes = 0 if reading.motion is None else len(reading.motion)
+    return _Part(reorder_matrix(matrix, index), None, _mean_fd(reading), n_volumes, notes)
+
+
+def _from_series(reading: Reading, recipe: Recipe, where: str) -> _Part:
+    series = np.asarray(reading.series, np.float64)
+    if series.ndim != 2:
+        raise problem(where, f"the time series has shape {series.shape}", expected="(volumes, regions)")
+    index = recipe.regions.positions(series.shape[1], reading.labels, where)
+    options, notes = recipe.options, reading.notes
+    try:
+        if options.fd_threshold is not None and reading.motion is not None:
+            series = series[kept_volumes(reading.motion, options.fd_threshold, len(series))]
+        elif options.fd_threshold is not None:
+            notes += ("there is no motion file, so that no volumes were left out (--fd-threshold)",)
+        series = reorder_series(series, index)
+        matrix = connectivity_from_series(series, options.kind)
+    except NerveError as error:
+        raise NerveError(f"{where}: {str(error)[0].lower()}{str(error)[1:]}") from error
+    return _Part(matrix, series.astype(np.float32), _mean_fd(reading), len(series), notes)
+
+
+def _mean_fd(reading: Reading) -> float:
+    if reading.mean_fd is not None:
+        return float(reading.mean_fd)
+    if reading.motion is None or not np.isfinite(reading.motion).any():
+        return float("nan")
+    return float(np.nanmean(reading.motion))
+
+
+def _average(matrices: list[np.ndarray]) -> np.ndarray:
+    """The mean in Fisher z of (R, R) matrices; a region that one run lacks is taken from the others."""
+    if len(matrices) == 1:
+        return matrices[0]
+    z = fisher_z(np.stack(matrices))  # (runs, R, R)
+    counts = np.isfinite(z).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return inverse_fisher_z(np.where(counts > 0, np.nansum(z, axis=0) / counts, np.nan))
+
+
+def _joined(series: list[np.ndarray]) -> np.ndarray:
+    """Runs one after another; several are standardised first, so that no run's scale counts more."""
+    if len(series) > 1:
+        series = [(one - one.mean(axis=0)) / np.maximum(one.std(axis=0), 1e-12) for one in series]
+    return np.concatenate(series)

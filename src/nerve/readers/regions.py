@@ -1,0 +1,176 @@
+"""Which regions a cohort gets, and how the regions of each file are put into that order: by label, never by position.
+
+Only where a file has no labels does position count, and then in the order that the user named.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from nerve.checks import NerveError, listed, problem
+from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation, parcellation_names
+from nerve.readers.base import Options
+
+N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
+MOST_LACKING = 0.1  # of the regions: a file that lacks more was made with another atlas
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of the cohort, and the order of files that have no labels.
+
+    Parameters
+    ----------
+    target : Parcellation
+        The regions of the cohort.
+    order : Parcellation
+        What the rows of files without labels are.
+    """
+
+    target: Parcellation
+    order: Parcellation
+
+    def positions(self, n_regions: int, labels: tuple[str, ...] | None, where: object) -> np.ndarray:
+        """For each region of the cohort its row in the file, -1 for a region that the file lacks."""
+        if labels is None or _only_codes(labels, self.target):
+            return _unlabelled_positions(n_regions, self.order, self.target, str(where))
+        if len(labels) != n_regions:
+            raise problem(where, f"{len(labels)} labels for {n_regions} regions")
+        try:
+            index = _labelled_positions(labels, self.target)
+        except NerveError as error:
+            raise problem(where, str(error).rstrip(".")) from error
+        lacking = index < 0
+        if lacking.mean() > MOST_LACKING:
+            names = [label for label, gone in zip(self.target.labels, lacking, strict=True) if gone]
+            raise problem(
+                where,
+                f"its labels ({listed(labels, most=2)}) lack {lacking.sum()} regions of {self.target.name} "
+                f"({listed(names, most=2)})",
+                remedy="Name the parcellation that the data were made with (--parcellation NAME or TSV).",
+            )
+        return index
+
+
+def reorder_matrix(matrix: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The (R, R) matrix with the rows and columns at these positions; NaN where the position is -1."""
+    picked = matrix[np.ix_(index, index)]
+    picked[index < 0] = np.nan
+    picked[:, index < 0] = np.nan
+    return picked
+
+
+def reorder_series(series: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The (volumes, R) series with the columns at these positions; NaN where the position is -1."""
+    picked = series[:, index]
+    picked[:, index < 0] = np.nan
+    return picked
+
+
+def plan_regions(
+    n_regions: int, labels: tuple[str, ...] | None, options: Options, outside: str, where: object
+) -> tuple[Regions, list[str]]:
+    """Regions for a source of which one scan was read, and what to tell the user.
+
+    Parameters
+    ----------
+    n_regions, labels
+        Of the scan that was read.
+    outside : {"keep", "drop"}
+        What happens to regions that the parcellation does not have.
+    """
+    if labels is not None and options.parcellation is None:
+        options = _with_known(options, labels)
+    target = options.parcellation or options.order
+    if target is None:
+        raise problem(where, f"the data have {n_regions} regions and no usable labels", remedy=_suggestion(n_regions))
+    order = options.order or target
+    if labels is not None and not _only_codes(labels, target):
+        file = _as_parcellation(labels)
+        known = set(file.positions_of(target).tolist())
+        extra = [label for i, label in enumerate(labels) if i not in known]
+    else:
+        order = _with_aseg(order, n_regions)
+        extra = [label for i, label in enumerate(order.labels) if i not in set(order.positions_of(target).tolist())]
+    notes = [f"regions in the order of {target.name}" + ("" if labels is None else ", matched by label")]
+    if order is not target and labels is None:
+        notes = [f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"]
+    if extra and outside == "keep":
+        target = _kept(target, extra)
+        notes.append(f"{len(extra)} regions outside the networks are kept as network Subcortical ({listed(extra, 3)})")
+    elif extra:
+        notes.append(
+            f"{len(extra)} regions that {target.name} does not have are left out ({listed(extra, 3)}); "
+            "--outside keep keeps them as a network of their own"
+        )
+    return Regions(target, order), notes
+
+
+def _with_known(options: Options, labels: tuple[str, ...]) -> Options:
+    """Labels of Schaefer parcels name their parcellation themselves; the 17-network order is the package's own."""
+    file = _as_parcellation(labels)
+    for size in SCHAEFER_SIZES:
+        target = load_parcellation(f"schaefer{size}-17")
+        try:
+            lacking = (file.positions_of(target) < 0).mean()
+        except NerveError:  # labels of another size
+            continue
+        if lacking <= MOST_LACKING:
+            return replace(options, parcellation=target)
+    return options
+
+
+def _with_aseg(order: Parcellation, n_regions: int) -> Parcellation:
+    if n_regions == order.n_regions + N_ASEG and order.name.startswith("schaefer") and "+" not in order.name:
+        return load_parcellation(f"{order.name}+aseg19")
+    return order
+
+
+def _kept(target: Parcellation, extra: list[str]) -> Parcellation:
+    if target.name in parcellation_names():
+        with_aseg = load_parcellation(f"{target.name}+aseg19")
+        if list(with_aseg.labels[target.n_regions :]) == extra:
+            return with_aseg
+    return target.with_outside(extra)
+
+
+@lru_cache(maxsize=64)
+def _labelled_positions(labels: tuple[str, ...], target: Parcellation) -> np.ndarray:
+    return _as_parcellation(labels).positions_of(target)
+
+
+@lru_cache(maxsize=64)
+def _as_parcellation(labels: tuple[str, ...]) -> Parcellation:
+    return Parcellation(labels, ("unknown",) * len(labels), name="the file")
+
+
+def _unlabelled_positions(n_regions: int, order: Parcellation, target: Parcellation, where: str) -> np.ndarray:
+    order = _with_aseg(order, n_regions)
+    if n_regions != order.n_regions:
+        raise problem(
+            where,
+            f"{n_regions} regions",
+            expected=f"{order.n_regions} ({order.name})",
+            remedy="Name the parcellation that the data were made with (--parcellation NAME or TSV).",
+        )
+    return np.arange(n_regions) if order is target else order.positions_of(target)
+
+
+def _only_codes(labels: tuple[str, ...], target: Parcellation) -> bool:
+    """Whether the labels merely count (`2001`, `V1`, `ROI_1`) and mean nothing in the target."""
+    stems = {re.sub(r"\d+$", "", label) for label in labels}
+    return len(stems) == 1 and all(label[-1:].isdigit() for label in labels) and not set(labels) & set(target.labels)
+
+
+def _suggestion(n_regions: int) -> str:
+    for size, suffix in ((n_regions, ""), (n_regions - N_ASEG, "+aseg19")):
+        if size in SCHAEFER_SIZES:
+            names = f"schaefer{size}-17{suffix} or schaefer{size}-7{suffix}"
+            return f"Say in which order they are, {names} (--parcellation NAME): it cannot be guessed safely."
+    return (
+        "Describe them: --parcellation TSV with columns label and network, one row a region in the order of the data."
+    )
