@@ -76,6 +76,58 @@ def atlas_show(
     say(f"{patching.n_patches} patches, {patching.n_entries:,} packed entries, largest {patching.sizes.max():,}")
 
 
+@app.command()
+def simulate(
+    out: Annotated[str, typer.Argument(help="The new cohort folder.")],
+    subjects: Annotated[int, typer.Option(help="People.")] = 300,
+    parcellation: Annotated[str, typer.Option(help="A built-in name, or a TSV.")] = "schaefer100-17",
+    timepoints: Annotated[int, typer.Option(help="Volumes of a scan.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of people and scans.")] = 0,
+    structure_seed: Annotated[int, typer.Option(help="Seed of what cohorts share: factors and network pairs.")] = 0,
+    name: Annotated[str, typer.Option(help="Name of the cohort; by default that of the folder.")] = "",
+    sites: Annotated[int, typer.Option(help="Number of scanners.")] = 3,
+    effect: Annotated[float, typer.Option(help="True correlation of the targets with their factors.")] = 0.6,
+    session: Annotated[int, typer.Option(help="The visit: another one scans the same people again.")] = 1,
+    family_size: Annotated[int, typer.Option(help="Siblings a family.")] = 1,
+    timeseries: Annotated[bool, typer.Option(help="Keep time series; without them it is faster.")] = True,
+    dtype: Annotated[str, typer.Option(help="float32, or float16 for very large cohorts.")] = "float32",
+    scores: Annotated[bool, typer.Option("--scores", help="Also write truth_scores.tsv.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing folder.")] = False,
+) -> None:
+    """Simulate a cohort with planted effects; what was planted is written beside it, in truth.json.
+
+    Example: `nerve simulate cohort-a --subjects 300 --seed 1`
+    """
+    from pathlib import Path
+
+    from nerve.files import read_json
+    from nerve.simulate import default_targets, simulate_to
+
+    folder = simulate_to(
+        out,
+        subjects,
+        parcellation,
+        timepoints,
+        dtype=dtype,
+        scores=scores,
+        overwrite=overwrite,
+        progress=True,
+        seed=seed,
+        structure_seed=structure_seed,
+        name=name or Path(out).resolve().name,
+        sites=sites,
+        targets=default_targets(effect),
+        session=session,
+        family_size=family_size,
+        keep_timeseries=timeseries,
+    )
+    series = f", time series of {timepoints} volumes" if timeseries else ""
+    say(f"{folder}: {subjects} participants, {parcellation}{series}")
+    for target, relation in read_json(folder / "truth.json")["targets"].items():
+        pairs = ", ".join("–".join(pair) for pair in relation["pairs"]) or "no network pair"
+        say(f"  {target:<14} true r {relation['true_r']:.2f}  on {pairs}")
+
+
 def main() -> None:
     """Run the command line: a `NerveError` becomes one sentence and exit code 1, never a traceback."""
     from nerve.checks import NerveError

@@ -14,7 +14,8 @@ from nerve.checks import NerveError, listed, problem
 MOTION_AGE = -0.3  # correlation of (log) motion with age: children move more
 MOTION_MEDIAN, MOTION_SPREAD = 0.15, 0.4  # mm of mean framewise displacement, and sd of its logarithm
 ID_DIGITS = 6  # participant ids end in so many digits
-_KIND = {"family": 1, "person": 2, "trait": 3, "scan": 4, "site": 5}
+# numpy seeds (s, k) and (s, k, 0) alike: kinds differ from each other and from the parts (below 10) of a population
+_KIND = {"family": 11, "family site": 12, "person": 13, "topography": 14, "coupling": 15, "scan": 16, "site": 17}
 _COVARIATES = ("age", "sex", "site", "motion")
 _RESERVED = ("participant_id", "site", "family_id", "age", "sex", "mean_fd", "cohort")
 
@@ -136,7 +137,7 @@ def draw_person(seed: int, number: int, n_factors: int, n_sites: int, n_targets:
     age = (2 * rng.random() - 1) * np.sqrt(3)
     motion = MOTION_AGE * age + np.sqrt(1 - MOTION_AGE**2) * rng.standard_normal()
     sex = float(rng.choice([-1.0, 1.0]))
-    site = int(stream("family", seed, number // family_size, 1).integers(n_sites))
+    site = int(stream("family site", seed, number // family_size).integers(n_sites))
     scores = factor_scores(seed, number, n_factors, family_size)
     return Person(number, site, float(age), sex, float(motion), scores, rng.standard_normal(n_targets))
 

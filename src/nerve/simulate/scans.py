@@ -86,8 +86,8 @@ class Scanner:
         state = person.age * effects["age"].matrix + person.sex * effects["sex"].matrix
         for name, score in zip(self.population.factor_names, person.scores, strict=True):
             state = state + score * effects[name].matrix
-        trait = stream("trait", self.seed, person.number, 0)
-        session = stream("trait", self.seed, person.number, self.session)
+        trait = stream("coupling", self.seed, person.number, 0)
+        session = stream("coupling", self.seed, person.number, self.session)
         state = state + OWN_COUPLING * self._symmetric(trait) + SESSION_COUPLING * self._symmetric(session)
         return state + self._site_states[person.site] - self.population.spread
 
@@ -95,7 +95,7 @@ class Scanner:
         """(R, K): W, loadings of a person's own on the level signals of all networks."""
         regions, signals = self.population.loadings.shape
         own = np.zeros((regions, signals))
-        rng = stream("trait", self.seed, person.number)
+        rng = stream("topography", self.seed, person.number)
         own[:, ::MODES] = TOPOGRAPHY * rng.standard_normal((regions, signals // MODES))
         return own
 
