@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nerve.report.table_formats import to_csv, to_frame, to_latex, to_markdown
 from nerve.report.tables import extended_table, results_table
 
 # three columns of the paper's Table 1: method -> (r, half-width) for ABCD internalizing, externalizing, PNC p-factor
@@ -33,11 +34,11 @@ def scores(values=PAPER):
 @pytest.fixture
 def table():
     shading = pd.DataFrame({"cohort": ["ABCD", "ABCD"], "target": ["Int.", "Ext."], "p": [0.01, 0.2]})
-    return results_table(scores(), shading, methods=list(PAPER), columns=COLUMNS, title="Behavioural prediction")
+    return results_table(scores(), shading, rows=list(PAPER), columns=COLUMNS, title="Behavioural prediction")
 
 
 def test_latex_cells_are_the_papers(table):
-    lines = table.to_latex().splitlines()
+    lines = to_latex(table).splitlines()
     best = [r"\cellcolor{lightgray}\textbf{.11}$_{\pm .06}$", r"\textbf{.09}$_{\pm .05}$", r"\textbf{.12}$_{\pm .05}$"]
     assert " & ".join(["NERVE", *best]) + r" \\" in lines
     assert r"BrainNetCNN & $.05_{\pm .04}$ & \underline{.08}$_{\pm .04}$ & $.05_{\pm .03}$ \\" in lines
@@ -49,7 +50,7 @@ def test_latex_cells_are_the_papers(table):
 
 
 def test_markdown_carries_the_same_marks(table):
-    text = table.to_markdown()
+    text = to_markdown(table)
     assert "| NERVE | <mark>**.11**<sub>±.06</sub></mark> | **.09**<sub>±.05</sub> |" in text
     assert "| BrainNetTF | -- | -- |" in text
     assert "--: not available" in text
@@ -65,8 +66,8 @@ def test_a_tie_at_the_top_is_seen_and_never_shaded():
 
 def test_negative_r_prints_as_n_or_as_it_is():
     values = {"A": [(-0.04, 0.1)] * 3, "B": [(0.2, 0.1)] * 3}
-    assert results_table(scores(values), columns=COLUMNS).to_frame().iloc[0, 0] == "n."
-    assert results_table(scores(values), columns=COLUMNS, signed=True).to_frame().iloc[0, 0] == "-.04"
+    assert to_frame(results_table(scores(values), columns=COLUMNS)).iloc[0, 0] == "n."
+    assert to_frame(results_table(scores(values), columns=COLUMNS, signed=True)).iloc[0, 0] == "-.04"
 
 
 def test_permuted_models_print_mean_and_spread_and_daggers():
@@ -80,7 +81,7 @@ def test_permuted_models_print_mean_and_spread_and_daggers():
         daggers=keys.assign(method="17-network", p=0.01),
         groups={"Permutation": "null", "17-network": "networks"},
     )
-    lines = table.to_latex().splitlines()
+    lines = to_latex(table).splitlines()
     assert r"Permutation & .04$\pm$.02 & .04$\pm$.02 & .04$\pm$.02 \\" in lines
     assert r"17-network & \textbf{.11$^{\dagger}$} & \textbf{.11$^{\dagger}$} & \textbf{.11$^{\dagger}$} \\" in lines
     assert lines.index(r"\midrule", lines.index(r"\midrule") + 1) > 0  # a rule between the groups
@@ -90,16 +91,16 @@ def test_several_seeds_are_averaged_and_adapted_rows_marked():
     table = pd.concat([scores({"A": [(r, 0.1)] * 3}) for r in (0.1, 0.2)])
     built = results_table(table, columns=COLUMNS, adapted={("ABCD", "A"): "views drawn from a Wishart"})
     assert np.isclose(built.rows[0].cells[0].r, 0.15)
-    assert built.to_frame().iloc[0, 0].endswith("‡")
-    assert not built.to_frame().iloc[0, 2].endswith("‡")
-    assert "views drawn from a Wishart" in built.to_markdown()
+    assert to_frame(built).iloc[0, 0].endswith("‡")
+    assert not to_frame(built).iloc[0, 2].endswith("‡")
+    assert "views drawn from a Wishart" in to_markdown(built)
 
 
 def test_labels_cannot_break_the_markup():
     values = {"A|B<script>&%_": [(0.1, 0.1)] * 3}
     table = results_table(scores(values), columns=COLUMNS)
-    assert r"A|B$<$script$>$\&\%\_ & " in table.to_latex()
-    assert r"A\|B&lt;script>" in table.to_markdown()
+    assert r"A|B$<$script$>$\&\%\_ & " in to_latex(table)
+    assert r"A\|B&lt;script>" in to_markdown(table)
 
 
 def test_the_extended_table_keeps_what_reviewers_ask_for():
@@ -112,10 +113,19 @@ def test_the_extended_table_keeps_what_reviewers_ask_for():
 def test_latex_compiles_with_the_papers_packages(table, tmp_path):
     document = (
         r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,adjustbox}\usepackage[table]{xcolor}"
-        r"\begin{document}" + table.to_latex() + r"\end{document}"
+        r"\begin{document}" + to_latex(table) + r"\end{document}"
     )
     (tmp_path / "t.tex").write_text(document, encoding="utf-8")
     run = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
     )
     assert run.returncode == 0, run.stdout.decode()[-2000:]
+
+
+def test_a_swept_setting_has_a_column_of_its_own():
+    parts = [scores({"NERVE": [(r, 0.1)] * 3}).assign(variant=f"mask_ratio={m}") for r, m in ((0.1, 0.25), (0.2, 0.5))]
+    table = results_table(pd.concat(parts), rows=["NERVE", "absent"], columns=COLUMNS)
+    assert to_csv(table).splitlines()[0].startswith("Method,Setting,ABCD: Int.")
+    assert [row.variant for row in table.rows] == ["mask_ratio=0.25", "mask_ratio=0.5", ""]
+    assert to_frame(table).iloc[2, 0] == "--"
+    assert r"NERVE & mask\_ratio=0.5 & \textbf{.20}" in to_latex(table)

@@ -114,8 +114,8 @@ class ExperimentConfig(_Strict):
     seeds: list[int] = Field(default_factory=lambda: [0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    protocol: ProtocolConfig = Field(default_factory=ProtocolConfig)
-    slurm: SlurmConfig = Field(default_factory=SlurmConfig)
+    protocol: ProtocolConfig = Field(default_factory=lambda: ProtocolConfig.model_validate({}))
+    slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
     def _labels_are_unique(self) -> ExperimentConfig:

@@ -1,0 +1,175 @@
+"""Runs on this machine's cores or on a SLURM cluster: the same tasks through both.
+
+Nothing is handed over but the experiment's folder and the id of a run; a worker finds the rest there, and says through
+the manifest how it ended. So a launcher may die at any moment: whoever starts it again goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from nerve.checks import NerveError, one_of
+from nerve.experiments.plan import Plan, Task, make_plan
+from nerve.experiments.run import run_task
+from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
+from nerve.experiments.workspace import Workspace
+
+LAUNCHERS = ("local", "slurm")
+Report = Callable[[Task, str], None]
+log = logging.getLogger("nerve.experiments")
+
+
+def launch(
+    workspace: Workspace, plan: Plan, launcher: str = "local", jobs: int | None = None, report: Report | None = None
+) -> dict[str, str]:
+    """Do every run that is not done, wave after wave; returns the status of each."""
+    one_of("launcher", launcher, LAUNCHERS)
+    tell = report or (lambda task, status: None)
+    for wave in plan.waves():
+        todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
+        if not todo:
+            continue
+        if launcher == "slurm":
+            _on_slurm(workspace, todo, tell)
+        else:
+            _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
+        workspace.store.wait_for([task.id for task in wave])  # those that another process is at
+    return statuses(workspace, plan)
+
+
+def statuses(workspace: Workspace, plan: Plan) -> dict[str, str]:
+    """done, not available, failed, running or waiting, of every run."""
+    return {task.id: workspace.store.status(task.id) for task in plan.unique}
+
+
+def default_jobs() -> int:
+    """One run a graphics card, or one a core."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else usable_cores()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) -> str:
+    """What a worker does: open the experiment, find the run, do it."""
+    if card is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(card)
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    workspace = Workspace.open(folder)
+    plan = make_plan(workspace.config, workspace.data())
+    task = next((task for task in plan.unique if task.id == run_id), None)
+    if task is None:
+        raise NerveError(f"{folder}: has no run {run_id}. Its config was changed: start the experiment again.")
+    return run_task(workspace, task)
+
+
+def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
+    """Processes that share the cores; with one job, this process itself."""
+    jobs = max(1, min(jobs, len(tasks)))
+    if jobs == 1:
+        for task in tasks:
+            tell(task, RUNNING)
+            tell(task, run_task(workspace, task))
+        return
+    import torch
+
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    threads = max(1, usable_cores() // jobs)
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {
+            pool.submit(work, str(workspace.folder), task.id, threads, i % cards if cards else None): task
+            for i, task in enumerate(tasks)
+        }
+        try:
+            for future in as_completed(waiting):
+                task = waiting[future]
+                error = future.exception()
+                if error is not None:
+                    _record_death(workspace, task, error)
+                tell(task, workspace.store.status(task.id))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _record_death(workspace: Workspace, task: Task, error: BaseException) -> None:
+    """A worker that was killed (out of memory, say) could not write its own manifest."""
+    if workspace.store.status(task.id) == WAITING:
+        reason = f"The worker process ended: {type(error).__name__}: {error}".strip()
+        record = {"id": task.id, "kind": task.kind, "label": task.label, "status": FAILED, "reason": reason}
+        workspace.store.write_manifest(task.id, record | {"key": dict(task.key)})
+
+
+class SlurmJob:
+    """A run as a SLURM job; when its time is up it is queued again and goes on from its last checkpoint."""
+
+    def __init__(self, folder: str, run_id: str, threads: int) -> None:
+        self.folder, self.run_id, self.threads = folder, run_id, threads
+
+    def __call__(self) -> str:
+        """Do the run."""
+        return work(self.folder, self.run_id, self.threads)
+
+    def checkpoint(self) -> Any:
+        """Called by submitit when the time limit is near or the job is preempted."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(SlurmJob(self.folder, self.run_id, self.threads))
+
+
+def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None:
+    executor = slurm_executor(workspace)
+    threads = workspace.config.slurm.cpus
+    with executor.batch():
+        jobs = [executor.submit(SlurmJob(str(workspace.folder.resolve()), task.id, threads)) for task in tasks]
+    for task, job in zip(tasks, jobs, strict=True):
+        tell(task, WAITING)
+        log.info("%s is SLURM job %s", task.label, job.job_id)
+    for task, job in zip(tasks, jobs, strict=True):
+        try:
+            job.result()
+        except Exception as error:
+            _record_death(workspace, task, error)
+        tell(task, workspace.store.status(task.id))
+
+
+def slurm_executor(workspace: Workspace) -> Any:
+    """submitit's executor with what the config asks of the cluster."""
+    try:
+        import submitit
+    except ImportError as error:
+        raise NerveError("The SLURM launcher needs submitit: pip install 'nerve-fc[slurm]'.") from error
+    settings = workspace.config.slurm
+    logs: Path = workspace.folder / "slurm"
+    try:
+        executor = submitit.AutoExecutor(folder=logs, cluster="slurm", slurm_max_num_timeout=settings.requeue)
+    except RuntimeError as error:
+        raise NerveError(
+            f"SLURM cannot be reached ({error}). Is sbatch on this machine? Use --launcher local."
+        ) from error
+    optional: dict[str, Any] = {"slurm_partition": settings.partition, "mem_gb": settings.memory_gb}
+    if settings.gpus:
+        optional["gpus_per_node"] = settings.gpus
+    executor.update_parameters(
+        name="nerve",
+        timeout_min=settings.minutes,
+        cpus_per_task=settings.cpus,
+        slurm_array_parallelism=settings.array_limit,
+        **{name: value for name, value in optional.items() if value is not None},
+        **{f"slurm_{name}": value for name, value in settings.extra.items()},
+    )
+    return executor

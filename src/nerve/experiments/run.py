@@ -1,0 +1,239 @@
+"""One run: what it computes, and how it is recorded whether it ends well or not."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from nerve.checks import MissingInput, NerveError, NerveWarning, known_columns
+from nerve.cohort import Cohort
+from nerve.evaluation.features import FeatureSet, model_and_source, one_feature_set
+from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
+from nerve.evaluation.sources import Rows, Source
+from nerve.experiments.plan import Task
+from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, fingerprint, versions
+from nerve.experiments.workspace import Workspace
+from nerve.files import write_json, write_npy, write_text, write_tsv
+
+log = logging.getLogger("nerve.experiments")
+
+
+def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> str:
+    """Do one run unless it is done or another process is at it; returns its status.
+
+    A failure is recorded with its reason and raised no further. A stop (Ctrl-C, SIGTERM) is passed on: what was
+    checkpointed is used when the run is started again.
+    """
+    store = workspace.store
+    with store.lock(task.id) as mine:
+        if not mine:
+            return RUNNING
+        status = store.manifest(task.id)
+        if status is not None and status["status"] in (DONE, UNAVAILABLE):
+            return str(status["status"])
+        folder = store.run_folder(task.id)
+        write_json(folder / "task.json", {"kind": task.kind, "label": task.label, "key": dict(task.key)})
+        record: dict[str, Any] = {"id": task.id, "kind": task.kind, "label": task.label, "seed": task.seed}
+        began = time.perf_counter()
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always", NerveWarning)
+            try:
+                record["status"], record["result"] = DONE, KINDS[task.kind](workspace, task, folder, device)
+            except MissingInput as error:
+                record["status"], record["reason"] = UNAVAILABLE, str(error)
+            except NerveError as error:
+                record["status"], record["reason"] = FAILED, str(error)
+            except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
+                record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
+                write_text(folder / "error.txt", traceback.format_exc())
+        record["seconds"] = round(time.perf_counter() - began, 3)
+        record["warnings"] = sorted({str(w.message) for w in shown if issubclass(w.category, NerveWarning)})
+        store.write_manifest(task.id, record | {"key": dict(task.key), "versions": versions()})
+        return str(record["status"])
+
+
+def encode(workspace: Workspace, task: Task, folder: Path, device: str | None) -> dict[str, Any]:
+    """Train an encoder on the pooled cohorts; it goes on from its last checkpoint."""
+    method = make_method(task.key, workspace.config.device if device is None else device)
+    cohorts = usable_cohorts(method, [workspace.cohort(name) for name in task.key["pretrained_on"]])
+    method.fit(cohorts, run_dir=folder, resume=True)
+    method.save(folder)
+    return _described(method)
+
+
+def probe(workspace: Workspace, task: Task, folder: Path, device: str | None) -> dict[str, Any]:
+    """Predict all targets of a cohort from features, by kernel ridge."""
+    cohort = workspace.cohort(task.key["cohort"])
+    people, settings = workspace.people(task.key["cohort"])
+    what = task.key["features"]
+    result: dict[str, Any] = {}
+    if "encoder_in_folds" in what:
+        source: Source = EncodedInFolds(workspace, what["encoder_in_folds"], cohort, folder, device)
+        model: Any = KernelRidge(settings.kernel, settings.lambdas, settings.n_inner_folds, seed=settings.seed)
+        covariates: pd.DataFrame | None = people.covariates
+    else:
+        features = _features(workspace, task, cohort, device)
+        if "components" in what:
+            settings = _with_components(settings, what["components"])
+        model, source = model_and_source(features, cohort, people, settings)
+        covariates = None if features.kind == "covariates" else people.covariates
+    predictions = out_of_fold_predictions(
+        model, source, people.targets, people.folds[0], covariates=covariates, groups=people.inner_groups
+    )
+    _write_predictions(folder, predictions, people.ids)
+    if isinstance(source, EncodedInFolds):
+        result["adapted"] = source.adapted
+    elif "encoder" in what:
+        manifest = workspace.store.manifest(what["encoder"]) or {}
+        result["adapted"] = manifest.get("result", {}).get("adapted", "")
+    if settings.n_permutations and not isinstance(source, EncodedInFolds):
+        null = null_correlations(
+            model, source, people.targets, people.folds[0], n_permutations=settings.n_permutations,
+            seed=settings.seed, covariates=covariates, groups=people.groups, blocks=people.sites,
+        )  # fmt: skip
+        write_tsv(folder / "null.tsv", pd.DataFrame(null))
+    return result | {"n": len(cohort)}
+
+
+def train(workspace: Workspace, task: Task, folder: Path, device: str | None) -> dict[str, Any]:
+    """Train a supervised network inside each fold, for one target."""
+    cohort = workspace.cohort(task.key["cohort"])
+    people, _ = workspace.people(task.key["cohort"])
+    method = make_method(task.key, workspace.config.device if device is None else device)
+    usable_cohorts(method, [cohort])
+    model = _Watched(method)
+    predictions = out_of_fold_predictions(
+        model,
+        Rows(cohort),
+        people.targets[list(task.key["targets"])],
+        people.folds[0],
+        covariates=people.covariates,
+        groups=people.inner_groups,
+    )
+    _write_predictions(folder, predictions, people.ids)
+    return {"n": len(cohort), "adapted": next(iter(model.adapted), "")}
+
+
+KINDS = {"encode": encode, "probe": probe, "train": train}
+
+
+class EncodedInFolds:
+    """Features from an encoder that has never seen the fold's test people (`pretrain_scope: train_folds`)."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(
+        self, workspace: Workspace, spec: dict[str, Any], cohort: Cohort, folder: Path, device: str | None
+    ) -> None:
+        self.workspace, self.spec, self.cohort, self.folder, self.device = workspace, spec, cohort, folder, device
+        self.adapted = ""
+
+    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Train (or load) the encoder of these training people, and embed both sets."""
+        method = make_method(self.spec, self.workspace.config.device if self.device is None else self.device)
+        cohorts = [
+            self.cohort.subset(train) if name == self.cohort.name else self.workspace.cohort(name)
+            for name in self.spec["pretrained_on"]
+        ]
+        folder = self.folder / "encoders" / fingerprint(self.cohort.participants["participant_id"][train].tolist())
+        if (folder / "config.json").is_file():
+            method = type(method).load(folder, device=method.device)
+        else:
+            method.fit(usable_cohorts(method, cohorts), run_dir=folder, resume=True).save(folder)
+        self.adapted = self.adapted or method.adapted_
+        return tuple(_flat(method.transform(self.cohort.subset(rows))) for rows in (train, test))  # type: ignore[return-value]
+
+
+def make_method(spec: Any, device: str) -> Any:
+    """The estimator of a run: its preset, changed by its settings, with its seed."""
+    from nerve.methods import method_class
+
+    cls = method_class(spec["method"])
+    changes = dict(spec["settings"])
+    known_columns(changes, inspect.signature(cls).parameters, f"settings of {spec['method']}")
+    return cls.from_preset(spec["preset"], **changes, seed=spec["seed"], device=device)
+
+
+def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
+    """The cohorts that have what the method reads; none is an error that tables print as "--"."""
+    if method.kind != "timeseries":
+        return cohorts
+    usable = [cohort for cohort in cohorts if cohort.timeseries is not None]
+    if not usable:
+        cohorts[0].inputs("timeseries", [])  # raises MissingInput with the cohort's name
+    return usable
+
+
+def _features(workspace: Workspace, task: Task, cohort: Cohort, device: str | None) -> FeatureSet:
+    """Reference features by name, or the encoder's, computed once for a cohort and kept beside the weights."""
+    what = task.key["features"]
+    if "reference" in what:
+        return one_feature_set(what["reference"], cohort)
+    from nerve.methods import method_class
+
+    manifest = workspace.store.manifest(what["encoder"])
+    if manifest is not None and manifest["status"] == UNAVAILABLE:
+        raise MissingInput(manifest["reason"])
+    if manifest is None or manifest["status"] != DONE:
+        reason = "it has not run" if manifest is None else manifest.get("reason", "")
+        raise NerveError(f"Its encoder is not trained: {reason}")
+    folder = workspace.store.run_folder(what["encoder"])
+    kept = folder / "features" / f"{task.key['data']}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
+    if not kept.is_file():
+        method = method_class(manifest["key"]["method"]).load(folder, device=device or workspace.config.device)
+        usable_cohorts(method, [cohort])
+        write_npy(kept, _flat(method.transform(cohort)))
+    return one_feature_set(np.load(kept, allow_pickle=False), cohort, task.row)
+
+
+def _flat(features: np.ndarray) -> np.ndarray:
+    return features.reshape(len(features), -1)
+
+
+def _with_components(settings: Any, n_components: int) -> Any:
+    from dataclasses import replace
+
+    return replace(settings, n_components=n_components)
+
+
+def _write_predictions(folder: Path, predictions: pd.DataFrame, ids: np.ndarray) -> None:
+    table = predictions.assign(participant=ids[predictions["row"].to_numpy(int)]).drop(columns="row")
+    write_tsv(folder / "predictions.tsv", table)
+
+
+def _described(method: Any) -> dict[str, Any]:
+    history = method.history_
+    return {
+        "adapted": method.adapted_,
+        "parameters": int(sum(p.numel() for p in method.module_.parameters() if p.requires_grad)),
+        "steps": int(history["step"].iloc[-1]) if len(history) else 0,
+    }
+
+
+class _Watched:
+    """A supervised method whose copies, one a fold, tell what they had to substitute."""
+
+    def __init__(self, method: Any, adapted: set[str] | None = None) -> None:
+        self.method, self.adapted = method, set() if adapted is None else adapted
+
+    def __deepcopy__(self, memo: Any) -> _Watched:
+        return _Watched(clone(self.method), self.adapted)
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> _Watched:
+        self.method.fit(X, y, groups=groups)
+        self.adapted |= {self.method.adapted_} - {""}
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.method.predict(X)

@@ -1,0 +1,144 @@
+"""An experiment's folder as runs see it: the resolved config, its cohorts in one region order, its people."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nerve.checks import NerveError, known_columns
+from nerve.cohort import Cohort
+from nerve.evaluation.people import People, prepare_people
+from nerve.evaluation.settings import Settings
+from nerve.experiments.config import CohortConfig, ExperimentConfig
+from nerve.experiments.store import Store, fingerprint
+from nerve.files import read_json, write_json, write_text
+from nerve.parcellation import load_parcellation
+
+RESOLVED = "experiment.yaml"
+
+
+class Workspace:
+    """A folder with a resolved config; cohorts are opened when asked for."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.store = Store(self.folder)
+        self.cohort = lru_cache(maxsize=4)(self._cohort)
+
+    @classmethod
+    def prepare(cls, config: ExperimentConfig, folder: str | os.PathLike[str], base: Path | None = None) -> Workspace:
+        """Write the resolved config, simulate the cohorts that are to be simulated, and check the others."""
+        workspace = cls(folder)
+        resolved = _with_absolute_paths(config, base or Path.cwd())
+        write_text(workspace.folder / RESOLVED, yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))
+        workspace.config = resolved
+        for name, cohort in resolved.cohorts.items():
+            if cohort.simulate is not None:
+                workspace._simulate(name, cohort.simulate)
+        fingerprints = {name: workspace.data_fingerprint(name) for name in resolved.cohorts}
+        write_json(workspace.folder / "data.json", fingerprints)
+        return workspace
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Workspace:
+        """An experiment that was prepared before."""
+        from nerve.experiments.config import load_config
+
+        workspace = cls(folder)
+        if not (workspace.folder / RESOLVED).is_file():
+            raise NerveError(f"{folder}: holds no {RESOLVED}, expected the folder of `nerve experiment CONFIG --out`.")
+        workspace.config = load_config(workspace.folder / RESOLVED)
+        return workspace
+
+    config: ExperimentConfig
+
+    def data(self) -> dict[str, str]:
+        """The fingerprint of each cohort as it enters the experiment."""
+        return dict(read_json(self.folder / "data.json"))
+
+    def data_fingerprint(self, name: str) -> str:
+        """What is known to determine a cohort here: its contents, the region order and the renamed columns."""
+        settings = self.config.cohorts[name]
+        stored = read_json(self.path(name) / "cohort.json") if (self.path(name) / "cohort.json").is_file() else {}
+        contents = stored.get("fingerprint") or Cohort.load(self.path(name)).fingerprint
+        order = load_parcellation(self.config.parcellation).fingerprint
+        return fingerprint([contents, order, settings.columns])
+
+    def path(self, name: str) -> Path:
+        """The folder of a cohort."""
+        path = self.config.cohorts[name].path
+        return self.folder / "cohorts" / name if path is None else Path(path)
+
+    def _cohort(self, name: str) -> Cohort:
+        settings = self.config.cohorts[name]
+        cohort = Cohort.load(self.path(name)).align(self.config.parcellation)
+        cohort.name = name
+        if not settings.timeseries:
+            cohort.timeseries = None
+        if settings.columns:
+            known_columns(settings.columns.values(), cohort.participants.columns, f"participants of {name!r}")
+            theirs = {theirs: ours for ours, theirs in settings.columns.items()}
+            kept = [column for column in cohort.participants if column in theirs or column not in theirs.values()]
+            cohort.participants = cohort.participants[kept].rename(columns=theirs)
+        return cohort
+
+    def people(self, name: str) -> tuple[People, Settings]:
+        """The people of a cohort, with the folds that every method is given."""
+        return prepare_people(self.cohort(name), self.settings(name))
+
+    def settings(self, name: str) -> Settings:
+        """The evaluation settings of a cohort."""
+        cohort, protocol = self.config.cohorts[name], self.config.protocol
+        return Settings(
+            targets=tuple(cohort.targets),
+            covariates=tuple(protocol.covariates if cohort.covariates is None else cohort.covariates),
+            groups=cohort.groups,
+            site=cohort.site,
+            combat=protocol.harmonise and cohort.site is not None,
+            n_folds=protocol.folds,
+            n_inner_folds=protocol.inner_folds,
+            kernel=protocol.kernel,
+            n_components=protocol.pca_components,
+            seed=protocol.seed,
+            n_bootstrap=protocol.n_bootstrap,
+            n_permutations=protocol.n_permutations,
+            pretrain_scope=protocol.pretrain_scope,
+        )
+
+    def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
+        """Simulate a cohort once; other arguments make it again."""
+        path = self.path(name)
+        wanted = fingerprint(arguments)
+        if (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == wanted:
+            return
+        cohort = simulated(name, arguments, self.config.parcellation)
+        cohort.notes["arguments"] = wanted
+        with self.store.lock(f"cohort-{name}") as mine:
+            if mine:
+                cohort.save(path, overwrite=True)
+        if not mine:
+            self.store.wait_for([f"cohort-{name}"])
+
+
+def simulated(name: str, arguments: dict[str, Any], parcellation: str) -> Cohort:
+    """A simulated cohort; a misspelt argument is refused by name."""
+    import inspect
+
+    from nerve.simulate import simulate_cohort
+
+    known = inspect.signature(simulate_cohort).parameters
+    known_columns(arguments, known, f"simulate of cohort {name!r}")
+    return simulate_cohort(**{"parcellation": parcellation, "name": name, **arguments})
+
+
+def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConfig:
+    def settled(cohort: CohortConfig) -> CohortConfig:
+        if cohort.path is None:
+            return cohort
+        return cohort.model_copy(update={"path": str((base / cohort.path).resolve())})
+
+    return config.model_copy(update={"cohorts": {name: settled(cohort) for name, cohort in config.cohorts.items()}})

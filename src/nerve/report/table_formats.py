@@ -1,0 +1,169 @@
+"""A results table as Markdown, LaTeX (as the paper typesets it), CSV and DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from nerve.report.tables import Cell, ResultsTable
+
+
+def to_frame(table: ResultsTable) -> pd.DataFrame:
+    """Plain text cells, one column a (cohort, target); * best, + second, s shaded, † and ‡ as in the notes."""
+    cells = [[_plain(cell, table.signed) for cell in row.cells] for row in table.rows]
+    lead = [tuple(table.lead(row)) for row in table.rows]
+    header = table.lead_header
+    index = (
+        pd.MultiIndex.from_tuples(lead, names=header)
+        if len(header) > 1
+        else pd.Index([w for (w,) in lead], name=header[0])
+    )
+    return pd.DataFrame(cells, index=index, columns=pd.MultiIndex.from_tuples(table.headers))
+
+
+def to_csv(table: ResultsTable) -> str:
+    """One header line `cohort: target`, one line a method."""
+    frame = to_frame(table)
+    frame.columns = pd.Index([f"{cohort}: {target}" for cohort, target in table.headers])
+    return frame.to_csv(lineterminator="\n")
+
+
+def to_markdown(table: ResultsTable) -> str:
+    """A table for a page on the web, with its notes."""
+    header = [*table.lead_header, *(f"{cohort} {target}" for cohort, target in table.headers)]
+    rule = ["---"] * len(table.lead_header) + [":-:"] * len(table.columns)
+    lines = [_bar(map(_escape_bar, header)), _bar(rule)]
+    for row in table.rows:
+        lines.append(_bar([*map(_escape_bar, table.lead(row)), *(_markdown(cell, table.signed) for cell in row.cells)]))
+    title = f"**{table.title}**\n\n" if table.title else ""
+    return title + "\n".join(lines) + "\n\n" + "  \n".join(table.notes) + "\n"
+
+
+def to_latex(table: ResultsTable) -> str:
+    """A `table*` as in the paper: needs booktabs, adjustbox and xcolor with the option `table`."""
+    lead = len(table.lead_header)
+    width = lead + len(table.columns)
+    top = [r"\textbf{Dataset $\rightarrow$}"] + [""] * (lead - 1)
+    top += [rf"\multicolumn{{{count}}}{{c}}{{\textbf{{{_tex(name)}}}}}" for name, count in table.cohorts]
+    second = [rf"\textbf{{{_tex(word)} $\downarrow$}}" for word in table.lead_header]
+    second += [rf"\textit{{{_tex(target)}}}" for _, target in table.headers]
+    lines = [
+        r"% needs \usepackage{booktabs,adjustbox} and \usepackage[table]{xcolor}",
+        r"\providecolor{lightgray}{gray}{0.9}",
+        r"\begin{table*}[!t]",
+        r"\centering",
+        rf"\caption{{{_tex(table.title)}}}",
+        r"\begin{adjustbox}{width=1.0\textwidth}",
+        rf"\begin{{tabular}}{{{'l' * lead}|{'|'.join('c' * count for _, count in table.cohorts)}}}",
+        r"\toprule",
+        " & ".join(top) + r" \\",
+        _cmidrules([count for _, count in table.cohorts], lead + 1),
+        " & ".join(second) + r" \\",
+        r"\midrule",
+        *_latex_rows(table),
+        r"\bottomrule",
+        *(rf"\multicolumn{{{width}}}{{l}}{{{_tex(note)}}} \\" for note in table.notes),
+        r"\end{tabular}",
+        r"\end{adjustbox}",
+        r"\end{table*}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def number(value: float) -> str:
+    """Two decimals without the leading zero, as the paper prints them.
+
+    Examples
+    --------
+    >>> [number(x) for x in (0.114, -0.04, 1.0, -0.001)]
+    ['.11', '-.04', '1.00', '.00']
+    """
+    text = f"{value:.2f}"
+    if float(text) == 0:
+        text = "0.00"
+    return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
+
+
+def _latex_rows(table: ResultsTable) -> list[str]:
+    lines: list[str] = []
+    for before, row in zip([None, *table.rows], table.rows, strict=False):
+        if before is not None and before.group != row.group:
+            lines.append(r"\midrule")
+        cells = [*map(_tex, table.lead(row)), *(_latex(cell, table.signed) for cell in row.cells)]
+        lines.append(" & ".join(cells) + r" \\")
+    return lines
+
+
+def _without_number(cell: Cell, signed: bool) -> str:
+    """What stands in a cell that shows no number, or an empty string."""
+    if not cell.available:
+        return "--"
+    return "n." if cell.r < 0 and not signed else ""
+
+
+def _plain(cell: Cell, signed: bool) -> str:
+    if word := _without_number(cell, signed):
+        return word
+    text = number(cell.r)
+    if np.isfinite(cell.spread):
+        text += f"±{number(cell.spread)}"
+    elif np.isfinite(cell.half_width) and not signed:
+        text += f" ±{number(cell.half_width)}"
+    marks = ["", "*", "+"][cell.rank] + ("s" if cell.shaded else "") + ("†" if cell.dagger else "")
+    return text + marks + ("‡" if cell.adapted else "")
+
+
+def _markdown(cell: Cell, signed: bool) -> str:
+    if word := _without_number(cell, signed):
+        return word
+    text = number(cell.r) + ("†" if cell.dagger else "")
+    text = [text, f"**{text}**", f"<u>{text}</u>"][cell.rank]
+    if np.isfinite(cell.spread):
+        text += f" ± {number(cell.spread)}"
+    elif np.isfinite(cell.half_width) and not signed:
+        text += f"<sub>±{number(cell.half_width)}</sub>"
+    text += "‡" if cell.adapted else ""
+    return f"<mark>{text}</mark>" if cell.shaded else text
+
+
+def _latex(cell: Cell, signed: bool) -> str:
+    if word := _without_number(cell, signed):
+        return word
+    value = number(cell.r)
+    dagger = r"$^{\dagger}$" if cell.dagger else ""
+    below = rf"_{{\pm {number(cell.half_width)}}}" if np.isfinite(cell.half_width) and not signed else ""
+    if np.isfinite(cell.spread):
+        text = rf"{value}$\pm${number(cell.spread)}"
+    elif cell.rank:
+        text = rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}" + (f"${below}$" if below else "")
+    else:
+        text = f"${value}{below}$" + dagger
+    text += r"$^{\ddagger}$" if cell.adapted else ""
+    return rf"\cellcolor{{lightgray}}{text}" if cell.shaded else text
+
+
+def _cmidrules(counts: Sequence[int], start: int) -> str:
+    rules = []
+    for count in counts:
+        rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
+        start += count
+    return " ".join(rules)
+
+
+def _bar(cells: object) -> str:
+    return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
+
+
+def _escape_bar(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$"}
+_TEX |= {"†": r"$\dagger$", "‡": r"$\ddagger$", "±": r"$\pm$", "²": r"$^2$", "×": r"$\times$", "\n": " "}
+_TEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(letter, letter) for letter in text)
