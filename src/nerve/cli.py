@@ -6,6 +6,7 @@ Heavy imports (torch, pandas) happen inside the commands, so that `nerve --help`
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from typing import Annotated, Any
@@ -126,6 +127,104 @@ def simulate(
     for target, relation in read_json(folder / "truth.json")["targets"].items():
         pairs = ", ".join("–".join(pair) for pair in relation["pairs"]) or "no network pair"
         say(f"  {target:<14} true r {relation['true_r']:.2f}  on {pairs}")
+
+
+@app.command()
+def ingest(
+    source: Annotated[str, typer.Argument(help="A folder or a file of matrices or time series.")],
+    out: Annotated[str, typer.Argument(help="The cohort folder to write.")],
+    format: Annotated[str, typer.Option(help="auto, xcpd, cpac, cbig, abide, cifti, nifti, ukb or plain.")] = "auto",
+    parcellation: Annotated[
+        str | None, typer.Option(help="Regions that the cohort shall have: a name (`nerve atlas list`) or a TSV.")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Order of the rows in files without labels, if not that of --parcellation.")
+    ] = None,
+    participants: Annotated[str | None, typer.Option(help="Table of participants (TSV or CSV), joined by id.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file.")
+    ] = None,
+    values: Annotated[str, typer.Option(help="What matrices hold: r or z (Fisher).")] = "r",
+    kind: Annotated[str, typer.Option(help="FC of time series: pearson, partial or ledoit_wolf.")] = "pearson",
+    data: Annotated[str, typer.Option(help="Where there are both: fc (matrices), series, or auto.")] = "auto",
+    fd_threshold: Annotated[
+        float | None, typer.Option(help="Leave out volumes with more framewise displacement (mm) than this.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Read only this session.")] = None,
+    task: Annotated[str | None, typer.Option(help="Read only this task.")] = None,
+    repeats: Annotated[
+        str, typer.Option(help="Several scans of a person: average, first, last or refuse.")
+    ] = "average",
+    missing: Annotated[
+        str, typer.Option(help="Regions without data: drop-participant, drop-region or impute-group-mean.")
+    ] = "drop-participant",
+    outside: Annotated[str, typer.Option(help="Regions that the parcellation does not have: drop or keep.")] = "drop",
+    atlas: Annotated[str | None, typer.Option(help="Which atlas, where a source holds several.")] = None,
+    variable: Annotated[str | None, typer.Option(help="Name of the array in .mat or .npz files.")] = None,
+    ids: Annotated[str | None, typer.Option(help="File with the ids of a stacked array, one a line.")] = None,
+    atlas_image: Annotated[str | None, typer.Option(help="Label image, for sources that hold voxels.")] = None,
+    denoise: Annotated[str | None, typer.Option(help="Confound strategy, for sources that hold voxels.")] = None,
+    timeseries: Annotated[bool, typer.Option(help="Keep time series in the cohort.")] = False,
+    dtype: Annotated[str, typer.Option(help="float32 or float16.")] = "float32",
+    jobs: Annotated[int | None, typer.Option(help="Processes; as many as there are cores by default.")] = None,
+    name: Annotated[str | None, typer.Option(help="What reports call the cohort.")] = None,
+    strict: Annotated[bool, typer.Option(help="Stop at a participant who cannot be read.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing cohort folder.")] = False,
+) -> None:
+    """Read matrices or time series of any known layout into one aligned, checked cohort folder.
+
+    Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17 --participants participants.tsv`
+    """
+    settings = {key: value for key, value in locals().items() if key not in ("source", "out")}
+    signal.signal(signal.SIGTERM, _end_well)
+    from nerve.readers import ingest as run
+
+    report = run(source, out, progress=True, **settings)
+    for note in report.notes:
+        typer.secho(f"  {note}", err=True)
+    say(f"{report.path}: {report.n_participants} participants written, {len(report.exclusions)} left out")
+    if len(report.exclusions):
+        say(f"{report.path}/exclusions.tsv says who was left out and why")
+    say(f"Next: nerve check {report.path}")
+
+
+@app.command()
+def check(
+    cohort: Annotated[str, typer.Argument(help="A cohort folder.")],
+    out: Annotated[str | None, typer.Option(help="Write the table, and who would be dropped, to this TSV.")] = None,
+) -> None:
+    """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is unusable.
+
+    Example: `nerve check cohorts/pnc --out quality.tsv`
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from nerve.cohort import Cohort
+    from nerve.quality import check_cohort
+
+    quality = check_cohort(Cohort.load(cohort))
+    table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
+    for heading in quality.table.columns:
+        table.add_column(heading, overflow="fold")
+    styles = {"warning": "yellow", "unusable": "bold red", "note": "cyan"}
+    for row in quality.table.itertuples(index=False):
+        table.add_row(*map(str, row), style=styles.get(str(row.verdict), ""))
+    console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    console.print(table)
+    for person, reason in quality.drops.itertuples(index=False):
+        say(f"would drop {person}: {reason}")
+    if out is not None:
+        quality.write(out)
+        say(f"{out}: written")
+    say("usable" if quality.usable else "unusable: see the verdicts above")
+    if not quality.usable:
+        raise typer.Exit(1)
+
+
+def _end_well(*_: Any) -> None:
+    """Turn a request to end into an exception, so that unfinished files are removed."""
+    raise SystemExit(143)
 
 
 def main() -> None:

@@ -1,0 +1,65 @@
+"""One pass over the matrices of a cohort, a few at a time: what is missing, out of range, asymmetric or there twice."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+
+from nerve.cohort import Cohort
+
+CHUNK = 32  # matrices in memory at a time
+TOLERANCE = 2e-3  # float16 near 1 is this coarse
+
+
+def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Facts about every matrix, and their group mean.
+
+    Returns
+    -------
+    facts : DataFrame
+        One row a participant: n_missing (regions without data), n_not_finite (other entries), asymmetry, low, high
+        (of the entries off the diagonal), diagonal (largest distance from 1), digest (equal for equal matrices).
+    mean : (R, R) float64 array
+        Over the people who have each entry, NaN where nobody has.
+    lacking : (R,) int array
+        How many people lack each region.
+    """
+    r = cohort.n_regions
+    total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
+    facts = []
+    for start in range(0, len(cohort), CHUNK):
+        for matrix in np.asarray(cohort.connectivity[start : start + CHUNK]):
+            digest = hashlib.blake2b(np.ascontiguousarray(matrix).data, digest_size=16).hexdigest()
+            fact, clean = _facts(matrix.astype(np.float64))
+            known = np.isfinite(clean)
+            total += np.where(known, clean, 0.0)
+            count += known
+            lacking += ~known.any(axis=1)
+            facts.append(fact | {"digest": digest})
+    with np.errstate(invalid="ignore"):
+        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]), mean, lacking
+
+
+def _facts(matrix: np.ndarray) -> tuple[dict[str, float], np.ndarray]:
+    """Facts about one matrix, and the matrix with NaN for missing regions and on the diagonal."""
+    diagonal = matrix.diagonal().copy()
+    np.fill_diagonal(matrix, 0.0)
+    missing = ~np.any(np.nan_to_num(matrix, posinf=1.0, neginf=1.0), axis=1)
+    matrix[missing] = np.nan
+    matrix[:, missing] = np.nan
+    inner = matrix[np.ix_(~missing, ~missing)]
+    broken = ~np.isfinite(inner)
+    inner = np.where(broken, 0.0, inner)
+    np.fill_diagonal(matrix, np.nan)
+    fact = {
+        "n_missing": int(missing.sum()),
+        "n_not_finite": int(broken.sum()),
+        "asymmetry": float(np.abs(inner - inner.T).max(initial=0.0)),
+        "low": float(inner.min(initial=0.0)),
+        "high": float(inner.max(initial=0.0)),
+        "diagonal": float(np.abs(np.nan_to_num(diagonal[~missing]) - 1).max(initial=0.0)),
+    }
+    return fact, matrix

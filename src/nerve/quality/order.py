@@ -1,0 +1,111 @@
+"""Whether the regions of a group-mean FC matrix stand in the order that its parcellation says.
+
+Regions of one network are more alike than regions of different networks. Read in the wrong order (17- for 7-network
+order, the most common silent error of the field), FC loses most of that contrast. So the contrast in the declared order
+is compared with the contrast that the same data would have if their rows were in the parcellation's other known orders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation
+
+CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
+AT_LEAST = 0.03  # … and by this much, before the declared one is doubted
+
+
+@dataclass(frozen=True)
+class OrderCheck:
+    """Network contrast of a group mean in the declared order and in others.
+
+    Parameters
+    ----------
+    within, between : float
+        Mean FC of pairs of regions of the same and of different networks, in the declared order.
+    others : dict
+        Name of another order → the contrast (within - between) that it would give.
+    """
+
+    within: float
+    between: float
+    others: dict[str, float]
+
+    @property
+    def contrast(self) -> float:
+        """Mean FC within networks less that between them."""
+        return self.within - self.between
+
+    @property
+    def better(self) -> str:
+        """The other order that fits clearly better, or an empty string."""
+        if not self.others:
+            return ""
+        name = max(self.others, key=lambda other: self.others[other])
+        bar = max(self.contrast * CLEARLY_HIGHER, self.contrast + AT_LEAST)
+        return name if self.others[name] > bar else ""
+
+    @property
+    def plausible(self) -> bool:
+        """Whether the declared order can be right: no other fits clearly better, and networks show at all."""
+        return not self.better and self.contrast > 0
+
+
+def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
+    """Compare the declared region order of an (R, R) group mean with the other orders of that parcellation."""
+    within, between = network_means(mean, np.array(parcellation.networks))
+    others = {name: np.subtract(*network_means(mean, nets)) for name, nets in _other_orders(parcellation).items()}
+    return OrderCheck(within, between, {name: float(value) for name, value in others.items()})
+
+
+def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
+    """Mean FC of pairs within networks and between networks, without the diagonal; NaN entries are passed over.
+
+    Examples
+    --------
+    >>> fc = np.array([[1, 0.8, 0.1], [0.8, 1, 0.3], [0.1, 0.3, 1]])
+    >>> [round(value, 3) for value in network_means(fc, np.array(["A", "A", "B"]))]
+    [0.8, 0.2]
+    """
+    rows, columns = np.triu_indices(len(networks), 1)
+    values = mean[rows, columns]
+    same = networks[rows] == networks[columns]
+    known = np.isfinite(values)
+    inside, outside = values[same & known], values[~same & known]
+    return (
+        float(inside.mean()) if len(inside) else float("nan"),
+        float(outside.mean()) if len(outside) else float("nan"),
+    )
+
+
+def _other_orders(parcellation: Parcellation) -> dict[str, np.ndarray]:
+    """For each other known order: the network that each row would have if the rows were in that order."""
+    size = _complete_schaefer(parcellation)
+    if not size:
+        return {}
+    networks = np.array(parcellation.networks)
+    others = {}
+    for order in (17, 7):
+        name = f"schaefer{size}-{order}"
+        position = parcellation.positions_of(load_parcellation(name))  # where each parcel of that order is declared
+        if np.all(np.diff(position) > 0):
+            continue  # the declared order itself
+        supposed = networks.copy()
+        supposed[np.sort(position)] = networks[position]
+        others[name] = supposed
+    return others
+
+
+def _complete_schaefer(parcellation: Parcellation) -> int:
+    """The size of the Schaefer atlas all of whose parcels are here, 0 if there is none."""
+    for size in SCHAEFER_SIZES:
+        if size > parcellation.n_regions:
+            return 0
+        try:
+            if np.all(parcellation.positions_of(load_parcellation(f"schaefer{size}-17")) >= 0):
+                return size
+        except ValueError:  # labels of another size
+            continue
+    return 0
