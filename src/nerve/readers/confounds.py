@@ -18,6 +18,7 @@ from nerve.checks import NerveError, listed, one_of, problem
 from nerve.connectivity import MIN_VOLUMES
 from nerve.files import read_tsv
 from nerve.readers.base import require_file
+from nerve.readers.text import column_of_numbers
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 TISSUE = ("csf", "white_matter")
@@ -104,9 +105,10 @@ class Denoising:
 def read_confounds(path: Path, participant: str = "") -> pd.DataFrame:
     """The table of confounds of one scan."""
     require_file(path, participant)
+    where = f"{path} (participant {participant})"
     table = read_tsv(path)
-    if table.empty:
-        raise problem(f"{path} (participant {participant})", "the confounds table has no rows")
+    if table.empty or table.columns.has_duplicates or not isinstance(table.index, pd.RangeIndex):
+        raise problem(where, "the confounds table has no rows or no proper header", remedy="Make it again.")
     return table
 
 
@@ -118,11 +120,11 @@ def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray 
     missing = [name for name in bases if name not in table.columns]
     columns = []
     if not missing:
-        columns = [_term(table, base, term) for term in terms for base in bases]
+        columns = [_term(table, base, term, where) for term in terms for base in bases]
     if strategy == "acompcor":
         components = _compcor(table)
         missing += [] if components else ["a_comp_cor_00"]
-        columns += [_numbers(table, name) for name in components]
+        columns += [column_of_numbers(table, name, where) for name in components]
     if missing:
         raise problem(
             where,
@@ -174,10 +176,10 @@ def clean_series(
     return cleaned
 
 
-def _term(table: pd.DataFrame, base: str, term: str) -> np.ndarray:
+def _term(table: pd.DataFrame, base: str, term: str, where: object) -> np.ndarray:
     if base + term in table.columns:
-        return _numbers(table, base + term)
-    value = _numbers(table, base)
+        return column_of_numbers(table, base + term, where)
+    value = column_of_numbers(table, base, where)
     if "derivative1" in term:
         value = np.diff(value, prepend=value[:1])
     return value**2 if "power2" in term else value
@@ -188,7 +190,3 @@ def _compcor(table: pd.DataFrame) -> list[str]:
     separate = [f"{kind}_comp_cor_{i:02d}" for kind in "cw" for i in range(N_COMPCOR)]
     found = [name for name in separate if name in table.columns] or combined[: 2 * N_COMPCOR]
     return found + [str(name) for name in table.columns if str(name).startswith("cosine")] if found else []
-
-
-def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:
-    return pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64)

@@ -6,8 +6,10 @@ Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the f
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
+from nerve.checks import NerveWarning
 from nerve.parcellation import SCHAEFER_SIZES, load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import BidsName, by_scan, parse_names
@@ -39,6 +41,7 @@ class CPAC(Reader):
         motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
         chosen = by_scan(name for name in kinds[kind] if _version(name) == version)
         others = {_version(name) for name in kinds[kind]} - {version}
+        warnings.warn(WITHDRAWN, NerveWarning, stacklevel=2)
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
         extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
         return [
@@ -61,7 +64,7 @@ class CPAC(Reader):
         motion = None
         if scan.motion_path is not None:
             motion = read_numbers(scan.motion_path, scan.participant)[:, 0]
-        notes = [WITHDRAWN]
+        notes = ["C-PAC derivatives: RBC withdrew its release of these in May 2026"]
         if scan.extra.get("left"):
             left = ", ".join(scan.extra["left"])
             notes.append(f"Matrices of {scan.extra['strategy']} were taken; the source also has {left} (--atlas).")

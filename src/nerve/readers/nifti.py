@@ -23,6 +23,7 @@ from nerve.readers.bids import BidsName, by_scan, parse_names
 from nerve.readers.browse import files_below, place
 from nerve.readers.cifti import load_image, unreadable
 from nerve.readers.confounds import Denoising, clean_series, read_confounds, regressors
+from nerve.readers.text import column_of_numbers
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images are in the first
@@ -78,7 +79,7 @@ class NIfTI(Reader):
         cleaned = clean_series(series, nuisance, denoising, repetition_time, place(scan))
         motion = None
         if table is not None and "framewise_displacement" in table.columns:
-            motion = table["framewise_displacement"].to_numpy(np.float64)
+            motion = column_of_numbers(table, "framewise_displacement", place(scan))
         return Reading(
             series=cleaned, labels=labels, motion=motion, notes=(f"Region series {denoising.describe()} (--denoise).",)
         )

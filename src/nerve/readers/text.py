@@ -60,8 +60,19 @@ def read_column(path: Path, names: Sequence[str], participant: str = "") -> np.n
     table = _parse(path, participant, sep="\t")
     for name in names:
         if name in table.columns:
-            return pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64)
+            return column_of_numbers(table, name, _where(path, participant))
     return None
+
+
+def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarray:
+    """A column as numbers, missing values as NaN; text in it is refused."""
+    values = pd.to_numeric(table[name], errors="coerce")
+    text = table[name][values.isna() & table[name].notna()]
+    if len(text):
+        raise problem(
+            where, f"column {name} holds {text.iloc[0]!r} in row {text.index[0] + 1}", expected="numbers or n/a"
+        )
+    return values.to_numpy(np.float64)
 
 
 def _parse(path: Path, participant: str, **options: Any) -> pd.DataFrame:
