@@ -16,7 +16,9 @@ from nerve.quality.order import OrderCheck, check_order
 
 FEWEST = 10  # people below which nothing can be learned or tested
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
-_COVARIATES = ("age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort")
+_COVARIATES = (
+    "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import NerveError, NerveWarning, listed, problem
 from nerve.cohort import Cohort
+from nerve.quality import check_order
 from nerve.readers import get_reader
 from nerve.readers.base import Options, Scan
 from nerve.readers.discover import discover
@@ -36,6 +38,7 @@ from nerve.readers.settings import Settings
 from nerve.store import CohortWriter, writing_cohort
 
 log = logging.getLogger("nerve.readers")
+_DOUBT = "WARNING:"
 _PROBES = 20  # scans tried to learn the regions of a source
 
 
@@ -98,6 +101,9 @@ def read_cohort(source: str | os.PathLike[str], **settings: Any) -> Cohort:
     """
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
         report = ingest(source, Path(folder) / "cohort", **settings)
+        for note in report.notes:
+            if note.startswith(_DOUBT):
+                warnings.warn(note.removeprefix(_DOUBT).strip(), NerveWarning, stacklevel=2)
         return Cohort.load(report.path)  # what is mapped stays readable after the folder is gone
 
 
@@ -112,7 +118,8 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **settin
     people = _Reader(plan, chosen)
     if chosen.missing == "drop-participant":
         with writing_cohort(out, plan.recipe.regions.target, dtype=chosen.dtype, overwrite=chosen.overwrite) as writer:
-            _append_all(writer, people.complete())
+            mean = _append_all(writer, people.complete())
+            report.notes += _order_notes(mean, writer)
             _finish(writer, people, plan, chosen, Path(source), report)
     else:
         _ingest_in_two_passes(people, plan, chosen, Path(source), report)
@@ -252,7 +259,7 @@ def _ingest_in_two_passes(people: _Reader, plan: _Plan, settings: Settings, sour
             target = target.subset(kept, name=f"{target.name} less {target.n_regions - len(kept)}")
         mean = group_mean(spool, target) if settings.missing == "impute-group-mean" else None
         with writing_cohort(report.path, target, dtype=settings.dtype, overwrite=settings.overwrite) as writer:
-            _append_all(writer, _completed(spool, kept, mean))
+            report.notes += _order_notes(_append_all(writer, _completed(spool, kept, mean)), writer)
             _finish(writer, people, plan, settings, source, report)
     n_filled = sum(row["n_missing_regions"] > 0 for row in people.rows)
     if mean is not None and n_filled:
@@ -267,11 +274,26 @@ def _completed(spool: Spool, kept: np.ndarray, mean: np.ndarray | None) -> Itera
         yield person
 
 
-def _append_all(writer: CohortWriter, people: Iterable[Person]) -> None:
+def _append_all(writer: CohortWriter, people: Iterable[Person]) -> np.ndarray:
+    """Write everyone; returns the (R, R) group mean."""
+    total = np.zeros((writer.parcellation.n_regions,) * 2)
     for person in people:
         assert person.matrix is not None
-        series = None if person.series is None else [np.nan_to_num(person.series)]
-        writer.append(person.matrix[None], series)
+        writer.append(person.matrix[None], None if person.series is None else [np.nan_to_num(person.series)])
+        total += person.matrix
+    return total / max(writer.n_written, 1)
+
+
+def _order_notes(mean: np.ndarray, writer: CohortWriter) -> list[str]:
+    """A warning when the group mean fits another order of the parcellation clearly better."""
+    order = check_order(mean, writer.parcellation)
+    if not order.better:
+        return []
+    return [
+        f"{_DOUBT} the region order looks wrong: read as {order.better} the network contrast is "
+        f"{order.others[order.better]:.3f}, as {writer.parcellation.name} {order.contrast:.3f} "
+        f"(--order {order.better}?)"
+    ]
 
 
 def _finish(
@@ -331,7 +353,8 @@ def _tracked(results: Iterable[Person], total: int, shown: bool) -> Iterator[Per
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     results = iter(results)
     first = list(islice(results, 1))  # so that reading processes are forked before the bar starts its thread
-    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True) as bar:
         task = bar.add_task("reading", total=total)
         for result in chain(first, results):
             yield result
