@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nerve.checks import NerveError, did_you_mean, listed
+from nerve.checks import NerveError, did_you_mean, listed, problem
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.simulate.networks import network_features
@@ -120,11 +120,18 @@ class Population:
         chosen = {}
         for name, patches in zip(names, order, strict=True):
             drawn = [(int(a), int(b)) for a, b in patching.pairs[np.unique(patches)]]
-            chosen[name] = [self._numbers(pair) for pair in self.pairs[name]] if name in self.pairs else drawn
+            chosen[name] = self._stated_pairs(name) if name in self.pairs else drawn
         return chosen
 
-    def _numbers(self, pair: Pair) -> tuple[int, int]:
+    def _stated_pairs(self, factor: str) -> list[tuple[int, int]]:
+        if not len(self.pairs[factor]):
+            raise problem(f"The pairs of {factor!r}", "no network pair", expected="at least one")
+        return sorted({self._numbers(factor, pair) for pair in self.pairs[factor]})
+
+    def _numbers(self, factor: str, pair: Pair) -> tuple[int, int]:
         names = self.patching.group_names
+        if isinstance(pair, str) or len(pair) != 2:
+            raise problem(f"The pairs of {factor!r}", f"{pair!r} is no pair", expected="two networks")
         for network in pair:
             if network not in names:
                 raise NerveError(
