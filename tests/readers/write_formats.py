@@ -314,9 +314,9 @@ def write_ukb(path: Path, matrices: dict[str, np.ndarray], *, ids: bool = True) 
     return path
 
 
-def write_ukb_bulk(folder: Path, person: str, matrix: np.ndarray, field: int = 25750) -> Path:
+def write_ukb_bulk(folder: Path, person: str, matrix: np.ndarray, field: int = 25750, instance: int = 2) -> Path:
     """One person's netmat, as the bulk field is downloaded: `<eid>_<field>_<instance>_<array>.txt`."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{person}_{field}_2_0.txt"
+    path = folder / f"{person}_{field}_{instance}_0.txt"
     path.write_text("  ".join(f"{value:.8g}" for value in netmat_row(matrix)) + "\n")
     return path

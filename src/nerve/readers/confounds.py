@@ -3,7 +3,9 @@
 Strategies are named as in XCP-D. The columns are fMRIPrep's; where a table has only the base columns (DeepPrep), the
 derivatives and squares are computed here:
 
-    derivative1[t] = x[t] - x[t - 1]   (0 at t = 0),     power2 = x²
+    derivative1[t] = x[t] - x[t - 1],     power2 = x²
+
+The first volume has no derivative: as in nilearn, it takes the value of the second.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def read_confounds(path: Path, participant: str = "") -> pd.DataFrame:
 
 
 def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray | None:
-    """The (volumes, regressors) matrix of a strategy, None for `none`; missing values (the first volume) are 0."""
+    """The (volumes, regressors) matrix of a strategy, None for `none`."""
     bases, terms = STRATEGIES[strategy]
     if not bases:
         return None
@@ -132,7 +134,7 @@ def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray 
             expected=f"the columns of the strategy {strategy}",
             remedy="Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor).",
         )
-    matrix = np.nan_to_num(np.column_stack(columns))  # (volumes, regressors)
+    matrix = pd.DataFrame(np.column_stack(columns)).bfill().fillna(0.0).to_numpy()  # (volumes, regressors)
     return matrix[:, matrix.std(axis=0) > 0]
 
 
@@ -181,7 +183,7 @@ def _term(table: pd.DataFrame, base: str, term: str, where: object) -> np.ndarra
         return column_of_numbers(table, base + term, where)
     value = column_of_numbers(table, base, where)
     if "derivative1" in term:
-        value = np.diff(value, prepend=value[:1])
+        value = np.diff(value, prepend=np.nan)
     return value**2 if "power2" in term else value
 
 

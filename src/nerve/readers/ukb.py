@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ class UKB(Reader):
         bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
         if bulk:
             field = choose_version((Version(found[2]) for _, found in bulk), options).atlas
-            return [Scan(m[1], path, "fc", session=m[3]) for path, m in bulk if m[2] == field]
+            return _one_visit([Scan(m[1], path, "fc", session=m[3]) for path, m in bulk if m[2] == field], options)
         tables = [path for path in files if _columns_of_netmats(path, options)]
         if len(tables) > 1:
             chosen = choose_version((Version(path.stem) for path in tables), options).atlas
@@ -72,8 +73,21 @@ class UKB(Reader):
         return Reading(
             matrix=from_triangle(values, place(scan), by="column"),
             values="z" if as_z else "other",
-            notes=() if as_z else (NOT_CORRELATIONS,),
+            notes=(*([] if as_z else [NOT_CORRELATIONS]), *scan.extra.get("notes", ())),
         )
+
+
+def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
+    """The first visit of each person, unless the user names one: visits are years apart, and z is not averaged."""
+    if options.session is not None:
+        return scans
+    first: dict[str, Scan] = {}
+    for scan in sorted(scans, key=lambda scan: int(scan.session)):
+        first.setdefault(scan.participant, scan)
+    if len(first) == len(scans):
+        return scans
+    note = "some people have several imaging visits: the first visit of each is read (--session takes another)"
+    return [replace(scan, extra={"notes": (note,)}) for scan in first.values()]
 
 
 def _words(line: bytes) -> list[bytes]:
