@@ -113,6 +113,24 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise NerveError(f"{path}: is not valid JSON ({error}).") from error
 
 
+def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a YAML file of settings (plain values only, tags are refused); an empty one has none."""
+    import yaml
+
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise NerveError(f"{path}: is not valid YAML ({' '.join(str(error).split())}).") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise NerveError(f"{path}: holds no settings, expected lines like `name: value`.")
+    return {str(name): value for name, value in content.items()}
+
+
 def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     """Read a tab- (or comma-, by its name) separated table; `n/a` and empty cells are missing."""
     path = Path(path)

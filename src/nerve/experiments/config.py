@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nerve.checks import NerveError, did_you_mean, listed
+from nerve.files import read_yaml
 
+Config = TypeVar("Config", bound=BaseModel)
 REFERENCE_ROWS = ("raw", "pca", "covariates")
 
 
@@ -127,13 +129,43 @@ class ExperimentConfig(_Strict):
 
 
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
-    """Read an experiment file; every mistake is one sentence with the place in the file."""
-    from nerve.methods.config import read_yaml, validated
-
+    """Read an experiment file; every mistake is one sentence with its place in the file."""
     path = Path(path)
     config = validated(ExperimentConfig, read_yaml(path), path)
     check_methods(config, path)
     return config
+
+
+def validated(model: type[Config], content: Any, where: object) -> Config:
+    """Content checked against a model; the first mistake becomes a sentence, with the nearest known name."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = _fields_at(model, first["loc"][:-1])
+            raise NerveError(
+                f"{where}: there is no setting {place!r}, expected one of {listed(known, most=30)}."
+                f"{did_you_mean(str(first['loc'][-1]), known)}"
+            ) from None
+        message = first["msg"].removeprefix("Value error, ")
+        came = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
+        raise NerveError(f"{where}: {place or 'the file'}: {message}{came}.") from None
+
+
+def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """Names of the settings at a place inside nested models."""
+    for part in place:
+        field = model.model_fields.get(str(part))
+        if field is not None:
+            nested = [t for t in (field.annotation, *get_args(field.annotation)) if _is_model(t)]
+            model = nested[0] if nested else model
+    return list(model.model_fields)
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def check_methods(config: ExperimentConfig, where: object) -> None:

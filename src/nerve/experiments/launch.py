@@ -69,7 +69,7 @@ def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) ->
     if threads:
         torch.set_num_threads(threads)
     workspace = Workspace.open(folder)
-    plan = make_plan(workspace.config, workspace.data())
+    plan = make_plan(workspace.config, *workspace.inputs())
     task = next((task for task in plan.unique if task.id == run_id), None)
     if task is None:
         raise NerveError(f"{folder}: has no run {run_id}. Its config was changed: start the experiment again.")

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from nerve.experiments.config import REFERENCE_ROWS, CohortConfig, ExperimentConfig, MethodConfig
-from nerve.experiments.store import code_version, fingerprint
+from nerve.experiments.store import fingerprint
 
 PERMUTED = "Permutation"
 
@@ -74,15 +74,16 @@ class Plan:
         return [wave for wave in ready if wave]
 
 
-def make_plan(config: ExperimentConfig, data: Mapping[str, str]) -> Plan:
+def make_plan(config: ExperimentConfig, data: Mapping[str, str], code: str) -> Plan:
     """The runs of an experiment.
 
     Parameters
     ----------
     data : mapping
         The fingerprint of each cohort as it enters the experiment.
+    code : str
+        The version of the code that computes.
     """
-    code = code_version()
     tasks: list[Task] = []
     rows: list[str] = []
     groups: dict[str, str] = {}
@@ -113,7 +114,7 @@ def _rows_of(method: MethodConfig, config: ExperimentConfig, data: Mapping[str, 
             make = _supervised if supervised else _encoded
             tasks += make(spec, config, data, code, row, variant, seed, method.group)
     for number in range(method.permutations):
-        settings = {k: v for k, v in method.variants()[0][1].items() if k != "patching"} | {"permutation": number}
+        settings = method.variants()[0][1] | {"patching": f"permuted{number}"}
         spec = {"method": method.method, "preset": method.preset or config.preset, "settings": settings, "seed": 0}
         tasks += _encoded(spec, config, data, code, PERMUTED, f"permutation {number}", 0, "null")
     return tasks

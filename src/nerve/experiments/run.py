@@ -160,9 +160,12 @@ def make_method(spec: Any, device: str) -> Any:
     from nerve.methods import method_class
 
     cls = method_class(spec["method"])
-    changes = dict(spec["settings"])
-    known_columns(changes, inspect.signature(cls).parameters, f"settings of {spec['method']}")
-    return cls.from_preset(spec["preset"], **changes, seed=spec["seed"], device=device)
+    try:
+        return cls.from_preset(spec["preset"], **spec["settings"], seed=spec["seed"], device=device)
+    except TypeError:
+        known = inspect.signature(cls).parameters
+        known_columns(spec["settings"], known, f"settings of {spec['method']}")
+        raise
 
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:

@@ -14,7 +14,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.settings import Settings
 from nerve.experiments.config import CohortConfig, ExperimentConfig
-from nerve.experiments.store import Store, fingerprint
+from nerve.experiments.store import Store, code_version, fingerprint
 from nerve.files import read_json, write_json, write_text
 from nerve.parcellation import load_parcellation
 
@@ -40,7 +40,7 @@ class Workspace:
             if cohort.simulate is not None:
                 workspace._simulate(name, cohort.simulate)
         fingerprints = {name: workspace.data_fingerprint(name) for name in resolved.cohorts}
-        write_json(workspace.folder / "data.json", fingerprints)
+        write_json(workspace.folder / "inputs.json", {"cohorts": fingerprints, "code": code_version()})
         return workspace
 
     @classmethod
@@ -56,9 +56,13 @@ class Workspace:
 
     config: ExperimentConfig
 
-    def data(self) -> dict[str, str]:
-        """The fingerprint of each cohort as it enters the experiment."""
-        return dict(read_json(self.folder / "data.json"))
+    def inputs(self) -> tuple[dict[str, str], str]:
+        """The fingerprint of each cohort as it entered the experiment, and the version of the code.
+
+        Both are written when the experiment is prepared, so that every worker plans the same runs.
+        """
+        content = read_json(self.folder / "inputs.json")
+        return dict(content["cohorts"]), str(content["code"])
 
     def data_fingerprint(self, name: str) -> str:
         """What is known to determine a cohort here: its contents, the region order and the renamed columns."""

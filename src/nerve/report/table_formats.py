@@ -99,7 +99,7 @@ def _latex_rows(table: ResultsTable) -> list[str]:
 def _without_number(cell: Cell, signed: bool) -> str:
     """What stands in a cell that shows no number, or an empty string."""
     if not cell.available:
-        return "--"
+        return "failed" if cell.failed else "--"
     return "n." if cell.r < 0 and not signed else ""
 
 

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +33,7 @@ class Cell:
     shaded: bool = False
     dagger: bool = False
     adapted: bool = False
+    failed: bool = False
 
     @property
     def available(self) -> bool:
@@ -110,6 +111,7 @@ def results_table(
     daggers: pd.DataFrame | None = None,
     spreads: pd.DataFrame | None = None,
     adapted: Mapping[tuple[str, str], str] | None = None,
+    failed: Collection[tuple[str, str]] = (),
     title: str = "",
     signed: bool = False,
     first_column: str = "Method",
@@ -131,6 +133,8 @@ def results_table(
     spreads : DataFrame, optional
         Columns cohort, target, method, spread: rows that print mean ± standard deviation over models.
     adapted : mapping from (cohort, method) to the substitute, optional
+    failed : collection of (cohort, method), optional
+        Runs that ended with an error: printed as such, never as "--".
     """
     scores = scores.assign(variant=scores["variant"].fillna("") if "variant" in scores else "")
     columns = tuple(columns or dict.fromkeys(zip(scores["cohort"], scores["target"], strict=True)))
@@ -139,7 +143,17 @@ def results_table(
     p_dagger, spread = _lookup(daggers, KEY[:3], "p"), _lookup(spreads, KEY[:3], "spread")
     adapted = adapted or {}
     grid = [
-        [_cell(mean, (*column, *line), p_dagger, spread, (column[0], line[0]) in adapted) for column in columns]
+        [
+            _cell(
+                mean,
+                (*column, *line),
+                p_dagger,
+                spread,
+                (column[0], line[0]) in adapted,
+                (column[0], line[0]) in failed,
+            )
+            for column in columns
+        ]
         for line in lines
     ]
     p_best = _lookup(comparisons, KEY[:2], "p")
@@ -185,9 +199,11 @@ def _lines(scores: pd.DataFrame, rows: Sequence[str] | None) -> list[tuple[str, 
     return lines
 
 
-def _cell(mean: pd.DataFrame, key: tuple[str, ...], p_dagger: Mapping, spread: Mapping, adapted: bool) -> Cell:
+def _cell(
+    mean: pd.DataFrame, key: tuple[str, ...], p_dagger: Mapping, spread: Mapping, adapted: bool, failed: bool
+) -> Cell:
     if key not in mean.index:
-        return Cell()
+        return Cell(failed=failed)
     r, width = mean.loc[key, ["r", "r_half_width"]].to_numpy(float)
     dagger = bool(p_dagger.get(key[:3], 1.0) < LEVEL)
     return Cell(float(r), float(width), float(spread.get(key[:3], NAN)), dagger=dagger, adapted=adapted)
@@ -204,7 +220,9 @@ def _legend(rows: Sequence[Row], signed: bool, compared: bool, adapted: Mapping[
         notes.append("†: p < 0.05, one-sided permutation test against models with permuted networks.")
     if any(cell.available and cell.r < 0 for cell in cells) and not signed:
         notes.append("n.: negative r.")
-    if any(not cell.available for cell in cells):
+    if any(cell.failed for cell in cells):
+        notes.append("failed: the run ended with an error; runs.tsv says which.")
+    if any(not cell.available and not cell.failed for cell in cells):
         notes.append("--: not available, the cohort lacks what the method needs.")
     substitutes = dict.fromkeys(f"{method}: {how}" for (_, method), how in adapted.items())
     if substitutes and any(cell.adapted for cell in cells):

@@ -1,0 +1,57 @@
+"""`nerve experiment`: prepare, plan, run what is not done, collect, and say how it went."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nerve.experiments.collect import collect, runs_table
+from nerve.experiments.config import ExperimentConfig, load_config
+from nerve.experiments.launch import Report, launch, statuses
+from nerve.experiments.plan import Plan, make_plan
+from nerve.experiments.store import FAILED
+from nerve.experiments.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A prepared experiment: its folder and its plan."""
+
+    workspace: Workspace
+    plan: Plan
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many runs are done, waiting, running, failed or not available."""
+        return Counter(statuses(self.workspace, self.plan).values())
+
+    def run(self, launcher: str = "local", jobs: int | None = None, report: Report | None = None) -> dict[str, Any]:
+        """Run what is not done, then write tables; failed runs are listed, they do not stop the others."""
+        launch(self.workspace, self.plan, launcher, jobs, report)
+        return collect(self.workspace, self.plan)
+
+    def failures(self) -> list[str]:
+        """One line a failed run, with its reason."""
+        table = runs_table(self.workspace, self.plan)
+        return [f"{row.run}: {row.reason}" for row in table[table["status"] == FAILED].itertuples()]
+
+
+def prepare(config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]) -> Experiment:
+    """An experiment from its file or object, with cohorts checked or simulated and all runs planned."""
+    base = Path.cwd()
+    if not isinstance(config, ExperimentConfig):
+        base = Path(config).resolve().parent
+        config = load_config(config)
+    workspace = Workspace.prepare(config, folder, base)
+    for name in workspace.config.cohorts:
+        workspace.people(name)  # a misspelt column is refused before anything is trained
+    return Experiment(workspace, make_plan(workspace.config, *workspace.inputs()))
+
+
+def reopen(folder: str | os.PathLike[str]) -> Experiment:
+    """An experiment that was prepared before."""
+    workspace = Workspace.open(folder)
+    return Experiment(workspace, make_plan(workspace.config, *workspace.inputs()))
