@@ -227,6 +227,62 @@ def _end_well(*_: Any) -> None:
     raise SystemExit(143)
 
 
+@app.command()
+def pretrain(
+    cohorts: Annotated[list[str], typer.Argument(help="Cohort folders, pooled in the region order of the first.")],
+    out: Annotated[str, typer.Option("--out", help="The run folder to write.")],
+    preset: Annotated[str | None, typer.Option(help="default, paper or small.")] = None,
+    config: Annotated[str | None, typer.Option(help="A YAML file of settings.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, as key=value; repeat it.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the run folder.")] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = None,
+) -> None:
+    """Train NERVE on one or several cohorts. Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
+
+    Example: `nerve pretrain cohorts/ucla cohorts/stages --out runs/first --preset small --set epochs=100`
+
+    On several processes: `torchrun --nproc-per-node 2 -m nerve pretrain …`
+    """
+    import logging
+
+    from nerve.methods.runs import pretrain as run
+    from nerve.training import TrainingStopped
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        encoder = run(
+            cohorts, out, preset=preset, config=config, assignments=assignments or [], resume=resume, device=device
+        )
+    except TrainingStopped as stopped:
+        typer.secho(f"nerve: {stopped}", fg=typer.colors.YELLOW, err=True)
+        raise typer.Exit(128 + stopped.signal_number) from None
+    if os.environ.get("RANK", "0") == "0":
+        last = encoder.history_.iloc[-1]
+        say(
+            f"{out}: {int(last['step'])} steps, training loss {last['training_loss']:.4g}, best at {encoder.best_step_}"
+        )
+
+
+@app.command()
+def embed(
+    run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
+    cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
+    out: Annotated[str, typer.Argument(help="A .tsv (participant_id, dim0 …) or a .npy.")],
+    pooling: Annotated[str, typer.Option(help="mean, cls or tokens (needs .npy).")] = "mean",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+) -> None:
+    """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
+
+    Example: `nerve embed runs/first cohorts/ucla ucla.tsv --pooling mean`
+    """
+    from nerve.methods.runs import embed_file
+
+    values = embed_file(run, cohort, out, pooling=pooling, device=device)
+    say(f"{out}: {' x '.join(map(str, values.shape))} ({pooling})")
+
+
 def main() -> None:
     """Run the command line: a `NerveError` becomes one sentence and exit code 1, never a traceback."""
     from nerve.checks import NerveError

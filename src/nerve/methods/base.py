@@ -26,6 +26,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
+from rich.console import Console
+from rich.progress import track
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from nerve.checks import NotFitted, one_of, problem
@@ -139,16 +141,21 @@ class Method(BaseEstimator):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
         return as_cohort(data, self.parcellation_)
 
-    def apply(self, verb: Callable[[Any], torch.Tensor], source: Source) -> np.ndarray:
+    def apply(self, verb: Callable[[Any], torch.Tensor], source: Source, progress: bool = False) -> np.ndarray:
         """``verb(batch)`` for all samples in order, stacked: (n, …) float32."""
         device = choose_device(self.device)
         self.module_.to(device).eval()
-        parts: list[np.ndarray] = []
+        values: np.ndarray | None = None
+        starts = range(0, len(source), self.batch_size_apply)
+        console = Console(stderr=True)
         with torch.inference_mode():
-            for start in range(0, len(source), self.batch_size_apply):
+            for start in track(starts, type(self).__name__, console=console, disable=not progress, transient=True):
                 rows = np.arange(start, min(start + self.batch_size_apply, len(source)))
-                parts.append(verb(to_device(source.batch(rows), device)).float().cpu().numpy())
-        return np.concatenate(parts)
+                part = verb(to_device(source.batch(rows), device)).float().cpu().numpy()
+                if values is None:  # a whole cohort's tokens are gigabytes: written in place, never joined
+                    values = np.empty((len(source), *part.shape[1:]), np.float32)
+                values[rows] = part
+        return np.zeros((0,), np.float32) if values is None else values
 
     # ---- files
 
@@ -248,7 +255,9 @@ class Method(BaseEstimator):
         """A page for whoever is handed the folder: what it is, what it was trained on, how to use it."""
         data = self.data_
         cohorts = ", ".join(f"{name} ({count})" for name, count in data.get("cohorts", {}).items())
-        parameters = "\n".join(f"- {name}: {value}" for name, value in self._described_parameters().items())
+        described = self._described_parameters()
+        described.update(described.pop("options", None) or {})
+        parameters = "\n".join(f"- {name}: {value}" for name, value in described.items())
         last: Any = self.history_.iloc[-1] if len(self.history_) else {}
         return (
             f"# {type(self).__name__}\n\n"

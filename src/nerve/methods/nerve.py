@@ -202,7 +202,7 @@ class NERVE(Encoder):
         remove_packed(None if run_dir is None else Path(run_dir))
         return self
 
-    def transform(self, X: Any, pooling: str | None = None) -> np.ndarray:
+    def transform(self, X: Any, pooling: str | None = None, *, progress: bool = False) -> np.ndarray:
         """Representations of the same people in the same order.
 
         Parameters
@@ -211,6 +211,8 @@ class NERVE(Encoder):
             A cohort may have its regions in another order; one that lacks a region or network is refused by name.
         pooling : {"mean", "cls", "tokens"}, optional
             As in the class by default.
+        progress : bool
+            Show progress on standard error.
 
         Returns
         -------
@@ -218,7 +220,8 @@ class NERVE(Encoder):
         """
         chosen = one_of("pooling", self.pooling if pooling is None else pooling, POOLINGS)
         source = PackingSource(self.fitted_cohort(X), self.patching_)
-        return self.apply(lambda packed: self.module_.embed(packed, chosen), source)  # type: ignore[operator]
+        module: Any = self.module_
+        return self.apply(lambda packed: module.embed(packed, chosen), source, progress)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """FC as the model predicts it from the visible patches.
@@ -250,10 +253,9 @@ class NERVE(Encoder):
             packed, uniform = batch
             module: Any = self.module_
             loss = module.masked_loss(module._centred(packed), *module.split(uniform))
-            return (loss * len(packed)).reshape(1)
+            return loss.expand(len(packed))  # a batch's mean counts once for each of its people
 
-        total = self.apply(verb, _Masked(source, noise.numpy()))
-        return -float(total.sum()) / len(source)
+        return -float(self.apply(verb, _Masked(source, noise.numpy())).mean(dtype=float))
 
     @property
     def _n_features_out(self) -> int:

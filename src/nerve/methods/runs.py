@@ -1,0 +1,131 @@
+"""From cohort folders to a run folder, and from a run folder to a file of embeddings: the two commands' work."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, problem
+from nerve.cohort import Cohort
+from nerve.files import write_json, write_npy, write_text, write_tsv
+from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
+from nerve.methods.nerve import NERVE
+from nerve.training import joined_processes
+from nerve.training.checkpoint import LAST
+
+RESOLVED = "config.yaml"
+
+
+def run_config(
+    out: Path, preset: str | None, config: Path | None, assignments: Sequence[str], resume: bool
+) -> NerveConfig:
+    """The settings of a run: preset, then file, then assignments; a resumed run without any of them keeps its own."""
+    saved = out / RESOLVED
+    if resume and saved.is_file() and preset is None and config is None and not assignments:
+        config = saved
+    named, settings = (None, {}) if config is None else read_config(config)
+    return resolve(preset or named or "default", settings, parse_assignments(assignments), where=str(config or "--set"))
+
+
+def pretrain(
+    cohorts: Sequence[Cohort | str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    preset: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    assignments: Sequence[str] = (),
+    resume: bool = False,
+    device: str | None = None,
+    progress: bool = True,
+) -> NERVE:
+    """Train NERVE on pooled cohorts and write a complete run folder; several processes share the work under torchrun.
+
+    Parameters
+    ----------
+    cohorts : sequence of Cohort or path
+        Pooled in the region order of the first.
+    out : path
+        The run: config.yaml, history.tsv, checkpoints, and at the end model.safetensors, config.json, README.md.
+    preset, config, assignments
+        See `run_config`; the preset is ``default`` if none is named.
+    resume : bool
+        Go on from the last checkpoint in `out`.
+    device : str, optional
+        Instead of the configuration's.
+    progress : bool
+        Show progress on standard error.
+    """
+    folder = Path(out)
+    settings = run_config(folder, preset, None if config is None else Path(config), assignments, resume)
+    if device is not None:
+        settings = settings.model_copy(update={"device": device})
+    with joined_processes() as processes:
+        opened = [cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts]
+        if not resume and (folder / LAST).is_file():
+            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
+        if processes.first and not (resume and (folder / LAST).is_file()):
+            write_text(folder / RESOLVED, resolved_yaml(settings))
+        encoder = NERVE(
+            seed=settings.seed,
+            device=settings.device,
+            preset=preset or "default",
+            options=settings.model_dump(exclude={"seed", "device"}),
+        )
+        encoder.fit(opened, run_dir=folder, resume=resume, progress=progress)
+        encoder.save(folder)
+        processes.wait()
+    return encoder
+
+
+def resolved_yaml(settings: NerveConfig) -> str:
+    """Every setting with its description, as a file that `--config` reads."""
+    lines = [f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}."]
+    values = settings.model_dump(mode="json")
+    for name, field in NerveConfig.model_fields.items():
+        lines.append(f"{name}: {json.dumps(values[name])}  # {field.description}")  # JSON is YAML, on one line
+    return "\n".join(lines) + "\n"
+
+
+def embed_file(
+    run: str | os.PathLike[str],
+    cohort: Cohort | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    pooling: str = "mean",
+    device: str = "auto",
+    progress: bool = True,
+) -> np.ndarray:
+    """Embed a cohort with a trained model and write the result.
+
+    A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
+    participant each row is and, for ``tokens``, which pair of networks each token is.
+    """
+    path = Path(out)
+    suffix = path.suffix.lower()
+    if suffix not in (".tsv", ".npy"):
+        raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
+    if pooling == "tokens" and suffix != ".npy":
+        raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
+    encoder = NERVE.load(run, device=device)
+    people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
+    values = encoder.transform(people, pooling, progress=progress)
+    ids = people.participants["participant_id"]
+    if suffix == ".tsv":
+        table = pd.DataFrame(values, columns=[f"dim{k}" for k in range(values.shape[1])])
+        table.insert(0, "participant_id", ids.to_numpy())
+        write_tsv(path, table)
+        return values
+    about: dict[str, Any] = {"pooling": pooling, "shape": list(values.shape), "participant_id": ids.tolist()}
+    if pooling == "tokens":
+        names = encoder.patching_.group_names
+        about["pairs"] = [[names[a], names[b]] for a, b in encoder.patching_.pairs]
+    write_npy(path, values)
+    write_json(path.with_suffix(".json"), about)
+    return values
