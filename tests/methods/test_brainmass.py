@@ -196,6 +196,14 @@ def test_views_follow_the_cohort_and_adapted_rows_are_marked():
         BrainMass(**settings, views="timeseries").fit(cohort(False))
 
 
+def test_a_saved_model_remembers_that_it_was_adapted(tmp_path):
+    fitted = BrainMass(**TINY, epochs=1, batch_size=3).fit(cohort(False))
+    fitted.save(tmp_path)
+    again = BrainMass.load(tmp_path, device="cpu")
+    assert again.adapted_ == fitted.adapted_
+    assert np.array_equal(again.transform(cohort(True)), fitted.transform(cohort(True)))
+
+
 def test_degrees_of_freedom_come_from_the_scan_then_the_table_then_the_parameter():
     method = BrainMass(degrees_of_freedom=77)
     assert method.scan_degrees(cohort(True)).tolist() == [39, 42, 45, 48, 51, 54]

@@ -86,6 +86,8 @@ class BrainMassModel(nn.Module):
         Compute activations twice rather than keep them: a batch of 64 at R = 400 then fits in a few GiB.
     """
 
+    positions: Tensor
+
     def __init__(
         self,
         n_regions: int,
@@ -131,7 +133,7 @@ class BrainMassModel(nn.Module):
     def views(self, batch: Any, draws: Draws) -> tuple[Tensor, Tensor]:
         """Two versions of each person's FC."""
         if is_fc_batch(batch):
-            return wishart_views(*batch, draws)
+            return wishart_views(batch[0], batch[1], draws)
         return dropped_volume_views(batch, self.dropped, draws)
 
     def agreement(self, first: Tensor, second: Tensor) -> Tensor:
