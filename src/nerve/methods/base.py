@@ -215,6 +215,7 @@ class Method(BaseEstimator):
             raise problem(folder / CONFIG, f"it is incomplete or has an unknown entry ({error})") from error
         method.n_features_in_ = method.parcellation_.n_regions
         method.data_, method.best_step_ = config.get("data", {}), config.get("best_step", 0)
+        method.adapted_ = config.get("adapted", "")
         return method
 
     def _configuration(self) -> dict[str, Any]:
@@ -234,6 +235,7 @@ class Method(BaseEstimator):
             "training": self.training_settings().model_dump(mode="json"),
             "data": self.data_,
             "best_step": self.best_step_,
+            "adapted": self.adapted_,
         }
 
     def _described_parameters(self) -> dict[str, Any]:
