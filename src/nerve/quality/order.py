@@ -14,7 +14,7 @@ import numpy as np
 from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation
 
 CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
-AT_LEAST = 0.03  # … and by this much, before the declared one is doubted
+AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
 
 
 @dataclass(frozen=True)

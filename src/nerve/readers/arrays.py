@@ -211,7 +211,7 @@ def _where(path: Path, participant: str) -> str:
 
 def _unreadable(path: Path, participant: str, expected: str, error: BaseException) -> NerveError:
     cause = str(error).splitlines()[0].strip() if str(error).strip() else type(error).__name__
-    if "allow_pickle" in cause or "pickle" in cause.lower():
+    if "pickle" in cause.lower() or "Python objects" in cause:
         cause = "it holds Python objects, and a pickle is never opened"
         return problem(_where(path, participant), cause, expected=expected, remedy="Save plain numbers instead.")
     return problem(_where(path, participant), f"it cannot be read ({cause})", expected=expected, remedy=_MENDING)

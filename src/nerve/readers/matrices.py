@@ -69,9 +69,10 @@ def _missing_regions(matrix: np.ndarray) -> np.ndarray:
 
 
 def _check_finite(inner: np.ndarray, where: object) -> None:
-    if np.isfinite(inner.sum()):
+    finite = np.isfinite(inner)
+    if finite.all():
         return
-    bad = np.argwhere(~np.isfinite(inner))
+    bad = np.argwhere(~finite)
     row, column = bad[0] + 1
     raise problem(
         where,
@@ -82,7 +83,8 @@ def _check_finite(inner: np.ndarray, where: object) -> None:
 
 
 def _check_symmetric(inner: np.ndarray, where: object) -> None:
-    worst = float(np.abs(inner - inner.T).max())
+    with np.errstate(over="ignore"):
+        worst = float(np.abs(inner - inner.T).max())
     if worst <= TOLERANCE:
         return
     half = not np.tril(inner, -1).any() or not np.triu(inner, 1).any()

@@ -151,17 +151,15 @@ class Settings:
 
     def as_notes(self) -> dict[str, Any]:
         """The settings that differ from the defaults, as plain JSON values."""
-        notes = {}
+        notes: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
-            if (
-                one.name in ("overwrite", "progress", "jobs", "ids")
-                or value == one.default is not None
-                or value is None
-            ):
+            if isinstance(value, Parcellation):
+                value = value.name
+            elif isinstance(value, pd.DataFrame):
+                value = "a table"
+            if one.name in ("overwrite", "progress", "jobs", "ids") or value is None or value == one.default:
                 continue
-            if isinstance(value, (pd.DataFrame, Parcellation)):
-                value = getattr(value, "name", "a table")
             notes[one.name] = value if isinstance(value, (bool, int, float, dict)) else str(value)
         return notes
 

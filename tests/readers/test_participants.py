@@ -1,0 +1,96 @@
+"""The participants table is joined by id, in the names that the user and the big releases give."""
+
+import pandas as pd
+import pytest
+
+from nerve.checks import NerveError
+from nerve.readers.participants import join_participants, load_table, parse_columns, rename_columns, table_ids
+
+
+def table(**columns):
+    return pd.DataFrame(columns)
+
+
+def test_rows_follow_the_data_and_the_rest_is_told():
+    joined = join_participants(table(participant_id=["sub-b", "sub-a", "sub-x"], age=[2, 1, 9]), ["a", "b", "y"])
+    assert joined.table["participant_id"].tolist() == ["a", "b"]
+    assert joined.table["age"].tolist() == [1, 2]
+    assert (joined.without_data, joined.without_row) == (["x"], ["y"])
+
+
+def test_the_id_column_is_the_one_that_matches():
+    people = table(SUB_ID=[50642, 50646], FILE_ID=["CMU_a", "CMU_b"], SITE_ID=["CMU", "CMU"], func_mean_fd=[0.1, 0.2])
+    joined = join_participants(people, ["CMU_a", "CMU_b"])
+    assert set(joined.table.columns) == {"participant_id", "SUB_ID", "site", "mean_fd"}
+    assert joined.table["mean_fd"].tolist() == [0.1, 0.2]
+    assert any("SITE_ID as site" in note for note in joined.notes)
+    assert any("FILE_ID" in note for note in joined.notes)
+    assert join_participants(people, ["50642"]).table["participant_id"].tolist() == ["50642"]
+
+
+def test_the_users_names_win_and_nothing_is_overwritten():
+    renamed, notes = rename_columns(table(age=[1], AGE_AT_SCAN=[2], SEX=[1]), {}, "x")
+    assert renamed.columns.tolist() == ["age", "AGE_AT_SCAN", "sex"]
+    assert "AGE_AT_SCAN" not in " ".join(notes)
+    renamed, _ = rename_columns(table(age=[1], AGE_AT_SCAN=[2]), {"age": "AGE_AT_SCAN"}, "x")
+    assert renamed["age"].tolist() == [2]
+    with pytest.raises(NerveError, match=r"there is no column 'AGE'.*Did you mean 'age'"):
+        rename_columns(table(age=[1]), {"x": "AGE"}, "x")
+
+
+def test_marks_of_missing_values_are_missing(tmp_path):
+    file = tmp_path / "p.csv"
+    file.write_text("FILE_ID,AGE_AT_SCAN,FIQ\nA,-9999,100\nB,12,-9999.0\nC,n/a,.\nno_filename,3,4\n")
+    joined = join_participants(file, ["A", "B", "C"])
+    assert joined.table["age"].isna().tolist() == [True, False, True]
+    assert joined.table["FIQ"].isna().tolist() == [False, True, True]
+    assert not joined.without_data
+
+
+def test_ids_keep_their_leading_zeros(tmp_path):
+    file = tmp_path / "p.tsv"
+    file.write_text("participant_id\tage\n0010\t3\n0011\t4\n")
+    assert load_table(file)["participant_id"].tolist() == ["0010", "0011"]
+    assert table_ids(file) == ("0010", "0011")
+
+
+def test_several_rows_of_a_person_need_sessions_to_tell_them_apart():
+    rows = table(participant_id=["a", "a", "b"], session_id=["1", "2", "1"], age=[10.0, 12.0, 9.0], sex=["F", "F", "M"])
+    with pytest.raises(NerveError, match=r"several rows \(a\)"):
+        join_participants(rows.drop(columns="session_id"), ["a", "b"])
+    one = join_participants(rows, ["a", "b"], sessions={"a": ["2"], "b": ["2"]})
+    assert one.table["age"].tolist() == [12.0, 9.0]
+    both = join_participants(rows, ["a", "b"], sessions={"a": ["1", "2"], "b": ["1"]})
+    assert both.table["age"].tolist() == [11.0, 9.0]
+    assert both.table["sex"].tolist() == ["F", "M"]
+    first = join_participants(rows, ["a", "b"], repeats="first")
+    assert first.table["age"].tolist() == [10.0, 9.0]
+    with pytest.raises(NerveError, match="several rows"):
+        join_participants(rows, ["a", "b"], repeats="refuse")
+
+
+def test_no_match_at_all_shows_both_sides():
+    with pytest.raises(NerveError, match=r"none of its 2 ids \(p1, p2\) is among the 1 of the data \(q1\)"):
+        join_participants(table(participant_id=["p1", "p2"]), ["q1"])
+    with pytest.raises(NerveError, match=r"no column of ids .*--columns participant_id=THEIRS"):
+        join_participants(table(who=["p1"]), ["p1"])
+
+
+def test_columns_as_words_yaml_or_mapping(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("columns:\n  age: AGE_AT_SCAN\n  site: SITE_ID\n")
+    expected = {"age": "AGE_AT_SCAN", "site": "SITE_ID"}
+    assert parse_columns("age=AGE_AT_SCAN,site=SITE_ID") == parse_columns(file) == parse_columns(expected) == expected
+    for wrong in ("age", "age=,x=y"):
+        with pytest.raises(NerveError, match="expected name=THEIRS"):
+            parse_columns(wrong)
+    file.write_text("- a\n")
+    with pytest.raises(NerveError, match="no mapping"):
+        parse_columns(file)
+
+
+def test_a_comma_table_named_tsv_is_explained(tmp_path):
+    file = tmp_path / "p.tsv"
+    file.write_text("participant_id,age\na,1\n")
+    with pytest.raises(NerveError, match="one column, expected tabs"):
+        load_table(file)
