@@ -44,8 +44,15 @@ class FeatureSet:
         if self.kind == "matrix":
             digest.update(repr(self.matrix.shape).encode() + np.ascontiguousarray(self.matrix).tobytes())
         else:
-            digest.update(cohort.fingerprint.encode() + (repr(self.matrix).encode() if self.kind == "model" else b""))
+            digest.update(
+                cohort.fingerprint.encode() + (_described(self.matrix).encode() if self.kind == "model" else b"")
+            )
         return digest.hexdigest()
+
+
+def _described(model: Any) -> str:
+    parameters = model.get_params() if hasattr(model, "get_params") else vars(model)
+    return repr((type(model).__qualname__, sorted(parameters.items())))
 
 
 def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> list[FeatureSet]:

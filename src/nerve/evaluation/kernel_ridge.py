@@ -66,7 +66,7 @@ class Spectrum:
 
     def damping(self, lambdas: Any) -> np.ndarray:
         """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
-        return np.maximum(lambdas, len(self.basis) * np.finfo(float).eps * max(self.values[-1], 1e-300))
+        return np.maximum(lambdas, 1e-10 * max(self.values[-1], 1e-300))
 
 
 def solve(spectrum: Spectrum, targets: np.ndarray, lambdas: Any, bias: bool = True) -> tuple[np.ndarray, np.ndarray]:

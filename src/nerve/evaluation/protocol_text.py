@@ -102,7 +102,8 @@ def _ridge(settings: Settings, sets: Sequence[FeatureSet]) -> str:
         f"Features were read by kernel ridge regression with an unpenalised bias; the kernel was "
         f"{_KERNELS[settings.kernel]}. For each target the penalty λ was chosen from {len(settings.lambdas)} values "
         f"between {min(settings.lambdas):g} and {max(settings.lambdas):g} by the predictive coefficient of "
-        f"determination, averaged over {settings.n_inner_folds} inner folds of the training fold (λ = 0 is the limit λ → 0)."
+        f"determination, averaged over {settings.n_inner_folds} inner folds of the training fold "
+        "(λ = 0 is the limit λ → 0)."
     )
 
 
@@ -111,10 +112,13 @@ def _statistics(settings: Settings) -> str:
     text = (
         "Accuracy is Pearson's r between observed values (after covariates) and predictions concatenated over test "
         "folds; the mean r within folds, the predictive coefficient of determination (R², around the mean of the other "
-        "folds) and the mean absolute error are given beside it, and for two-class targets the area under the ROC curve and the "
-        "balanced accuracy (cut at the mean of the other folds). "
-        f"Intervals are 95 % percentile intervals over {settings.n_bootstrap:,} bootstrap resamples of {unit}; "
-        "methods were compared by a two-sided paired bootstrap on the same resamples, with Benjamini–Hochberg q values over targets."
+        "folds) and the mean absolute error are given beside it, and for two-class targets the area "
+        "under the ROC curve and the balanced accuracy (cut at the mean of the other folds). "
+        f"Intervals are 95 % percentile intervals over {settings.n_bootstrap:,} bootstrap resamples of {unit} with "
+        "their predictions held fixed (r_low, r_high). People also train the models of other folds, which such resampling "
+        "cannot see: r_low_cv and r_high_cv are √2 as wide, to cover 0 in about 95 % of cohorts where nothing can be "
+        "predicted. Methods were compared by a two-sided paired bootstrap on the same resamples, with Benjamini–Hochberg q values "
+        "over targets."
     )
     if settings.n_permutations:
         inside = f" and {settings.site}" if settings.site else ""

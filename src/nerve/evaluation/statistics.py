@@ -23,6 +23,7 @@ __all__ = [
     "benjamini_hochberg",
     "best_two",
     "compare",
+    "cross_validation_interval",
     "motion_table",
     "permutation_p",
     "score_table",
@@ -49,7 +50,8 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
     -------
     DataFrame
         cohort, target, method, variant, seed, n, n_folds; r (observed and predicted concatenated over folds) with
-        r_half_width, r_low, r_high; r_fold_mean; r2 (predictive COD); mae; and for two-class targets auc, auc_low,
+        r_half_width, r_low, r_high, and r_low_cv, r_high_cv (see
+        `cross_validation_interval`); r_fold_mean; r2 (predictive COD); mae; and for two-class targets auc, auc_low,
         auc_high and balanced_accuracy (cut at the mean of the other folds). Repeats are averaged.
     """
     rows = []
@@ -170,10 +172,11 @@ def _columns(runs: pd.DataFrame, people: np.ndarray, value: str) -> np.ndarray:
 def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
     own = np.isin(people, _people(runs))
     observed, predicted = (_columns(runs, people[own], value) for value in ("observed", "predicted"))
-    row = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), "r": _mean_r(observed, predicted)}
-    row |= {"r_half_width": np.nan, "r_low": np.nan, "r_high": np.nan}
+    row: dict[str, Any] = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), "r": _mean_r(observed, predicted)}
+    row |= dict.fromkeys(["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"], np.nan)
     if counts is not None:
         row |= _bounds("r", weighted_correlations(counts[:, own], observed, predicted).mean(axis=1))
+        row["r_low_cv"], row["r_high_cv"] = cross_validation_interval(row["r"], row["r_low"], row["r_high"])
     repeats = [part for _, part in runs.groupby("repeat", sort=False)]
     row["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in repeats]))
     row["r2"] = float(np.mean([_predictive_cod(part) for part in repeats]))
@@ -192,6 +195,17 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
 def _bounds(name: str, statistic: np.ndarray) -> dict[str, float]:
     low, high = interval(statistic)
     return {f"{name}_half_width": (high - low) / 2, f"{name}_low": low, f"{name}_high": high}
+
+
+def cross_validation_interval(r: float, low: float, high: float) -> tuple[float, float]:
+    """A bootstrap interval of an out-of-fold r, widened by √2 for what resampling predictions cannot see.
+
+    Everyone is a test person once and a training person of the other folds. With a ridge, r is then close to a
+    quadratic form Σ yᵢ aᵢⱼ yⱼ with symmetric a, whose variance under noise is 2 Σ a² σ⁴, while resampling people with
+    their predictions held fixed sees Σ a² σ⁴. So where nothing is predictable the plain interval covers 0 in about
+    83 % of cohorts, not 95 %, and this one in about 95 %; where r is large it is wider than it need be.
+    """
+    return max(-1.0, r - np.sqrt(2) * (r - low)), min(1.0, r + np.sqrt(2) * (high - r))
 
 
 def is_binary(observed_raw: Any) -> bool:
