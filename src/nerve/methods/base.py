@@ -111,7 +111,7 @@ class Method(BaseEstimator):
         self.start(self.module_, source, split[0])
         if targets is not None:
             source = PairedSource(source, targets)
-        identity = {} if folder is None else {"data": cohort.fingerprint, "method": self._described_parameters()}
+        identity = {} if folder is None else {"data": cohort.fingerprint, **self._flat_parameters()}
         result: Result = train(
             self.module_,
             source,
@@ -244,6 +244,12 @@ class Method(BaseEstimator):
             name: _plain(value) for name, value in self.get_params().items() if name not in ("parcellation", "device")
         }
 
+    def _flat_parameters(self) -> dict[str, Any]:
+        """The same, with the entries of `options` beside the others."""
+        described = self._described_parameters()
+        options = described.pop("options", None) or {}
+        return {**described, **options}
+
     @classmethod
     def parameters_from_json(cls, parameters: dict[str, Any]) -> dict[str, Any]:
         """The inverse of `_described_parameters`; a method with parameters that are objects extends it."""
@@ -257,9 +263,7 @@ class Method(BaseEstimator):
         """A page for whoever is handed the folder: what it is, what it was trained on, how to use it."""
         data = self.data_
         cohorts = ", ".join(f"{name} ({count})" for name, count in data.get("cohorts", {}).items())
-        described = self._described_parameters()
-        described.update(described.pop("options", None) or {})
-        parameters = "\n".join(f"- {name}: {value}" for name, value in described.items())
+        parameters = "\n".join(f"- {name}: {value}" for name, value in self._flat_parameters().items())
         last: Any = self.history_.iloc[-1] if len(self.history_) else {}
         return (
             f"# {type(self).__name__}\n\n"

@@ -25,13 +25,14 @@ RESOLVED = "config.yaml"
 
 def run_config(
     out: Path, preset: str | None, config: Path | None, assignments: Sequence[str], resume: bool
-) -> NerveConfig:
-    """The settings of a run: preset, then file, then assignments; a resumed run without any of them keeps its own."""
+) -> tuple[str, NerveConfig]:
+    """Preset and settings of a run: preset, then file, then assignments; a resumed run without any of them keeps its own."""
     saved = out / RESOLVED
     if resume and saved.is_file() and preset is None and config is None and not assignments:
         config = saved
     named, settings = (None, {}) if config is None else read_config(config)
-    return resolve(preset or named or "default", settings, parse_assignments(assignments), where=str(config or "--set"))
+    name = preset or named or "default"
+    return name, resolve(name, settings, parse_assignments(assignments), where=str(config or "--set"))
 
 
 def pretrain(
@@ -63,7 +64,7 @@ def pretrain(
         Show progress on standard error.
     """
     folder = Path(out)
-    settings = run_config(folder, preset, None if config is None else Path(config), assignments, resume)
+    name, settings = run_config(folder, preset, None if config is None else Path(config), assignments, resume)
     if device is not None:
         settings = settings.model_copy(update={"device": device})
     with joined_processes() as processes:
@@ -71,11 +72,11 @@ def pretrain(
         if not resume and (folder / LAST).is_file():
             raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
         if processes.first and not (resume and (folder / LAST).is_file()):
-            write_text(folder / RESOLVED, resolved_yaml(settings))
+            write_text(folder / RESOLVED, resolved_yaml(settings, name))
         encoder = NERVE(
             seed=settings.seed,
             device=settings.device,
-            preset=preset or "default",
+            preset=name,
             options=settings.model_dump(exclude={"seed", "device"}),
         )
         encoder.fit(opened, run_dir=folder, resume=resume, progress=progress)
@@ -84,9 +85,9 @@ def pretrain(
     return encoder
 
 
-def resolved_yaml(settings: NerveConfig) -> str:
+def resolved_yaml(settings: NerveConfig, preset: str) -> str:
     """Every setting with its description, as a file that `--config` reads."""
-    lines = [f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}."]
+    lines = [f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}.", f"preset: {preset}"]
     values = settings.model_dump(mode="json")
     for name, field in NerveConfig.model_fields.items():
         lines.append(f"{name}: {json.dumps(values[name])}  # {field.description}")  # JSON is YAML, on one line
