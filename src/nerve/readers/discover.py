@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nerve.checks import NerveError, listed, one_of, problem
 from nerve.readers import READERS, get_reader
-from nerve.readers.base import Options, Reader, Scan
+from nerve.readers.base import Options, Reader, Scan, require_file
 
 
 def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[Scan]]:
@@ -22,11 +22,13 @@ def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[
     """
     one_of("format", format, ["auto", *READERS])
     if source.is_symlink() and not source.exists():
-        from nerve.readers.base import require_file
-
         require_file(source)
     if not source.exists():
         raise problem(source, "there is no such file or folder")
+    if (source / "cohort.json").is_file():
+        raise problem(
+            source, "this is a cohort already", remedy="Use it as it is, or `nerve.Cohort.load(...).align(...)`."
+        )
     if format != "auto":
         reader = get_reader(format)
         scans = reader.find(source, options)

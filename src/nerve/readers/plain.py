@@ -47,7 +47,7 @@ class Plain(Reader):
             raise problem(
                 source, "it is a pickle, which is never opened", remedy="Save plain numbers, as .npy or .tsv."
             )
-        files = _one_family([path for path in files_below(source, *ENDINGS) if not _NOT_DATA.search(path.name)])
+        files = _one_family([path for path in files_below(source, *ENDINGS) if _may_be_data(path)])
         root = source if source.is_dir() else source.parent
         scans: list[Scan] = []
         for path in files:
@@ -63,6 +63,10 @@ class Plain(Reader):
         if kind == "fc":
             return Reading(matrix=array, labels=labels)
         return Reading(series=_volumes_first(array, labels, options, place(scan)), labels=labels)
+
+
+def _may_be_data(path: Path) -> bool:
+    return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
 
 
 def _one_family(files: Sequence[Path]) -> list[Path]:
