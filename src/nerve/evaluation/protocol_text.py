@@ -115,10 +115,10 @@ def _statistics(settings: Settings) -> str:
         "folds) and the mean absolute error are given beside it, and for two-class targets the area "
         "under the ROC curve and the balanced accuracy (cut at the mean of the other folds). "
         f"Intervals are 95 % percentile intervals over {settings.n_bootstrap:,} bootstrap resamples of {unit} with "
-        "their predictions held fixed (r_low, r_high). People also train the models of other folds, which such resampling "
-        "cannot see: r_low_cv and r_high_cv are √2 as wide, to cover 0 in about 95 % of cohorts where nothing can be "
-        "predicted. Methods were compared by a two-sided paired bootstrap on the same resamples, with Benjamini–Hochberg q values "
-        "over targets."
+        "their predictions held fixed (r_low, r_high). People also train the models of other folds, which such "
+        "resampling cannot see: r_low_cv and r_high_cv are √2 as wide, to cover 0 in about 95 % of cohorts where "
+        "nothing can be predicted. Methods were compared by a two-sided paired bootstrap on the same resamples, with "
+        "Benjamini–Hochberg q values over targets."
     )
     if settings.n_permutations:
         inside = f" and {settings.site}" if settings.site else ""

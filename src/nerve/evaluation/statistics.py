@@ -165,12 +165,14 @@ def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.
 
 def _columns(runs: pd.DataFrame, people: np.ndarray, value: str) -> np.ndarray:
     """(people, runs): one column for each seed and repeat."""
-    wide = runs.pivot(index="participant", columns=["seed", "repeat"], values=value)
-    return wide.reindex(people).to_numpy(float)
+    run = runs.groupby(["seed", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
+    wide = np.full((len(people), run.max() + 1), np.nan)
+    wide[pd.Index(people).get_indexer(runs["participant"]), run] = runs[value].to_numpy(float)
+    return wide
 
 
 def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
-    own = np.isin(people, _people(runs))
+    own = pd.Index(people).isin(runs["participant"])
     observed, predicted = (_columns(runs, people[own], value) for value in ("observed", "predicted"))
     row: dict[str, Any] = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), "r": _mean_r(observed, predicted)}
     row |= dict.fromkeys(["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"], np.nan)
@@ -215,7 +217,7 @@ def is_binary(observed_raw: Any) -> bool:
 
 def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed: int, groups: Any) -> dict[str, Any]:
     people = _people(left)
-    people = people[np.isin(people, _people(right))]
+    people = people[pd.Index(people).isin(right["participant"])]
     left, right = (side[side["participant"].isin(people)] for side in (left, right))
     counts = _counts(people, n_bootstrap, seed, groups)
     metric = "auc" if is_binary(left["observed_raw"]) else "r"
