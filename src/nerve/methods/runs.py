@@ -26,7 +26,7 @@ RESOLVED = "config.yaml"
 def run_config(
     out: Path, preset: str | None, config: Path | None, assignments: Sequence[str], resume: bool
 ) -> tuple[str, NerveConfig]:
-    """Preset and settings of a run: preset, then file, then assignments; a resumed run without any of them keeps its own."""
+    """Settings of a run: preset, then file, then assignments; a resumed run without any of them keeps its own."""
     saved = out / RESOLVED
     if resume and saved.is_file() and preset is None and config is None and not assignments:
         config = saved

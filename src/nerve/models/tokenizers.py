@@ -111,7 +111,7 @@ class Tokenizer(nn.Module):
             if bias is not None:
                 predicted = predicted + bias[p]
             truth = columns[p].index_select(0, chosen.subjects_of_patch[p])
-            errors.append(nn.functional.mse_loss(predicted.float(), truth.float(), reduction="sum"))
+            errors.append(nn.functional.mse_loss(predicted.to(truth.dtype), truth, reduction="sum"))
         return errors
 
     def _with_bias(self, tokens: torch.Tensor, patches: torch.Tensor | None) -> torch.Tensor:

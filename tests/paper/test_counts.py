@@ -1,0 +1,77 @@
+"""Numbers that the paper and its released code state."""
+
+import pytest
+
+from nerve.methods.config import resolve
+from nerve.models import parameter_counts, parameter_table
+from nerve.patching import Patching
+
+
+@pytest.fixture(scope="module")
+def patching() -> Patching:
+    return Patching.from_parcellation("schaefer400-17")
+
+
+def test_the_papers_model_has_exactly_3403712_parameters(patching):
+    counts = parameter_counts(patching, **resolve("paper").model_options())
+    assert counts["total"] == 3_403_712
+    assert counts["tokenizer"] == 102_400
+
+
+def test_shared_and_specific_as_released_with_their_biases(patching):
+    totals = parameter_table(patching, tokenizer_bias=True).set_index("kind")["total"]
+    assert totals.to_dict() == {"shared": 3_764_209, "specific": 30_700_353, "bilinear": 3_403_712}
+
+
+def test_tokenizers_without_biases(patching):
+    widths = parameter_table(patching).set_index("kind")["tokenizer"]
+    assert widths.to_dict() == {"shared": 389_376, "specific": 21_840_128, "bilinear": 102_400}
+
+
+def test_growth_is_as_the_paper_states(patching):
+    """O(R²/N² d), O(R² d), O(R d): exact for equal groups."""
+    for regions, groups in ((120, 6), (240, 6), (240, 12)):
+        size = regions // groups
+        table = parameter_table(Patching.grid(regions, size), dim=32).set_index("kind")["tokenizer"]
+        assert table["shared"] == size**2 * 32
+        assert table["specific"] == groups * (groups + 1) // 2 * size**2 * 32
+        assert table["bilinear"] == regions * 32
+
+
+def test_the_papers_hyperparameters():
+    config = resolve("paper")
+    stated = {
+        "epochs": 4000,
+        "warmup_epochs": 400,
+        "batch_size": 1024,
+        "lr": 1e-2,
+        "weight_decay": 1e-2,
+        "betas": (0.9, 0.98),
+        "eps": 1e-6,
+        "clip": 1.0,
+        "mask_ratio": 0.5,
+        "dim": 256,
+        "depth": 4,
+        "heads": 4,
+        "decoder_dim": 64,
+        "decoder_depth": 1,
+        "decoder_heads": 2,
+        "validation_fraction": 0.1,
+        "loss": "patch_mean",
+        "init": "released",
+        "center": False,
+        "scale_tokens": False,
+        "tokenizer": "bilinear",
+        "optimizer": "adamw",
+        "schedule": "cosine",
+        "keep": "best",
+    }
+    assert {name: getattr(config, name) for name in stated} == stated
+
+
+def test_twelve_thousand_steps_on_the_papers_cohorts():
+    from nerve.training.loop import split_rows
+
+    config = resolve("paper").training_settings()
+    training, _ = split_rows(1791 + 1416, ["ABCD"] * 1791 + ["PNC"] * 1416, config)
+    assert config.total_steps(-(-len(training) // config.batch_size)) == 12_000
