@@ -136,6 +136,15 @@ def test_sessions_and_runs_are_averaged_in_fisher_z(tmp_path):
     np.testing.assert_allclose(second.connectivity[0], in_17_order(random_fc(156, 2)), atol=1e-6)
 
 
+def test_runs_do_not_count_again_beside_their_concatenation(tmp_path):
+    for seed, run in enumerate((None, "1", "2")):
+        write_xcpd(tmp_path, "01", LABELS, matrix=random_fc(156, seed), run=run)
+    write_xcpd(tmp_path, "02", LABELS, matrix=random_fc(156, 5), run="1")
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
+    np.testing.assert_allclose(cohort.connectivity[0], in_17_order(random_fc(156, 0)), atol=1e-6)
+    assert len(cohort) == 2
+
+
 def test_motion_is_averaged_and_censors(tmp_path):
     series, motion = random_series(60, 156, 0), np.linspace(0, 0.59, 60)
     write_xcpd(tmp_path, "01", LABELS, series=series, motion=motion)
@@ -169,6 +178,16 @@ def test_rows_in_another_order_than_columns_are_refused(tmp_path):
     table.iloc[::-1].to_csv(path, sep="\t", index=False)
     with pytest.raises(NerveError, match="rows are in another order than the columns"):
         read_cohort(tmp_path, parcellation="schaefer100-17")
+
+
+@pytest.mark.parametrize("header", ["short", "unnamed", "odd"])
+def test_row_labels_are_recognised_under_any_heading(tmp_path, header):
+    write_xcpd(tmp_path, "01", LABELS, matrix=random_fc(156, 0))
+    path = next(tmp_path.rglob("*relmat.tsv"))
+    start = {"short": "", "unnamed": "\t", "odd": "Parcel\t"}[header]  # R writes a header without its first word
+    path.write_text(start + path.read_text().removeprefix("Node\t"))
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
+    np.testing.assert_allclose(cohort.connectivity[0], in_17_order(random_fc(156, 0)), atol=1e-6)
 
 
 def test_a_file_cut_off_in_a_line_is_named_with_its_participant(tmp_path):

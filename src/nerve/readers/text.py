@@ -14,12 +14,12 @@ from nerve.checks import listed, problem
 from nerve.readers.base import require_file
 
 _INDEX_NAMES = ("node", "", "unnamed: 0", "index", "label", "region")
-_TAIL = 1 << 20  # bytes: more than the longest line of 4,000 regions
+_TAIL = 1 << 18  # bytes: more than the longest line of some 8,000 regions
 
 
 def read_numbers(path: Path, participant: str = "") -> np.ndarray:
     """A (rows, columns) array from whitespace-separated text without a header; lines with `#` are comments."""
-    table = _parse(path, participant, sep=r"\s+", header=None, comment="#", dtype=np.float64)
+    table = _parse(path, participant, sep=_separator(path), header=None, comment="#", dtype=np.float64)
     _refuse_cut_line(path, participant, table.shape[1])
     return table.to_numpy()
 
@@ -30,17 +30,15 @@ def read_labelled(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[
     A first column of row labels (`Node`) is used to check that rows and columns are in the same order. A header that
     only counts (0, 1, 2 …) is no label.
     """
-    table = _parse(path, participant, sep="\t")
     where = _where(path, participant)
-    rows = None
-    if not isinstance(table.index, pd.RangeIndex):  # a header one word shorter than the rows: R writes so
-        rows = tuple(table.index.astype(str))
+    named = _first_line(path, participant).split("\t")[0].strip(' "').lower() in _INDEX_NAMES
+    table = _parse(path, participant, sep="\t", index_col=0 if named else None)
+    if not named:
+        table = _text_as_index(table)
+    rows = None if isinstance(table.index, pd.RangeIndex) else tuple(str(row).strip() for row in table.index)
     _refuse_cut_line(path, participant, table.shape[1] + (rows is not None), separator=b"\t")
-    if rows is None and (str(table.columns[0]).strip().lower() in _INDEX_NAMES or not _is_number(table.iloc[:, 0])):
-        rows = tuple(table.iloc[:, 0].astype(str).str.strip())
-        table = table.iloc[:, 1:]
     labels = tuple(str(column).strip() for column in table.columns)
-    text = [label for i, label in enumerate(labels) if not _is_number(table.iloc[:, i])]
+    text = [label for label, dtype in zip(labels, table.dtypes, strict=True) if dtype.kind not in "iuf"]
     if text or not labels:
         found = f"column {listed(text, most=3)} holds text" if text else "there are no columns of numbers"
         raise problem(where, found, expected="numbers, or n/a for missing")
@@ -82,13 +80,13 @@ def _parse(path: Path, participant: str, **options: Any) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            table = pd.read_csv(path, na_values=["n/a"], encoding="utf-8-sig", compression=None, **options)
+            table = pd.read_csv(path, compression=None, low_memory=False, **options)
     except OSError as error:
         raise problem(where, f"the file could not be read ({error.strerror or error})") from error
     except (ValueError, OverflowError, MemoryError) as error:  # parser errors and wrong encodings are ValueErrors
         raise problem(
             where,
-            f"the file is not a table of numbers ({_first_line(error)})",
+            f"the file is not a table of numbers ({_cause(error)})",
             expected="text, one row a line",
             remedy="Write it again; if it is compressed, unpack it or name it .gz." if _is_gzip(path) else "",
         ) from error
@@ -97,14 +95,41 @@ def _parse(path: Path, participant: str, **options: Any) -> pd.DataFrame:
     return table
 
 
+def _text_as_index(table: pd.DataFrame) -> pd.DataFrame:
+    """A first column of text becomes the index, as pandas itself makes it where the header is a word short."""
+    is_text = len(table.columns) > 0 and table.dtypes.iloc[0].kind not in "iuf"
+    return table.set_index(table.columns[0]) if is_text and isinstance(table.index, pd.RangeIndex) else table
+
+
+def _first_line(path: Path, participant: str) -> str:
+    require_file(path, participant)
+    try:
+        with open(path, "rb") as stream:
+            return stream.readline(_TAIL).decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise problem(_where(path, participant), f"the file could not be read ({error.strerror or error})") from error
+
+
+def _separator(path: Path) -> str:
+    """A tab if the first row of numbers is clearly tab-separated, which pandas parses fastest; else any white space."""
+    try:
+        with open(path, "rb") as stream:
+            first = next((line for line in stream if not line.startswith(b"#")), b"").strip(b"\r\n")
+    except OSError:
+        return r"\s+"
+    return "\t" if b"\t" in first and b" " not in first and first == first.strip() else r"\s+"
+
+
 def _refuse_cut_line(path: Path, participant: str, n_columns: int, separator: bytes | None = None) -> None:
     """Pandas fills a short last line with missing values; it means that the file was cut off."""
     with open(path, "rb") as stream:
         stream.seek(max(0, path.stat().st_size - _TAIL))
-        lines = [line for line in stream.read().splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
-    if not lines or len(lines) == 1:
+        tail = stream.read().rstrip()
+    newline = tail.rfind(b"\n")
+    line = tail[newline + 1 :]
+    if newline < 0 or line.lstrip().startswith(b"#"):
         return
-    found = len(lines[-1].split(separator))
+    found = len(line.split(separator))
     if found < n_columns:
         raise problem(
             _where(path, participant),
@@ -117,10 +142,6 @@ def _where(path: Path, participant: str) -> str:
     return f"{path} (participant {participant})" if participant else str(path)
 
 
-def _is_number(column: pd.Series) -> bool:
-    return column.dtype.kind in "iuf"
-
-
 def _is_gzip(path: Path) -> bool:
     with open(path, "rb") as stream:
         return stream.read(2) == b"\x1f\x8b"
@@ -130,5 +151,5 @@ def _differing(rows: Sequence[str], columns: Sequence[str]) -> list[str]:
     return [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
 
 
-def _first_line(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, by_scan, parse_names
+from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names
 from nerve.readers.browse import files_below
 from nerve.readers.cifti import MATRIX, SERIES, read_parcels, version_of
 from nerve.readers.text import read_column, read_labelled
@@ -60,7 +60,7 @@ class XCPD(Reader):
                     if name.scan in index
                 },
             )
-            for name in _text_first(chosen)
+            for name in _without_parts(_text_first(chosen))
         ]
 
     def read(self, scan: Scan, options: Options) -> Reading:
@@ -93,6 +93,16 @@ def _text_first(names: Iterable[BidsName]) -> list[BidsName]:
     """One file a recording: XCP-D writes the same numbers as TSV and as CIFTI, and TSV is read faster."""
     first = by_scan(sorted(names, key=lambda name: (name.extension != ".tsv", name.path)))
     return sorted(first.values(), key=lambda name: name.path)
+
+
+def _without_parts(names: list[BidsName]) -> list[BidsName]:
+    """Runs are left out where XCP-D also wrote all of them as one (`--combine-runs`): they would count twice."""
+    joined = {_recording(name) for name in names if not name.get("run", "dir")}
+    return [name for name in names if not name.get("run", "dir") or _recording(name) not in joined]
+
+
+def _recording(name: BidsName) -> tuple[str, ...]:
+    return tuple(name.get(key) for key in SCAN_ENTITIES if key not in ("run", "dir"))
 
 
 def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float | None]:
