@@ -6,7 +6,16 @@ import pandas as pd
 import pytest
 
 from nerve.checks import NerveError
-from nerve.files import atomic_file, atomic_folder, read_json, read_tsv, write_json, write_text, write_tsv
+from nerve.files import (
+    atomic_file,
+    atomic_folder,
+    read_foreign_table,
+    read_json,
+    read_tsv,
+    write_json,
+    write_text,
+    write_tsv,
+)
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path):
@@ -33,6 +42,14 @@ def test_tables_round_trip_with_missing_values(tmp_path):
     write_tsv(tmp_path / "t.tsv", table)
     assert "n/a" in (tmp_path / "t.tsv").read_text()
     pd.testing.assert_frame_equal(read_tsv(tmp_path / "t.tsv", dtype={"participant_id": str}), table)
+
+
+def test_only_our_own_mark_is_missing_in_our_tables(tmp_path):
+    (tmp_path / "t.tsv").write_text("label\tx\nNA\t1\nnull\tn/a\n")
+    ours, theirs = read_tsv(tmp_path / "t.tsv"), read_foreign_table(tmp_path / "t.tsv")
+    assert ours["label"].tolist() == ["NA", "null"]
+    assert ours["x"].isna().tolist() == [False, True]
+    assert theirs["label"].isna().all()
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00\x01", b"a\tb\n1\t2\t3\n4\t5\t6\t7\n"])

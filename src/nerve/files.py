@@ -16,6 +16,8 @@ import pandas as pd
 
 from nerve.checks import NerveError
 
+MISSING = ["n/a", ""]  # how missing values are written in tables of this package
+
 
 def clear_errors(action: str, path: Path, error: OSError) -> NerveError:
     """An operating-system error in one sentence."""
@@ -132,16 +134,24 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
-    """Read a tab- (or comma-, by its name) separated table; `n/a` and empty cells are missing."""
+    """Read a tab- (or comma-, by its name) separated table of ours: only `n/a` and empty cells are missing.
+
+    A region may well be called NA, and a target null. For tables of others see `read_foreign_table`.
+    """
     path = Path(path)
     separator = "," if path.suffix.lower() == ".csv" else "\t"
-    defaults: dict[str, Any] = {"sep": separator, "na_values": ["n/a"], "encoding": "utf-8-sig"}
+    defaults: dict[str, Any] = {"sep": separator, "na_values": MISSING, "keep_default_na": False}
     try:
-        return pd.read_csv(path, **(defaults | options))
+        return pd.read_csv(path, encoding="utf-8-sig", **(defaults | options))
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
     except ValueError as error:  # pandas' parser errors, empty files and bad encodings are all ValueErrors
         raise NerveError(f"{path}: is not a readable table ({error}). Save it as tab-separated UTF-8 text.") from error
+
+
+def read_foreign_table(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
+    """Read somebody else's table: what R, SPSS and databases write for missing values counts as missing too."""
+    return read_tsv(path, **({"keep_default_na": True} | options))
 
 
 def _umask() -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, one_of, problem
-from nerve.files import atomic_folder, write_json, write_tsv
+from nerve.files import MISSING, atomic_folder, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series
 
@@ -134,7 +134,8 @@ def seal(digest: Any, parcellation: Parcellation, participants: pd.DataFrame, se
     digest = digest.copy()
     digest.update(parcellation.fingerprint.encode())
     text = participants.to_csv(sep="\t", index=False, na_rep="n/a")
-    table = pd.read_csv(io.StringIO(text), sep="\t", na_values=["n/a"], dtype={"participant_id": str})
+    as_text = {"participant_id": str}
+    table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
     digest.update(table.to_csv(index=False, float_format="%.12g").encode())
     for one in series or ():
         digest.update(np.ascontiguousarray(one, np.float32).data)

@@ -21,7 +21,7 @@ from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cosine_ro
 from nerve.evaluation.people import People
 from nerve.evaluation.settings import Settings
 from nerve.evaluation.sources import Adjusted, CovariateTable, Kernel, PrincipalComponents, Rows, Source
-from nerve.files import read_tsv
+from nerve.files import read_foreign_table
 
 NAMED = ("raw", "pca", "covariates")
 Progress = Callable[[float], None] | None
@@ -109,7 +109,7 @@ def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Feat
         except ValueError as error:
             raise problem(path, f"it is not a readable array ({error})") from error
         return one_feature_set(array, cohort, name or path.stem, scope)
-    table = read_tsv(path, dtype={"participant_id": str})
+    table = read_foreign_table(path, dtype={"participant_id": str})
     return _from_table(table, cohort, name or path.stem, path, scope)
 
 

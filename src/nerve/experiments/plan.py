@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from nerve.checks import NerveError
 from nerve.experiments.config import REFERENCE_ROWS, CohortConfig, ExperimentConfig, MethodConfig
 from nerve.experiments.store import fingerprint
 
@@ -106,13 +107,15 @@ def _rows_of(method: MethodConfig, config: ExperimentConfig, data: Mapping[str, 
     from nerve.methods import method_class
 
     supervised = hasattr(method_class(method.method), "predict")
-    tasks = []
+    tasks: list[Task] = []
     for variant, settings in method.variants():
         preset = method.preset or config.preset
         for seed in config.seeds:
             spec = {"method": method.method, "preset": preset, "settings": settings, "seed": seed}
             make = _supervised if supervised else _encoded
             tasks += make(spec, config, data, code, row, variant, seed, method.group)
+    if method.select:
+        tasks = _selected(tasks, method, config, data, code, row)
     for number in range(method.permutations):
         settings = method.variants()[0][1] | {"patching": f"permuted{number}"}
         spec = {"method": method.method, "preset": method.preset or config.preset, "settings": settings, "seed": 0}
@@ -144,6 +147,28 @@ def _encoded(
             for name in config.cohorts
         ),
     ]
+
+
+def _selected(
+    tasks: list[Task], method: MethodConfig, config: ExperimentConfig, data: Mapping[str, str], code: str, row: str
+) -> list[Task]:
+    """The encoders of all variants, and for each seed and cohort one probe that chooses among them in every fold."""
+    encoders = [task for task in tasks if task.kind == "encode"]
+    if len(encoders) < len(tasks) // (1 + len(config.cohorts)) or not encoders:
+        raise NerveError(
+            f"Row {row!r}: `select` chooses among variants of an encoder with pretrain_scope: all; list the variants "
+            "as rows instead."
+        )
+    chosen = []
+    for seed in config.seeds:
+        ids = tuple(task.id for task in encoders if task.seed == seed)
+        names = [task.variant for task in encoders if task.seed == seed]
+        features = {"choose": list(ids), "variants": names}
+        chosen += [
+            _probe(name, config, data, code, features, row, "chosen in each fold", seed, ids, method.group)
+            for name in config.cohorts
+        ]
+    return [*encoders, *chosen]
 
 
 def _supervised(

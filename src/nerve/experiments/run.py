@@ -8,6 +8,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from sklearn.base import clone
 
 from nerve.checks import MissingInput, NerveError, NerveWarning, known_columns
 from nerve.cohort import Cohort
-from nerve.evaluation.features import FeatureSet, model_and_source, one_feature_set
+from nerve.evaluation.features import model_and_source, one_feature_set
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.sources import Rows, Source
 from nerve.experiments.plan import Task
+from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, fingerprint, versions
 from nerve.experiments.workspace import Workspace
 from nerve.files import write_json, write_npy, write_text, write_tsv
@@ -77,33 +79,34 @@ def probe(workspace: Workspace, task: Task, folder: Path, device: str | None) ->
     cohort = workspace.cohort(task.key["cohort"])
     people, settings = workspace.people(task.key["cohort"])
     what = task.key["features"]
-    result: dict[str, Any] = {}
+    ridge = KernelRidge(settings.kernel, settings.lambdas, settings.n_inner_folds, seed=settings.seed)
+    covariates: pd.DataFrame | None = people.covariates
+    model: Any = ridge
+    source: Source
     if "encoder_in_folds" in what:
-        source: Source = EncodedInFolds(workspace, what["encoder_in_folds"], cohort, folder, device)
-        model: Any = KernelRidge(settings.kernel, settings.lambdas, settings.n_inner_folds, seed=settings.seed)
-        covariates: pd.DataFrame | None = people.covariates
-    else:
-        features = _features(workspace, task, cohort, device)
-        if "components" in what:
-            settings = _with_components(settings, what["components"])
-        model, source = model_and_source(features, cohort, people, settings)
-        covariates = None if features.kind == "covariates" else people.covariates
-    predictions = out_of_fold_predictions(
-        model, source, people.targets, people.folds[0], covariates=covariates, groups=people.inner_groups
-    )
-    _write_predictions(folder, predictions, people.ids)
-    if isinstance(source, EncodedInFolds):
-        result["adapted"] = source.adapted
+        source = EncodedInFolds(workspace, what["encoder_in_folds"], cohort, folder, device)
+    elif "choose" in what:
+        model, source = BestVariant(ridge), Variants([encoded(workspace, i, task, device) for i in what["choose"]])
     elif "encoder" in what:
-        manifest = workspace.store.manifest(what["encoder"]) or {}
-        result["adapted"] = manifest.get("result", {}).get("adapted", "")
-    if settings.n_permutations and not isinstance(source, EncodedInFolds):
-        null = null_correlations(
-            model, source, people.targets, people.folds[0], n_permutations=settings.n_permutations,
-            seed=settings.seed, covariates=covariates, groups=people.groups, blocks=people.sites,
-        )  # fmt: skip
+        features = one_feature_set(encoded(workspace, what["encoder"], task, device), cohort)
+        model, source = model_and_source(features, cohort, people, settings)
+    else:
+        settings = replace(settings, n_components=what.get("components", settings.n_components))
+        model, source = model_and_source(one_feature_set(what["reference"], cohort), cohort, people, settings)
+        covariates = None if what["reference"] == "covariates" else covariates
+    shared: dict[str, Any] = {"covariates": covariates, "groups": people.inner_groups}
+    predictions = out_of_fold_predictions(model, source, people.targets, people.folds[0], **shared)
+    _write_predictions(folder, predictions, people.ids)
+    if settings.n_permutations and "encoder_in_folds" not in what:
+        options: dict[str, Any] = {
+            "n_permutations": settings.n_permutations,
+            "seed": settings.seed,
+            "blocks": people.sites,
+        }
+        shared["groups"] = people.groups
+        null = null_correlations(model, source, people.targets, people.folds[0], **shared, **options)
         write_tsv(folder / "null.tsv", pd.DataFrame(null))
-    return result | {"n": len(cohort)}
+    return {"n": len(cohort), "adapted": _adapted(workspace, task, source)}
 
 
 def train(workspace: Workspace, task: Task, folder: Path, device: str | None) -> dict[str, Any]:
@@ -178,36 +181,38 @@ def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
     return usable
 
 
-def _features(workspace: Workspace, task: Task, cohort: Cohort, device: str | None) -> FeatureSet:
-    """Reference features by name, or the encoder's, computed once for a cohort and kept beside the weights."""
-    what = task.key["features"]
-    if "reference" in what:
-        return one_feature_set(what["reference"], cohort)
+def encoded(workspace: Workspace, encoder_id: str, task: Task, device: str | None) -> np.ndarray:
+    """Features of the task's cohort, computed once by the encoder and kept beside its weights."""
     from nerve.methods import method_class
 
-    manifest = workspace.store.manifest(what["encoder"])
+    manifest = workspace.store.manifest(encoder_id)
     if manifest is not None and manifest["status"] == UNAVAILABLE:
         raise MissingInput(manifest["reason"])
     if manifest is None or manifest["status"] != DONE:
         reason = "it has not run" if manifest is None else manifest.get("reason", "")
         raise NerveError(f"Its encoder is not trained: {reason}")
-    folder = workspace.store.run_folder(what["encoder"])
+    cohort = workspace.cohort(task.key["cohort"])
+    folder = workspace.store.run_folder(encoder_id)
     kept = folder / "features" / f"{task.key['data']}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
     if not kept.is_file():
         method = method_class(manifest["key"]["method"]).load(folder, device=device or workspace.config.device)
         usable_cohorts(method, [cohort])
         write_npy(kept, _flat(method.transform(cohort)))
-    return one_feature_set(np.load(kept, allow_pickle=False), cohort, task.row)
+    return np.load(kept, allow_pickle=False)
+
+
+def _adapted(workspace: Workspace, task: Task, source: Source) -> str:
+    """What an encoder had to substitute, if anything."""
+    if isinstance(source, EncodedInFolds):
+        return source.adapted
+    what = task.key["features"]
+    ids = what.get("choose", [what["encoder"]] if "encoder" in what else [])
+    manifests = [workspace.store.manifest(i) or {} for i in ids]
+    return next((m["result"]["adapted"] for m in manifests if m.get("result", {}).get("adapted")), "")
 
 
 def _flat(features: np.ndarray) -> np.ndarray:
     return features.reshape(len(features), -1)
-
-
-def _with_components(settings: Any, n_components: int) -> Any:
-    from dataclasses import replace
-
-    return replace(settings, n_components=n_components)
 
 
 def _write_predictions(folder: Path, predictions: pd.DataFrame, ids: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from nerve.checks import NerveError, did_you_mean, known_columns, listed, problem
-from nerve.files import read_tsv
+from nerve.files import read_foreign_table
 from nerve.readers.ids import normal_id
 
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
@@ -69,7 +69,7 @@ def load_table(source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFrame:
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
     words = dict.fromkeys((*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID"), str)
-    table = read_tsv(source, dtype=words, na_values=MISSING, low_memory=False)
+    table = read_foreign_table(source, dtype=words, na_values=MISSING, low_memory=False)
     if table.shape[1] == 1 and any(mark in str(table.columns[0]) for mark in ",;"):
         raise problem(source, "it has one column", expected="tabs between columns (or a name that ends in .csv)")
     return table

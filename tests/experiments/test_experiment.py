@@ -1,0 +1,261 @@
+"""A whole experiment: what is shared is done once, what is done is skipped, what fails is said."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from nerve.checks import NerveError
+from nerve.experiments.launch import work
+from nerve.experiments.main import prepare, reopen
+from nerve.experiments.plan import PERMUTED, make_plan
+from nerve.experiments.run import EncodedInFolds
+from nerve.experiments.select import BestVariant, Variants
+from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, Store
+
+
+def run(config, folder, **options):
+    experiment = prepare(config, folder)
+    return experiment, experiment.run(jobs=1, **options)
+
+
+def test_one_pretraining_serves_all_targets_and_cohorts(make_config, tmp_path):
+    experiment, results = run(make_config(), tmp_path)
+    kinds = [task.kind for task in experiment.plan.unique]
+    assert kinds.count("encode") == 1
+    assert kinds.count("probe") == 4
+    assert experiment.counts == {DONE: 5}
+    scores = results["scores"]
+    assert set(zip(scores["cohort"], scores["target"], strict=True)) == {
+        ("alpha", "p_factor"),
+        ("alpha", "null"),
+        ("gamma", "p_factor"),
+    }
+    assert scores["r"].notna().all()
+    for name in ("predictions.tsv", "scores.tsv", "comparisons.tsv", "folds.tsv", "runs.tsv", "tables/table.tex"):
+        assert (tmp_path / name).is_file()
+    manifest = json.loads(
+        (experiment.workspace.store.run_folder(experiment.plan.tasks[2].id) / "manifest.json").read_text()
+    )
+    assert {"versions", "seconds", "key", "seed", "status"} <= manifest.keys()
+
+
+def test_every_method_is_given_the_same_folds(make_config, tmp_path):
+    run(make_config(), tmp_path)
+    table = pd.read_csv(tmp_path / "predictions.tsv", sep="\t")
+    folds = table.pivot_table(index=["cohort", "participant", "target"], columns="method", values="fold")
+    assert (folds["Raw FC"] == folds["NERVE"]).all()
+
+
+def test_what_is_done_is_skipped_and_only_what_changed_runs_again(make_config, tmp_path, tiny):
+    run(make_config(), tmp_path)
+    seen = []
+    run(make_config(), tmp_path, report=lambda task, status: seen.append(task.label))
+    assert seen == []
+    changed = [
+        {"method": "raw", "label": "Raw FC"},
+        {"method": "nerve", "label": "Other", "settings": tiny | {"lr": 0.01}},
+    ]
+    run(make_config(changed), tmp_path, report=lambda task, status: seen.append((task.kind, status)))
+    assert seen.count(("encode", DONE)) == 1
+    assert seen.count(("probe", DONE)) == 2
+
+
+def test_a_label_is_not_what_a_run_is(make_config, tmp_path, tiny):
+    """Calling a row otherwise repeats nothing."""
+    run(make_config(), tmp_path)
+    renamed = [{"method": "raw", "label": "FC"}, {"method": "nerve", "label": "Ours", "settings": tiny}]
+    seen = []
+    _, results = run(make_config(renamed), tmp_path, report=lambda task, status: seen.append(task))
+    assert seen == []
+    assert [row.label for row in results["table"].rows] == ["FC", "Ours"]
+
+
+def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_config, tmp_path):
+    rows = [
+        {"method": "raw", "label": "Raw FC"},
+        {"method": "gate", "label": "GATE"},
+        {"method": "nerve", "label": "Broken", "settings": {"heads": 7}},
+    ]
+    config = make_config(rows)
+    cohorts = config.cohorts | {"alpha": config.cohorts["alpha"].model_copy(update={"timeseries": False})}
+    experiment, results = run(config.model_copy(update={"cohorts": cohorts}), tmp_path)
+    table = {row.label: row.cells for row in results["table"].rows}
+    assert not any(cell.available or cell.failed for cell in table["GATE"])
+    assert all(cell.failed for cell in table["Broken"])
+    assert all(cell.available for cell in table["Raw FC"])
+    assert experiment.counts[UNAVAILABLE] == 3
+    assert any("7" in line for line in experiment.failures())
+
+
+def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):
+    config = make_config([{"method": "raw", "label": "Raw FC"}])
+    monkeypatch.setattr("nerve.experiments.run.out_of_fold_predictions", lambda *a, **k: 1 / 0)
+    with pytest.raises(NerveError, match="no run has made predictions"):
+        run(config, tmp_path)
+    assert reopen(tmp_path).counts == {FAILED: 2}
+    monkeypatch.undo()
+    experiment, _ = run(config, tmp_path)
+    assert experiment.counts == {DONE: 2}
+
+
+def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_path, tiny, monkeypatch):
+    config = make_config(
+        [{"method": "nerve", "label": "NERVE", "settings": tiny}],
+        protocol={"folds": 3, "inner_folds": 2, "n_bootstrap": 50, "pretrain_scope": "train_folds"},
+    )
+    seen = []
+    from nerve.methods.nerve import NERVE
+
+    fit = NERVE.fit
+
+    def watched(self, X, y=None, **options):
+        seen.append({person for cohort in X for person in cohort.participants["participant_id"]})
+        return fit(self, X, y, **options)
+
+    monkeypatch.setattr(NERVE, "fit", watched)
+    splits = []
+    split = EncodedInFolds.split
+
+    def noted(self, train, test, targets):
+        before = len(seen)
+        result = split(self, train, test, targets)
+        splits.append((set(self.cohort.participants["participant_id"].iloc[test]), seen[before:]))
+        return result
+
+    monkeypatch.setattr(EncodedInFolds, "split", noted)
+    _, results = run(config, tmp_path)
+    assert results["scores"]["r"].notna().all()
+    fitted = [(test, people) for test, fits in splits for people in fits]
+    assert len(fitted) >= 3
+    assert all(not (test & people) for test, people in fitted)
+    assert "training folds only" in (tmp_path / "tables" / "table.md").read_text()
+
+
+def test_permuted_networks_give_a_null_a_spread_and_p(make_config, tmp_path, tiny):
+    rows = [{"method": "nerve", "label": "7-network", "settings": tiny, "permutations": 3}]
+    _, results = run(make_config(rows, layout="parcellations"), tmp_path)
+    null = results["null_scores"]
+    assert null.groupby(["cohort", "target"]).size().tolist() == [3, 3, 3]
+    row = results["scores"].iloc[0]
+    values = null.query("cohort == @row.cohort and target == @row.target")["r"]
+    assert row["p_permuted_networks"] == pytest.approx((1 + (values >= row["r"]).sum()) / 4)
+    permuted = next(r for r in results["table"].rows if r.label == PERMUTED)
+    assert permuted.cells[0].r == pytest.approx(values.mean())
+    assert permuted.cells[0].spread == pytest.approx(values.std())
+
+
+def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, tmp_path, tiny):
+    settings = tiny | {"mask_ratio": [0.3, 0.6]}
+    rows = [
+        {"method": "nerve", "label": "swept", "settings": settings},
+        {"method": "nerve", "label": "selected", "settings": settings, "select": True},
+    ]
+    experiment, results = run(make_config(rows), tmp_path)
+    assert sum(task.kind == "encode" for task in experiment.plan.unique) == 2  # shared by both rows
+    lines = [(row.label, row.variant) for row in results["table"].rows]
+    assert lines == [("swept", "mask_ratio=0.3"), ("swept", "mask_ratio=0.6"), ("selected", "chosen in each fold")]
+
+
+def test_the_chosen_variant_is_the_one_that_predicts_training_people():
+    from nerve.evaluation import KernelRidge
+
+    rng = np.random.default_rng(0)
+    useful, noise = rng.normal(size=(80, 5)), rng.normal(size=(80, 5))
+    targets = np.column_stack([useful[:, 0], noise[:, 0]])
+    left, right = Variants([useful, noise]).split(np.arange(60), np.arange(60, 80), [])
+    model = BestVariant(KernelRidge("linear", n_inner_folds=3)).fit(left, targets[:60])
+    assert model.chosen_.tolist() == [0, 1]
+    alone = KernelRidge("linear", n_inner_folds=3).fit(noise[:60], targets[:60])
+    assert np.allclose(model.predict(right)[:, 1], alone.predict(noise[60:])[:, 1])
+
+
+def test_a_lock_is_held_by_one_and_freed_by_a_kill(tmp_path):
+    store = Store(tmp_path)
+    with store.lock("a") as mine:
+        assert mine
+        with store.lock("a") as again:
+            assert not again
+        assert store.status("a") == RUNNING
+    code = (
+        "import time; from nerve.experiments.store import Store\n"
+        f"with Store({str(tmp_path)!r}).lock('b'): print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "held\n"
+    assert store.status("b") == RUNNING
+    assert str(other.pid) in store.holder("b")
+    other.kill()
+    other.wait()
+    assert store.status("b") == "waiting"
+
+
+def test_a_worker_finds_its_run_in_the_folder_alone(make_config, tmp_path):
+    experiment = prepare(make_config([{"method": "raw"}]), tmp_path)
+    assert work(str(tmp_path), experiment.plan.unique[0].id) == DONE
+    with pytest.raises(NerveError, match="has no run"):
+        work(str(tmp_path), "unknown")
+
+
+def test_two_processes_share_the_work(make_config, tmp_path, tiny):
+    config = make_config([{"method": "raw"}, {"method": "pca"}, {"method": "nerve", "settings": tiny}])
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    command = [
+        sys.executable,
+        "-m",
+        "nerve",
+        "experiment",
+        str(tmp_path / "c.yaml"),
+        "--out",
+        str(tmp_path / "out"),
+        "--jobs",
+        "1",
+    ]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=200)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert reopen(tmp_path / "out").counts == {DONE: 7}
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_run_again_the_tables_are_the_same(make_config, tmp_path, tiny):
+    config = make_config([{"method": "raw"}, {"method": "nerve", "settings": tiny | {"epochs": 30}}])
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    run(config, tmp_path / "a")
+    command = [
+        sys.executable,
+        "-m",
+        "nerve",
+        "experiment",
+        str(tmp_path / "c.yaml"),
+        "--out",
+        str(tmp_path / "b"),
+        "--jobs",
+        "1",
+    ]
+    for delay in (2.0, 5.0, 8.0):
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    for name in ("predictions.tsv", "scores.tsv", "tables/table.md"):
+        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
+
+
+def test_plans_of_two_processes_agree(make_config, tmp_path):
+    experiment = prepare(make_config(), tmp_path)
+    again = reopen(tmp_path)
+    assert [task.id for task in experiment.plan.tasks] == [task.id for task in again.plan.tasks]
+    data, code = experiment.workspace.inputs()
+    other = make_plan(experiment.workspace.config, data, code + "x")
+    assert not {task.id for task in other.tasks} & {task.id for task in again.plan.tasks}
