@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation
 
@@ -28,7 +28,7 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     if isinstance(data, Sequence) and len(data) and all(isinstance(item, Cohort) for item in data):
         data = data[0] if len(data) == 1 else Cohort.concat(data)
     if isinstance(data, Cohort):
-        return data if target is None else data.align(target)
+        return data if target is None else in_order_of(data, target)
     stack = _checked_stack(data)
     if target is None:
         labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
@@ -40,6 +40,28 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         )
     people = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
     return Cohort(stack, people, target, name="array")
+
+
+def in_order_of(cohort: Cohort, target: Parcellation) -> Cohort:
+    """The cohort with its regions in the target's order; networks that it lacks, wholly or in part, are named."""
+    try:
+        return cohort.align(target)
+    except NerveError as error:
+        networks = np.array(target.networks)
+        lacking = [
+            name for name in target.network_names if not _has(cohort, target.subset(np.flatnonzero(networks == name)))
+        ]
+        raise NerveError(
+            f"Cohort {cohort.name!r} lacks regions of network {listed(lacking, most=4)}: {error}"
+        ) from error
+
+
+def _has(cohort: Cohort, regions: Parcellation) -> bool:
+    try:
+        cohort.parcellation.reordering_to(regions)
+    except NerveError:
+        return False
+    return True
 
 
 def _checked_stack(data: Any) -> np.ndarray:
