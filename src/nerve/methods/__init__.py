@@ -17,6 +17,7 @@ METHODS: dict[str, str] = {
     "braingnn": "nerve.methods.braingnn:BrainGNN",
     "brainnettf": "nerve.methods.brainnettf:BrainNetTF",
     "graphmae": "nerve.methods.graphmae:GraphMAE",
+    "gate": "nerve.methods.gate:GATE",
     "braingsls": "nerve.methods.braingsls:BrainGSLs",
     "brainmass": "nerve.methods.brainmass:BrainMass",
 }

@@ -1,0 +1,190 @@
+"""GATE: agreement of two windows of a scan on a graph of people (self-supervised, needs time series)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from nerve.checks import NerveError
+from nerve.cohort import Cohort
+from nerve.methods.base import Encoder
+from nerve.methods.population import PopulationViews, Windows, fit_projection, phenotype_codes, projected_windows
+from nerve.models.gate import GATEModel, nearest_people
+from nerve.parcellation import Parcellation
+from nerve.training import Source, TrainingSettings, choose_device
+
+
+class GATE(Encoder):
+    """GATE: people are nodes of a graph, and what their scan shows in one window must agree with the next.
+
+    With A and B the embeddings of two views of all people, columns standardised:
+    L = 1 - mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
+    The feature is the mean embedding over the windows.
+
+    *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about the same centres;
+    edges by a Gaussian of the correlation distance, to the nearest person in one view and the nearest five in the
+    other; feature and edge drop of 0.3; one graph convolution to 256, ELU, linear; AdamW at 1e-3, weight decay 1e-5,
+    400 steps on the whole population.
+
+    *Ours*: FC entries (79,800 at R = 400) are first projected to 512 principal components, fitted on at most 2,048
+    windows of the training people; the release fits such a projection and trains on the entries. The release takes
+    windows of the other lengths at random, and chooses graph and features of the second view apart; ours go together
+    and about the same centre. Edge weights are used, where the release drops them on the way to its library. Affinity
+    of phenotype is off by default, because it would put age, sex and site, which are removed later, into the features;
+    `phenotypes` names columns to multiply it in. In scans too short for all windows they are spread evenly.
+
+    *Transductive*: an embedding depends on the other people in its cohort, through the graph. `transform` builds the
+    graph of the cohort it is given; a person's features differ between cohorts, and between a cohort and a part of it.
+
+    *Not said* by the paper whose tables we follow: windows and scan lengths used, projection, phenotypes.
+
+    Parameters
+    ----------
+    n_components, width : int
+        Principal components read; width of the embedding.
+    n_windows, window, stride : int
+        Windows a scan, their volumes, volumes between two starts.
+    other_windows : tuple of int
+        Lengths of the second family.
+    n_neighbours : int
+        Neighbours a person in the second view; the first has one.
+    feature_drop, edge_drop, dropout, decorrelation : float
+        See `GATEModel`.
+    phenotypes : tuple of str
+        Columns of the participants table that multiply the edges.
+    steps, lr, weight_decay, seed, device
+        Of the training loop.
+
+    Examples
+    --------
+    >>> import nerve
+    >>> cohort = nerve.simulate_cohort(12, "schaefer100-7", timepoints=60)
+    >>> GATE(n_components=8, width=8, steps=4, device="cpu").fit(cohort).transform(cohort).shape
+    (12, 8)
+    """
+
+    kind: ClassVar[str] = "timeseries"
+    paper: ClassVar[str] = (
+        "Peng et al. (2023) GATE: graph CCA for temporal self-supervised learning for label-efficient fMRI analysis. "
+        "IEEE Trans. Med. Imaging 42:391-402."
+    )
+    adapted: ClassVar[str] = "Reads 512 principal components of FC; no phenotypes in the graph."
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": {"n_components": 128, "width": 128, "steps": 560, "lr": 3e-3},
+    }
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 512,
+        width: int = 256,
+        n_windows: int = 15,
+        window: int = 30,
+        stride: int = 15,
+        other_windows: tuple[int, ...] = (10, 20, 40, 50),
+        n_neighbours: int = 5,
+        feature_drop: float = 0.3,
+        edge_drop: float = 0.3,
+        dropout: float = 0.2,
+        decorrelation: float = 0.2,
+        phenotypes: tuple[str, ...] = (),
+        steps: int = 400,
+        lr: float = 1e-3,
+        weight_decay: float = 1e-5,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.width = width
+        self.n_windows = n_windows
+        self.window = window
+        self.stride = stride
+        self.other_windows = other_windows
+        self.n_neighbours = n_neighbours
+        self.feature_drop = feature_drop
+        self.edge_drop = edge_drop
+        self.dropout = dropout
+        self.decorrelation = decorrelation
+        self.phenotypes = phenotypes
+        self.steps = steps
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.seed = seed
+        self.device = device
+
+    def windows(self) -> Windows:
+        """The windows that scans are cut into."""
+        if self.n_windows < 2:
+            raise NerveError(f"n_windows is {self.n_windows}, expected at least 2: views are two windows of a scan.")
+        return Windows(self.window, self.other_windows, self.n_windows, self.stride)
+
+    def build(self, parcellation: Parcellation) -> GATEModel:
+        """The untrained module."""
+        n_features = parcellation.n_regions * (parcellation.n_regions - 1) // 2
+        return GATEModel(
+            n_features,
+            min(self.n_components, n_features),
+            self.width,
+            feature_drop=self.feature_drop,
+            edge_drop=self.edge_drop,
+            dropout=self.dropout,
+            decorrelation=self.decorrelation,
+        )
+
+    def training_settings(self) -> TrainingSettings:
+        """AdamW at a constant rate; a batch is one pair of views of everyone, so nobody is held out."""
+        return TrainingSettings(
+            epochs=self.steps,
+            max_steps=self.steps,
+            batch_size=1,
+            lr=self.lr,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=self.weight_decay,
+            schedule="constant",
+            clip=None,
+            validation_fraction=0.0,
+            keep="last",
+            precision="float32",
+            seed=self.seed,
+            device=self.device,
+        )
+
+    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+        """Pairs of views of the population."""
+        return PopulationViews(cohort, self.windows(), self.n_neighbours, self.phenotypes)
+
+    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+        """Fit the projection, then project all windows and build their graphs."""
+        if not isinstance(module, GATEModel) or not isinstance(source, PopulationViews):
+            raise TypeError("GATE prepares its own module and source")
+        fit_projection(module, source.cohort, source.windows, self.seed)
+        source.prepare(module.to(choose_device(self.device)))
+
+    def split(self, cohort: Cohort, source: Source, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of views are trained on."""
+        return np.arange(len(source)), np.zeros(0, int)
+
+    def fit(self, X: Any, y: Any = None, **options: Any) -> GATE:
+        """Train on a cohort with time series; see `Encoder.fit` for the options."""
+        super().fit(X, y, **options)
+        self.data_["n_training"] = sum(self.data_["cohorts"].values())  # people, not pairs of views
+        return self
+
+    @torch.inference_mode()
+    def transform(self, X: Any) -> np.ndarray:
+        """(n, width) features, from a graph of the people given here."""
+        cohort, windows = self.fitted_cohort(X), self.windows()
+        windows.check(cohort)
+        module: Any = self.module_.to(choose_device(self.device)).eval()
+        features = projected_windows(module, cohort, windows, [self.window])[self.window]
+        phenotypes = phenotype_codes(cohort, self.phenotypes) or (None, None)
+        total = torch.zeros(len(cohort), self.width)
+        for people in features:
+            graph = nearest_people(people, 1, *phenotypes)
+            total += module.embed(*(part.to(module.mean.device) for part in (people, *graph))).cpu()
+        return (total / len(features)).numpy()

@@ -1,0 +1,153 @@
+"""GATE (Peng et al., 2023): people are nodes of a population graph, seen in different windows of their scans."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nerve.models.randomness import Draws
+
+
+class PopulationConvolution(nn.Module):
+    """A graph convolution over people whose graph is a list of neighbours a person.
+
+    With weights A_ij from person i to its neighbours j, self-loops added and both degrees of A + I taken:
+    H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (people × people) matrix is never formed.
+    """
+
+    def __init__(self, width_in: int, width_out: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width_in, width_out, bias=False)
+        self.bias = nn.Parameter(torch.zeros(width_out))
+        nn.init.xavier_uniform_(self.linear.weight)
+
+    def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
+        """(people, width_in), (people, k) of whole numbers, (people, k) → (people, width_out)."""
+        outgoing = 1 + weights.sum(-1)  # (people,)
+        incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
+        projected = self.linear(x)  # (people, width_out)
+        received = projected / incoming.sqrt().unsqueeze(-1)
+        total = received + (received[neighbours] * weights.unsqueeze(-1)).sum(1)  # (people, width_out)
+        return total / outgoing.sqrt().unsqueeze(-1) + self.bias
+
+
+class GATEModel(nn.Module):
+    """One graph convolution, ELU and a linear layer; and the projection of FC that it reads.
+
+    The loss of two views, embedded as A and B with columns brought to zero mean and unit variance over the N people:
+
+    L = 1 - mean_i cos(A_i, sg(B_i)) + γ [D(A) + D(B)],  D(Z) = mean over entries of (Zᵀ Z / N - I)²
+
+    with sg the stop of the gradient: the views agree, and the dimensions of each stay uncorrelated, which is the
+    soft form of canonical correlation analysis.
+
+    Parameters
+    ----------
+    n_features : int
+        Entries above the diagonal of FC.
+    n_components : int
+        Principal components that the graph convolution reads.
+    width : int
+        Of convolution and embedding.
+    feature_drop, edge_drop, dropout : float
+        Share of components set to zero for everyone, of edges removed, and of single numbers set to zero, in each view.
+    decorrelation : float
+        γ above.
+    """
+
+    mean: Tensor
+    components: Tensor
+
+    def __init__(
+        self,
+        n_features: int,
+        n_components: int,
+        width: int = 256,
+        *,
+        feature_drop: float = 0.3,
+        edge_drop: float = 0.3,
+        dropout: float = 0.2,
+        decorrelation: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.feature_drop, self.edge_drop, self.decorrelation = feature_drop, edge_drop, decorrelation
+        self.dropout = nn.Dropout(dropout)
+        self.convolution = PopulationConvolution(n_components, width)
+        self.linear = nn.Linear(width, width)
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("components", torch.zeros(n_components, n_features))
+
+    def project(self, upper: Tensor) -> Tensor:
+        """Principal components of FC entries: (…, n_features) → (…, n_components)."""
+        return (upper - self.mean) @ self.components.T
+
+    def training_loss(self, batch: dict[str, Tensor], draws: Draws) -> Tensor:
+        """The loss above; the batch is one pair of views of the whole population.
+
+        It holds `features_a` (people, components), `neighbours_a` and `weights_a` (people, k), and the same for b.
+        """
+        embedded = [self.view(batch, letter, draws) for letter in "ab"]
+        return agreement_loss(embedded[0], embedded[1], self.decorrelation)
+
+    def view(self, batch: dict[str, Tensor], letter: str, draws: Draws) -> Tensor:
+        """One view with some features and edges dropped: (people, width)."""
+        x, weights = batch[f"features_{letter}"], batch[f"weights_{letter}"]
+        x = x * (draws.shared_uniform(x.shape[-1]) >= self.feature_drop)
+        weights = weights * (draws.shared_uniform(*weights.shape) >= self.edge_drop)
+        return self.embed(self.dropout(x), batch[f"neighbours_{letter}"], weights)
+
+    def embed(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
+        """(people, components) and their graph → (people, width)."""
+        return self.linear(nn.functional.elu(self.convolution(x, neighbours, weights)))
+
+
+def agreement_loss(a: Tensor, b: Tensor, decorrelation: float) -> Tensor:
+    """GATE's loss of two embedded views, (people, width) each."""
+    a, b = standardised(a), standardised(b)
+    agreement = nn.functional.cosine_similarity(a, b.detach(), dim=-1).mean()
+    return 1 - agreement + decorrelation * (decorrelation_loss(a) + decorrelation_loss(b))
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Columns with zero mean and unit variance."""
+    centred = x - x.mean(0)
+    return centred / (centred.square().mean(0) + 1e-8).sqrt()
+
+
+def decorrelation_loss(x: Tensor) -> Tensor:
+    """Mean squared difference of the columns' correlation matrix from the identity."""
+    return (x.T @ x / len(x) - torch.eye(x.shape[-1], device=x.device)).square().mean()
+
+
+def nearest_people(
+    features: Tensor, k: int, phenotypes: Tensor | None = None, tolerances: Tensor | None = None, block: int = 1024
+) -> tuple[Tensor, Tensor]:
+    """The k most similar others of each person, and the weights of the edges to them: (people, k) each.
+
+    The weight is exp(-d² / (2 σ²)), d = 1 - r being the correlation distance of features and σ its mean over all pairs;
+    with phenotypes, times the number of them that differ by less than their tolerance. Rows are computed a block at a
+    time: a population of tens of thousands needs no square matrix.
+
+    Parameters
+    ----------
+    features : (people, components)
+    phenotypes : (people, columns), optional
+    tolerances : (columns,), optional
+    """
+    unit = features - features.mean(-1, keepdim=True)
+    unit = unit / unit.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    n = len(unit)
+    sigma = max(1 - (float(unit.sum(0).double().square().sum()) - n) / max(n * (n - 1), 1), 1e-6)
+    neighbours, weights = [], []
+    for start in range(0, n, block):
+        some = slice(start, start + block)
+        similarity = torch.exp(-(1 - unit[some] @ unit.T).square() / (2 * sigma**2))  # (block, people)
+        if phenotypes is not None and tolerances is not None:
+            close = (phenotypes[some].unsqueeze(1) - phenotypes).abs() < tolerances  # (block, people, columns)
+            similarity = similarity * close.sum(-1)
+        own = torch.arange(len(similarity), device=unit.device)
+        similarity[own, own + start] = -1.0  # nobody is a neighbour of their own
+        nearest = similarity.topk(min(k, n - 1))
+        neighbours.append(nearest.indices)
+        weights.append(nearest.values)
+    return torch.cat(neighbours), torch.cat(weights)

@@ -1,0 +1,193 @@
+"""GATE: population graph, convolution and loss against literal versions; windows; what a new cohort gets."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from nerve.checks import MissingInput, NerveError
+from nerve.cohort import Cohort
+from nerve.methods.gate import GATE
+from nerve.methods.population import Windows, window_starts
+from nerve.models.gate import GATEModel, PopulationConvolution, agreement_loss, nearest_people
+from nerve.parcellation import Parcellation
+from nerve.training import Draws
+
+R = 8
+TINY = {"n_components": 6, "width": 5, "n_windows": 4, "window": 12, "stride": 8, "other_windows": (6, 16)}
+
+
+def cohort(n=10, volumes=50, with_series=True, seed=0, **columns) -> Cohort:
+    rng = np.random.default_rng(seed)
+    many = [rng.normal(size=(volumes + i, R)) @ rng.normal(size=(R, R)) for i in range(n)]
+    people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(n)], **columns})
+    regions = Parcellation(tuple(f"r{i}" for i in range(R)), ("a",) * R, name="test")
+    return Cohort(np.stack([np.corrcoef(one.T) for one in many]), people, regions, many if with_series else None)
+
+
+def gate(**changes) -> GATE:
+    return GATE(**{**TINY, "steps": 6, "device": "cpu", **changes})
+
+
+def random_people(n=9, width=6, seed=0) -> torch.Tensor:
+    return torch.randn(n, width, generator=torch.Generator().manual_seed(seed))
+
+
+def test_convolution_agrees_with_dense_algebra():
+    x = random_people()
+    neighbours, weights = nearest_people(x, 3)
+    layer = PopulationConvolution(6, 4)
+    torch.nn.init.normal_(layer.bias)
+    dense = torch.eye(9)
+    for i in range(9):
+        for j, w in zip(neighbours[i], weights[i], strict=True):
+            dense[i, j] += w
+    normalised = dense / (dense.sum(1)[:, None] * dense.sum(0)[None, :]).sqrt()
+    expected = normalised @ x @ layer.linear.weight.T + layer.bias
+    torch.testing.assert_close(layer(x, neighbours, weights), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_dropped_edge_is_an_edge_that_was_never_there():
+    x = random_people()
+    neighbours, weights = nearest_people(x, 3)
+    layer = PopulationConvolution(6, 4)
+    dropped = weights.clone()
+    dropped[:, 2] = 0
+    torch.testing.assert_close(layer(x, neighbours, dropped), layer(x, neighbours[:, :2], weights[:, :2]))
+
+
+def test_neighbours_and_weights_are_those_of_the_gaussian_of_correlation_distance():
+    x = random_people(n=12)
+    distance = 1 - np.corrcoef(x.numpy())
+    sigma = distance[~np.eye(12, dtype=bool)].mean()
+    affinity = np.exp(-(distance**2) / (2 * sigma**2))
+    np.fill_diagonal(affinity, -1)
+    for block in (1024, 5):
+        neighbours, weights = nearest_people(x, 4, block=block)
+        for i in range(12):
+            expected = np.argsort(affinity[i])[::-1][:4]
+            assert neighbours[i].tolist() == expected.tolist()
+            np.testing.assert_allclose(weights[i], affinity[i][expected], rtol=1e-4)
+
+
+def test_phenotypes_multiply_the_edges():
+    x = random_people(n=12)
+    group = torch.arange(12).float().unsqueeze(-1) % 2
+    neighbours, weights = nearest_people(x, 3, group, torch.tensor([0.5]))
+    assert (neighbours % 2 == torch.arange(12).unsqueeze(-1) % 2).all()
+    assert (weights > 0).all()
+    columns = {"sex": ["F", "M"] * 5, "age": np.linspace(8, 20, 10)}
+    assert gate(phenotypes=("sex", "age")).fit(cohort(**columns)).transform(cohort(**columns)).shape == (10, 5)
+    with pytest.raises(NerveError, match="no column 'sx'"):
+        gate(phenotypes=("sx",)).fit(cohort(**columns))
+
+
+def test_loss_is_the_soft_canonical_correlation_of_the_paper():
+    a, b = random_people(20, 4, 1).double(), random_people(20, 4, 2).double()
+    za, zb = ((v - v.mean(0)) / v.std(0, correction=0) for v in (a, b))
+    cosines = [float(p @ q / (p.norm() * q.norm())) for p, q in zip(za, zb, strict=True)]
+    decorrelation = 0.0
+    for z in (za, zb):
+        correlation = np.corrcoef(z.numpy().T)
+        decorrelation += np.mean((correlation - np.eye(4)) ** 2)
+    expected = 1 - np.mean(cosines) + 0.2 * decorrelation
+    assert float(agreement_loss(a, b, 0.2)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_second_view_is_a_target_for_cosines_and_not_a_source_of_gradient():
+    a, b = random_people(20, 4, 1).requires_grad_(), random_people(20, 4, 2).requires_grad_()
+    agreement_loss(a, b, 0.0).backward()
+    assert a.grad.abs().sum() > 0
+    assert b.grad is None or b.grad.abs().sum() == 0
+
+
+def test_equal_and_uncorrelated_views_have_no_loss():
+    basis, _ = torch.linalg.qr(random_people(40, 5).double() - random_people(40, 5).double().mean(0))
+    basis = basis - basis.mean(0)
+    basis, _ = torch.linalg.qr(basis)
+    assert float(agreement_loss(basis, basis, 0.2)) == pytest.approx(0, abs=1e-3)
+
+
+def test_windows_of_other_lengths_share_their_centres_and_stay_in_the_scan():
+    series = torch.randn(50, R, generator=torch.Generator().manual_seed(0))
+    windows = Windows(12, (6, 16), 4, 8)
+    rows, columns = np.triu_indices(R, 1)
+    for length in (12, 6, 16):
+        got = windows.fc(series, length).numpy()
+        for i, start in enumerate([0, 8, 16, 24]):
+            first = max(0, int(start + 6 - length / 2))
+            expected = np.corrcoef(series[first : first + length].numpy().T)[rows, columns]
+            np.testing.assert_allclose(got[i], expected, atol=1e-5)
+
+
+def test_short_scans_have_windows_spread_over_them():
+    starts = window_starts(40, 30, 15, 15)
+    assert len(starts) == 15
+    assert starts[0] == 0
+    assert starts[-1] == 10
+    with pytest.raises(NerveError, match=r"sub-0.*9 volumes.*12"):
+        gate().fit(cohort(volumes=9))
+
+
+def test_a_cohort_without_time_series_is_refused():
+    with pytest.raises(MissingInput, match="only FC"):
+        gate().fit(cohort(with_series=False))
+    with pytest.raises(MissingInput, match="only FC"):
+        gate().fit(cohort(with_series=False).inputs("fc"))
+    with pytest.raises(MissingInput, match="only FC"):
+        gate().fit(cohort()).transform(cohort(with_series=False))
+
+
+def test_projection_has_orthonormal_components_of_the_windows_and_empty_ones_where_there_are_too_few():
+    fitted = gate(n_components=20).fit(cohort(n=3))
+    components = fitted.module_.components
+    used = components.abs().sum(-1) > 0
+    assert used.sum() == 12  # three people with four windows each
+    torch.testing.assert_close(components[used] @ components[used].T, torch.eye(12), rtol=1e-3, atol=1e-4)
+
+
+def test_views_are_consecutive_windows_half_of_them_of_another_length():
+    method = gate()
+    data = cohort()
+    fitted = method.fit(data)
+    source = method.source(data)
+    source.prepare(fitted.module_)
+    assert len(source) == 3 * 4
+    assert sum(length == 12 for _, length in source.pairs) == len(source) // 2
+    batch = source.batch(np.array([4]))
+    assert torch.equal(batch["features_a"], source.features[12][1])
+    assert torch.equal(batch["features_b"], source.features[12][2])
+    assert batch["neighbours_a"].shape == (10, 1)
+    assert batch["neighbours_b"].shape == (10, 5)
+
+
+def test_the_features_are_the_mean_over_windows_on_the_graph_of_the_cohort_given():
+    data, other = cohort(), cohort(seed=5, n=7)
+    fitted = gate().fit(data)
+    source = fitted.source(other)
+    source.prepare(fitted.module_)
+    expected = 0
+    with torch.no_grad():
+        for i in range(4):
+            people = source.features[12][i]
+            expected = expected + fitted.module_.embed(people, *nearest_people(people, 1)) / 4
+    np.testing.assert_allclose(fitted.transform(other), expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert not np.allclose(fitted.transform(other.subset([0, 1])), fitted.transform(other)[:2])
+
+
+def test_loss_falls_and_gradients_reach_every_weight():
+    data = cohort(n=20)
+    fitted = gate(steps=240, lr=1e-2, feature_drop=0, edge_drop=0, dropout=0).fit(data)  # six features: drops are loud
+    history = fitted.history_["training_loss"]
+    assert len(history) == 20
+    assert history.tail(3).mean() < 0.9 * history.iloc[0]
+    module = GATEModel(28, 6, 5)
+    source = fitted.source(data)
+    source.prepare(fitted.module_)
+    module.training_loss(source.batch(np.array([0])), Draws(0, 0, 1)).backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+
+
+def test_the_card_counts_people_and_not_views():
+    assert gate().fit(cohort()).data_["n_training"] == 10
