@@ -20,6 +20,9 @@ METHODS: dict[str, str] = {
     "gate": "nerve.methods.gate:GATE",
     "braingsls": "nerve.methods.braingsls:BrainGSLs",
     "brainmass": "nerve.methods.brainmass:BrainMass",
+    "raw": "nerve.methods.references:RawFC",
+    "pca": "nerve.methods.references:PrincipalComponents",
+    "covariates": "nerve.methods.references:Covariates",
 }
 
 

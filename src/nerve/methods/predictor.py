@@ -109,7 +109,7 @@ class Predictor(RegressorMixin, Method):
             "binary": self.binary_,
             "labels": self.labels_,
         }
-        return {**super()._configuration(), "target": target, "adapted": self.adapted_}
+        return {**super()._configuration(), "target": target}
 
     @classmethod
     def _from_configuration(cls, config: Any, folder: Path) -> Self:
@@ -120,7 +120,6 @@ class Predictor(RegressorMixin, Method):
             method.binary_, method.labels_ = target["binary"], target["labels"]
         except (KeyError, TypeError) as error:
             raise problem(folder / CONFIG, "it does not say how the target was scaled") from error
-        method.adapted_ = config.get("adapted", "")
         return method
 
 
