@@ -459,7 +459,8 @@ def _say_scores(scores: Any, comparisons: Any) -> None:
         p = f"  p {row.p:.4f}" if "p" in scores else ""
         say(
             f"{row.target:<20} {row.method:<12} r {row.r:+.3f} ± {row.r_half_width:.3f}"
-            f"  fold-mean r {row.r_fold_mean:+.3f}  R² {row.r2:+.3f}  n {row.n}{auc}{p}  (pretrain_scope: {row.pretrain_scope})"
+            f"  fold-mean r {row.r_fold_mean:+.3f}  R² {row.r2:+.3f}  n {row.n}{auc}{p}"
+            f"  (pretrain_scope: {row.pretrain_scope})"
         )
     if len(comparisons):
         for row in comparisons[comparisons["best_two"]].itertuples():

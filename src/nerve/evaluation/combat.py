@@ -58,11 +58,13 @@ class ComBat:
         self.mean_ = share @ coefficients[: len(self.sites_)]  # (d,)
         self.slopes_ = coefficients[len(self.sites_) :]  # (p, d)
         deviation = np.sqrt(((features - design @ coefficients) ** 2).mean(axis=0))
-        self.deviation_ = np.where(deviation > 1e-12, deviation, 1.0)  # constant features stay as they are
-        standard = self._standardise(features, table)
-        effects = [_site_effect(standard[code == i]) for i in range(len(self.sites_))]
-        self.shift_ = np.stack([shift for shift, _ in effects])  # (sites, d)
-        self.scale_ = np.stack([scale for _, scale in effects])  # (sites, d)
+        varies = deviation > 1e-12  # constant features stay as they are
+        self.deviation_ = np.where(varies, deviation, 1.0)
+        standard = self._standardise(features, table)[:, varies]
+        self.shift_ = np.zeros((len(self.sites_), features.shape[1]))
+        self.scale_ = np.ones_like(self.shift_)
+        for i in range(len(self.sites_)):
+            self.shift_[i, varies], self.scale_[i, varies] = _site_effect(standard[code == i])
         return self
 
     def transform(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:

@@ -138,7 +138,7 @@ def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, s
             f"no participant_id matches (it has {listed(ids, most=3)}, {cohort.name!r} has {listed(people, most=3)})",
             remedy="Check how the ids are written.",
         )
-    matrix = values.set_index(ids).reindex(people).to_numpy(float)
+    matrix = values.set_index(ids).reindex(people).to_numpy(float, copy=True)
     matrix[missing] = matrix[~missing][0]  # never read: these people have no targets in this set
     return FeatureSet(name, "matrix", matrix, missing, _unmatched(name, people, ids, missing), scope)
 
@@ -184,8 +184,7 @@ def model_and_source(
     n_components = settings.n_components if features.kind == "pca" else None
     steps = _steps(settings)
     if steps:
-        matrix = features.matrix if features.kind == "matrix" else cohort.inputs("upper")
-        return ridge, Adjusted(matrix, people.table, steps, n_components)
+        return ridge, Adjusted(_in_memory(features, cohort), people.table, steps, n_components)
     read = (
         (lambda rows: features.matrix[rows])
         if features.kind == "matrix"
@@ -197,9 +196,17 @@ def model_and_source(
     if settings.kernel in ("correlation", "cosine") and width >= len(cohort) / 2:
         rows = correlation_rows if settings.kernel == "correlation" else cosine_rows
         kernel = blockwise_gram(read, len(cohort), rows, progress=progress)
-        _check_finite(kernel[:, :1], people.ids, ["connectivity"], f"features {features.name!r}")
+        _check_finite(kernel[:, :1], people.ids, ["connectivity"], features.name)
         return ridge.set_params(kernel="precomputed"), Kernel(kernel)
-    return ridge, Rows(features.matrix if features.kind == "matrix" else cohort.inputs("upper"))
+    return ridge, Rows(_in_memory(features, cohort))
+
+
+def _in_memory(features: FeatureSet, cohort: Cohort) -> np.ndarray:
+    if features.kind == "matrix":
+        return features.matrix
+    upper = cohort.inputs("upper")
+    _check_finite(upper, cohort.participants["participant_id"].to_numpy(object), None, "connectivity")
+    return upper
 
 
 def _float(rows: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ def evaluate_to(
         )
         if settings.n_permutations:
             null = _kept(
-                out / "parts" / f"{key}-null.tsv",
+                out / "parts" / f"{key}-null{settings.n_permutations}.tsv",
                 lambda one=one: pd.DataFrame(null_of_one(one, cohort, people, settings, progress)),
             )
             nulls[one.name] = null
@@ -100,9 +100,7 @@ def _kept(path: Path, compute: Any) -> pd.DataFrame:
     if not path.is_file():
         write_tsv(path, compute())
     types = {"participant": str, "cohort": str, "target": str, "method": str, "variant": str}
-    return read_tsv(
-        path, dtype=types, float_precision="round_trip", keep_default_na=False, na_values={"predicted": ["n/a"]}
-    )
+    return read_tsv(path, dtype=types, keep_default_na=False, na_values={"predicted": ["n/a"]})
 
 
 def _scores(

@@ -20,7 +20,7 @@ _KERNELS = {
 }
 _SETS = {
     "raw": "the vectorised upper triangle of the connectivity matrix",
-    "pca": "its first {n_components} principal components, fitted on the training folds",
+    "pca": "up to {n_components} principal components of the connectivity matrix, fitted on the training folds",
     "covariates": "the covariates alone, predicting the target with no covariate removed",
     "model": "a model trained inside each training fold",
     "matrix": "given features",

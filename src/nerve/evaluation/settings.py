@@ -71,6 +71,6 @@ class Settings:
     def deciding(self) -> dict[str, Any]:
         """The settings that predictions depend on: what may change without predicting again is left out."""
         settled = self.as_dict()
-        for name in ("n_bootstrap", "pretrain_scope"):
+        for name in ("n_bootstrap", "n_permutations", "pretrain_scope"):
             settled.pop(name)
         return settled

@@ -1,0 +1,265 @@
+"""`nerve.evaluate` and `nerve evaluate`: what goes in, what comes out, and every refusal in one sentence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+from typer.testing import CliRunner
+
+import nerve
+from nerve import NerveError
+from nerve.cli import app
+from nerve.evaluation import evaluate, evaluate_to, feature_sets, make_settings, score_table
+from nerve.files import read_json, read_tsv
+
+pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+COLUMNS = [
+    "cohort",
+    "target",
+    "method",
+    "variant",
+    "seed",
+    "participant",
+    "fold",
+    "observed",
+    "predicted",
+    "observed_raw",
+]
+
+
+def test_the_table_has_the_agreed_columns_and_one_row_a_person_and_target(cohort, features):
+    table = nerve.evaluate(features, cohort, targets=["score", "patient"], covariates=["age", "sex"])
+    assert list(table.columns) == COLUMNS
+    assert len(table) == 240
+    assert not table.duplicated(["target", "participant"]).any()
+    assert np.allclose(table.loc[table["target"] == "score", "observed_raw"], cohort.participants["score"])
+    scores = score_table(table).set_index("target")
+    assert scores.loc["score", "r_low"] > 0.2
+    assert scores.loc["patient", "auc_low"] > 0.5
+
+
+def test_every_feature_set_meets_the_same_folds(cohort, features):
+    table = evaluate(
+        {"mine": features, "raw": "raw", "pca": "pca", "covariates": "covariates"}, cohort, "score,partly", "age"
+    )
+    folds = table.pivot(index=["target", "participant"], columns="method", values="fold")
+    assert folds.shape[1] == 4
+    assert (folds.nunique(axis=1) == 1).all()
+    observed = table.pivot(index=["target", "participant"], columns="method", values="observed")
+    assert np.allclose(observed["mine"], observed["raw"])
+
+
+def test_a_missing_target_drops_that_person_for_that_target_only_and_says_so(cohort, features):
+    with pytest.warns(nerve.checks.NerveWarning, match=r"partly: \d+ of 120 people have no value"):
+        table = evaluate(features, cohort, ["score", "partly"])
+    assert (table["target"] == "score").sum() == 120
+    assert (table["target"] == "partly").sum() == cohort.participants["partly"].notna().sum()
+
+
+def test_targets_with_the_same_people_are_predicted_the_same_alone_and_together(cohort, features):
+    """Missing values of one target must not move another's people into other training sets."""
+    together = evaluate(features, cohort, ["score", "partly"], seed=1)
+    folds = together[together["target"] == "score"].set_index("participant")["fold"]
+    partly = together[together["target"] == "partly"].set_index("participant")["fold"]
+    assert (folds[partly.index] == partly).all()
+
+
+def test_motion_is_a_covariate_by_default_and_said_so(cohort, features):
+    with pytest.warns(nerve.checks.NerveWarning, match="mean_fd"):
+        with_motion = evaluate(features, cohort, "score")
+    without = evaluate(features, cohort, "score", motion=None)
+    assert not np.allclose(with_motion["observed"], without["observed"])
+    assert np.allclose(without["observed"], without["observed_raw"])
+
+
+def test_a_table_is_joined_by_id_in_any_order_with_the_unmatched_listed(cohort, features, tmp_path):
+    table = pd.DataFrame(features, columns=[f"dim{i}" for i in range(10)])
+    table.insert(0, "participant_id", cohort.participants["participant_id"])
+    shuffled = table.sample(frac=1, random_state=0)
+    assert (
+        evaluate(shuffled, cohort, "score")
+        .drop(columns="method")
+        .equals(evaluate(features, cohort, "score").drop(columns="method"))
+    )
+    part = pd.concat(
+        [shuffled[shuffled["participant_id"] != "sub-007"], table.iloc[[0]].assign(participant_id="sub-999")]
+    )
+    part.to_csv(tmp_path / "theirs.tsv", sep="\t", index=False)
+    with pytest.warns(nerve.checks.NerveWarning, match="sub-007") as said:
+        out = evaluate(tmp_path / "theirs.tsv", cohort, "score")
+    assert any("sub-999" in str(one.message) for one in said)
+    assert set(out["method"]) == {"theirs"}
+    assert len(out) == 119
+    assert "sub-007" not in set(out["participant"])
+
+
+def test_any_estimator_is_trained_inside_each_fold(cohort):
+    class OnUpper(LinearRegression):
+        def fit(self, people, y):
+            return super().fit(people.inputs("upper"), y)
+
+        def predict(self, people):
+            return super().predict(people.inputs("upper"))
+
+    table = evaluate(OnUpper(), cohort, ["score", "partly"], method="linear")
+    assert set(table["method"]) == {"linear"}
+    assert table["predicted"].notna().all()
+
+
+def test_families_stay_in_one_fold_and_repeats_are_numbered(cohort, features):
+    table = evaluate(features, cohort, "score", groups="family", n_folds=5, n_repeats=2)
+    assert set(table["repeat"]) == {0, 1}
+    family = dict(zip(cohort.participants["participant_id"], cohort.participants["family"], strict=True))
+    spread = table.assign(family=table["participant"].map(family)).groupby(["repeat", "family"])["fold"].nunique()
+    assert (spread == 1).all()
+    assert len(score_table(table)) == 1
+
+
+def test_sites_can_be_left_out_or_harmonised(cohort, features):
+    out = evaluate(features, cohort, "score", site="site", leave_site_out=True)
+    site = dict(zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True))
+    assert out.assign(site=out["participant"].map(site)).groupby("fold")["site"].nunique().tolist() == [1, 1, 1]
+    harmonised = evaluate(features, cohort, "score", site="site", combat=True)
+    assert not np.allclose(harmonised["predicted"], evaluate(features, cohort, "score")["predicted"])
+    assert len(evaluate("pca", cohort, "score", ["age"], site="site", combat=True, regress_features=True)) == 120
+
+
+def test_regressing_features_warns_of_confound_leakage(cohort, features):
+    with pytest.warns(nerve.checks.NerveWarning, match="leak confounds"):
+        evaluate(features, cohort, "score", "age", regress_features=True)
+
+
+@pytest.mark.parametrize("kernel", ["correlation", "linear", "cosine", "rbf"])
+def test_every_kernel_finds_the_planted_signal(cohort, features, kernel):
+    table = evaluate(features, cohort, "score", "age", kernel=kernel)
+    assert score_table(table, n_bootstrap=0)["r"].item() > 0.4
+
+
+def test_the_same_call_gives_the_same_table(cohort, features):
+    first, second = (evaluate(features, cohort, ["score", "partly"], "age,sex") for _ in range(2))
+    pd.testing.assert_frame_equal(first, second, check_exact=True)
+
+
+REFUSALS = {
+    "constant": ({"targets": "constant"}, "target 'constant': every value is 5"),
+    "all missing": ({"targets": "nothing"}, "target 'nothing': every value is missing"),
+    "few": ({"targets": "few"}, "target 'few': 4 people have a value, expected at least one for each of 10 folds"),
+    "classes": ({"targets": "letters"}, "it has 3 classes"),
+    "unknown": ({"targets": "scor"}, "there is no column 'scor'.*Did you mean 'score'"),
+    "unknown covariate": ({"targets": "score", "covariates": "agee"}, "Did you mean 'age'"),
+    "group": ({"targets": "score", "groups": "half"}, "would not fit one of 10 folds of 12 people"),
+    "kernel": ({"targets": "score", "kernel": "linaer"}, "Did you mean 'linear'"),
+    "combat without site": ({"targets": "score", "combat": True}, "need the column of the site"),
+    "both": ({"targets": "score", "site": "site", "combat": True, "leave_site_out": True}, "expected one of the two"),
+    "no target": ({"targets": []}, "no targets"),
+    "folds": ({"targets": "score", "n_folds": 1}, "n_folds is 1, expected at least 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_bad_input_is_refused_in_one_sentence(case, cohort, features):
+    n = len(cohort)
+    cohort.participants = cohort.participants.assign(
+        constant=5,
+        nothing=np.nan,
+        few=np.where(np.arange(n) < 4, np.arange(n), np.nan),
+        letters=np.resize(list("abc"), n),
+        half=np.where(np.arange(n) < n // 2, "big", np.arange(n).astype(str)),
+    )
+    options, sentence = REFUSALS[case]
+    with pytest.raises(NerveError, match=sentence):
+        evaluate(features, cohort, **options)
+
+
+def test_bad_features_are_refused_by_person_and_column(cohort, features, tmp_path):
+    bad = features.copy()
+    bad[3, 4] = np.nan
+    with pytest.raises(NerveError, match="feature 4 of sub-003 is missing or infinite"):
+        evaluate(bad, cohort, "score")
+    with pytest.raises(NerveError, match=r"shape \(119, 10\), expected one row for each of the 120"):
+        evaluate(features[1:], cohort, "score")
+    table = pd.DataFrame({"participant_id": ["x1", "x2"], "dim0": [1.0, 2.0]})
+    with pytest.raises(NerveError, match="no participant_id matches"):
+        evaluate(table, cohort, "score")
+    with pytest.raises(NerveError, match="column words is not numeric"):
+        evaluate(table.assign(words="a"), cohort, "score")
+    with pytest.raises(NerveError, match="Did you mean 'raw'"):
+        evaluate("rwa", cohort, "score")
+    with pytest.raises(NerveError, match="needs covariates"):
+        evaluate("covariates", cohort, "score", motion=None)
+    with pytest.raises(NerveError, match=r"connectivity.* of sub-002"):
+        cohort.connectivity[2] = np.nan
+        evaluate("raw", cohort, "score")
+
+
+class TestFolder:
+    """What `nerve evaluate --out` writes, and that it computes nothing twice."""
+
+    NAMES = ("folds.tsv", "predictions.tsv", "scores.tsv", "comparisons.tsv", "protocol.md", "settings.json")
+
+    def run(self, cohort, out, sets=("raw", "pca"), **options):
+        settings = make_settings(["score", "patient"], ["age", "sex"], **({"n_bootstrap": 50} | options))
+        return evaluate_to(out, feature_sets(list(sets), cohort), cohort, settings)
+
+    def test_files_agree_with_one_another_and_the_function(self, cohort, tmp_path):
+        scores, comparisons, notes = self.run(cohort, tmp_path)
+        assert all((tmp_path / name).is_file() for name in self.NAMES)
+        table = evaluate({"raw": "raw", "pca": "pca"}, cohort, ["score", "patient"], ["age", "sex"])
+        written = read_tsv(tmp_path / "predictions.tsv")
+        assert np.array_equal(written["predicted"], table["predicted"])
+        assert written["participant"].tolist() == table["participant"].tolist()
+        folds = read_tsv(tmp_path / "folds.tsv").set_index("participant_id")["fold"]
+        assert (folds[written["participant"]].to_numpy() == written["fold"]).all()
+        assert len(scores) == 4
+        assert comparisons["best_two"].sum() == 2
+        assert {"r_target_motion", "r_prediction_motion", "pretrain_scope"} <= set(scores)
+        assert any("mean_fd" in note for note in notes)
+        assert read_json(tmp_path / "settings.json")["classes"]["patient"] == {"0": "no", "1": "yes"}
+
+    def test_only_tables_of_people_name_people(self, cohort, tmp_path):
+        self.run(cohort, tmp_path)
+        for name in self.NAMES[2:]:
+            assert "sub-0" not in (tmp_path / name).read_text()
+
+    def test_what_is_there_is_not_computed_again_and_changed_settings_are(self, cohort, tmp_path, monkeypatch):
+        from nerve.evaluation import output
+
+        self.run(cohort, tmp_path)
+        before = (tmp_path / "scores.tsv").read_text()
+        done = []
+        real = output.predict_one
+        monkeypatch.setattr(output, "predict_one", lambda one, *rest: done.append(one.name) or real(one, *rest))
+        self.run(cohort, tmp_path)
+        assert done == []
+        assert (tmp_path / "scores.tsv").read_text() == before
+        self.run(cohort, tmp_path, sets=("raw", "pca", "covariates"))
+        assert done == ["covariates"]
+        self.run(cohort, tmp_path, n_folds=5)
+        assert done == ["covariates", "raw", "pca"]
+        cohort.participants.loc[0, "score"] += 1
+        self.run(cohort, tmp_path)
+        assert done == ["covariates", "raw", "pca", "raw", "pca"]
+
+    def test_permutations_give_p_and_q(self, cohort, tmp_path):
+        options = {"n_permutations": 19, "site": "site", "groups": "family", "n_folds": 5}
+        scores, _, _ = self.run(cohort, tmp_path, sets=("raw", "covariates"), **options)
+        assert scores["p"].between(0.05, 1).all()
+        assert (scores["q"] >= scores["p"] - 1e-12).all()
+        assert "19 permutations" in (tmp_path / "protocol.md").read_text()
+
+    def test_protocol_says_what_ran(self, cohort, tmp_path):
+        self.run(cohort, tmp_path, sets=("raw",), kernel="cosine", site="site", combat=True, groups="family", n_folds=4)
+        text = (tmp_path / "protocol.md").read_text()
+        for words in ("4 folds", "one family kept in one fold", "age, sex, mean_fd", "cosine", "ComBat",
+                      "pretrain_scope", "patient (n = 120, yes against no)", "whole family groups"):  # fmt: skip
+            assert words in text, words
+
+
+def test_the_command_line_writes_the_folder_and_says_the_scores(cohort, tmp_path):
+    folder = cohort.save(tmp_path / "cohort")
+    call = ["evaluate", str(folder), "--targets", "score,sex", "--covariates", "age,sex",
+            "--features", "raw,covariates", "--out", str(tmp_path / "out"), "--bootstrap", "50"]  # fmt: skip
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 0, result.output
+    assert "pretrain_scope: none" in result.output
+    assert (tmp_path / "out" / "protocol.md").is_file()
