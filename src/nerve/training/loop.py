@@ -104,7 +104,15 @@ def train(
     trainer.open_run(resume)
     devices = [trainer.device] if trainer.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), stop_on_signals() if run_dir else contextlib.nullcontext() as stop:
-        trainer.run(StopRequest() if stop is None else stop, progress and trainer.processes.first, label)
+        try:
+            trainer.run(StopRequest() if stop is None else stop, progress and trainer.processes.first, label)
+        except RuntimeError as error:
+            if trainer.processes.count == 1:
+                raise
+            raise NerveError(
+                f"A process of this run ended, or could not be reached ({str(error).splitlines()[0]}). "
+                "Start it again with --resume."
+            ) from error
     trainer.finish()
     return Result(pd.DataFrame(trainer.history), trainer.best_step, trainer.best_loss, training, validation)
 
