@@ -1,0 +1,79 @@
+"""Dense batched graph layers against torch-geometric's, at R = 400 and batch 32: time of a step and peak memory.
+
+    python benchmarks/graph_layers.py [regions] [batch]
+
+Each implementation runs in a process of its own, so that its peak memory is its own.
+"""
+
+import multiprocessing
+import resource
+import sys
+import time
+
+import torch
+
+WIDTH, KEEP, REPEATS = 512, 0.1, 3
+
+
+def dense_step(kind, fc):
+    from nerve.models.graph import GraphConvolution, GraphIsomorphism, strongest_edges
+
+    n = fc.shape[-1]
+    layer = GraphIsomorphism(n, WIDTH, WIDTH) if kind == "GIN" else GraphConvolution(n, WIDTH)
+    return layer, lambda: layer(fc, strongest_edges(fc, KEEP)).square().mean()
+
+
+def sparse_step(kind, fc):
+    from torch_geometric.nn import GCNConv, GINConv
+
+    from nerve.models.graph import strongest_edges
+
+    n = fc.shape[-1]
+    if kind == "GIN":
+        mlp = torch.nn.Sequential(
+            torch.nn.Linear(n, WIDTH), torch.nn.BatchNorm1d(WIDTH), torch.nn.PReLU(), torch.nn.Linear(WIDTH, WIDTH)
+        )
+        layer = GINConv(mlp)
+    else:
+        layer = GCNConv(n, WIDTH)
+
+    def loss():
+        person, source, target = strongest_edges(fc, KEEP).nonzero(as_tuple=True)
+        edges = torch.stack([source + person * n, target + person * n])
+        return layer(fc.reshape(-1, n), edges).square().mean()
+
+    return layer, loss
+
+
+def measure(kind, dense, n_regions, batch, answer):
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    series = torch.randn(batch, 200, n_regions, generator=generator)
+    series = (series - series.mean(1, keepdim=True)) / series.std(1, keepdim=True)
+    fc = series.transpose(1, 2) @ series / 200
+    layer, loss = (dense_step if dense else sparse_step)(kind, fc)
+    loss().backward()
+    before = time.process_time()
+    for _ in range(REPEATS):
+        layer.zero_grad()
+        loss().backward()
+    seconds = (time.process_time() - before) / REPEATS
+    answer.put((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
+
+
+def main() -> None:
+    n_regions, batch = (int(a) for a in (sys.argv[1:] + ["400", "32"][len(sys.argv) - 1 :]))
+    context = multiprocessing.get_context("spawn")
+    print(f"R = {n_regions}, batch {batch}, width {WIDTH}, {KEEP:.0%} of edges; CPU seconds a step, peak GiB")
+    for kind in ("GIN", "GCN"):
+        for dense in (True, False):
+            answer = context.Queue()
+            process = context.Process(target=measure, args=(kind, dense, n_regions, batch, answer))
+            process.start()
+            seconds, peak = answer.get()
+            process.join()
+            print(f"{kind}  {'dense' if dense else 'torch-geometric':16} {seconds:7.3f} s {peak:6.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
