@@ -1,17 +1,15 @@
 """Dense batched graph layers against torch-geometric's, at R = 400 and batch 32: time of a step and peak memory.
 
-    python benchmarks/graph_layers.py [regions] [batch]
-
 Each implementation runs in a process of its own, so that its peak memory is its own.
 """
 
 import multiprocessing
 import resource
-import sys
 import time
 
 import torch
 
+N_REGIONS, BATCH = 400, 32
 WIDTH, KEEP, REPEATS = 512, 0.1, 3
 
 
@@ -61,19 +59,20 @@ def measure(kind, dense, n_regions, batch, answer):
     answer.put((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
 
 
-def main() -> None:
-    n_regions, batch = (int(a) for a in (sys.argv[1:] + ["400", "32"][len(sys.argv) - 1 :]))
+def run() -> list[dict]:
+    """Rows with name, value (ours), reference (torch-geometric), ratio and target."""
     context = multiprocessing.get_context("spawn")
-    print(f"R = {n_regions}, batch {batch}, width {WIDTH}, {KEEP:.0%} of edges; CPU seconds a step, peak GiB")
+    rows = []
     for kind in ("GIN", "GCN"):
+        figures = []
         for dense in (True, False):
             answer = context.Queue()
-            process = context.Process(target=measure, args=(kind, dense, n_regions, batch, answer))
+            process = context.Process(target=measure, args=(kind, dense, N_REGIONS, BATCH, answer))
             process.start()
-            seconds, peak = answer.get()
+            figures.append(answer.get())
             process.join()
-            print(f"{kind}  {'dense' if dense else 'torch-geometric':16} {seconds:7.3f} s {peak:6.2f} GiB")
-
-
-if __name__ == "__main__":
-    main()
+        for i, what in enumerate(("CPU seconds a step", "peak GiB")):
+            ours, theirs = figures[0][i], figures[1][i]
+            name = f"{kind} at R = {N_REGIONS}, batch {BATCH}: dense against torch-geometric ({what})"
+            rows.append({"name": name, "value": ours, "reference": theirs, "ratio": theirs / ours, "target": "≥ 1"})
+    return rows
