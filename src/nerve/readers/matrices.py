@@ -43,13 +43,12 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
         raise problem(where, "all regions are missing or zero", remedy="Leave the participant out.")
     inner = matrix if not missing.any() else matrix[np.ix_(present, present)]
     _check_finite(inner, where)
-    _check_symmetric(inner, where)
-    _check_range(inner, where, values)
+    inner = _symmetric(inner, where)
+    if values != "other":
+        _check_range(inner, where)
+        np.clip(inner, -1.0, 1.0, out=inner)
     if values == "r":
         _check_diagonal(diagonal[present], where)
-    inner = (inner + inner.T) / 2
-    if values != "other":
-        np.clip(inner, -1.0, 1.0, out=inner)
     np.fill_diagonal(inner, 1.0)
     if not missing.any():
         return inner
@@ -65,7 +64,10 @@ def missing_regions(matrix: np.ndarray) -> np.ndarray:
 
 def _missing_regions(matrix: np.ndarray) -> np.ndarray:
     """Mask of the rows that are NaN or zero throughout; the diagonal is zero here."""
-    return ~np.any(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=1.0), axis=1)
+    has_data: np.ndarray = np.any(matrix != 0, axis=1)  # NaN counts as data here, so that most matrices need no second look
+    if np.isnan(matrix).any():
+        has_data = np.any(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=1.0) != 0, axis=1)
+    return ~has_data
 
 
 def _check_finite(inner: np.ndarray, where: object) -> None:
@@ -82,11 +84,14 @@ def _check_finite(inner: np.ndarray, where: object) -> None:
     )
 
 
-def _check_symmetric(inner: np.ndarray, where: object) -> None:
+def _symmetric(inner: np.ndarray, where: object) -> np.ndarray:
+    """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
-        worst = float(np.abs(inner - inner.T).max())
+        worst = float((inner - inner.T).max())  # the difference is antisymmetric: its maximum is its largest size
+    if worst == 0:
+        return inner
     if worst <= TOLERANCE:
-        return
+        return (inner + inner.T) / 2
     half = not np.tril(inner, -1).any() or not np.triu(inner, 1).any()
     remedy = (
         "Only one triangle is filled: copy it to the other." if half else "Check that the file holds FC and is whole."
@@ -99,9 +104,7 @@ def _check_symmetric(inner: np.ndarray, where: object) -> None:
     )
 
 
-def _check_range(inner: np.ndarray, where: object, values: str) -> None:
-    if values == "other":
-        return
+def _check_range(inner: np.ndarray, where: object) -> None:
     low, high = float(inner.min()), float(inner.max())
     if low >= -1 - TOLERANCE and high <= 1 + TOLERANCE:
         return

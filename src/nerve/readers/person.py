@@ -102,7 +102,7 @@ def _read_scan(recipe: Recipe, scan: Scan) -> _Part:
         return _from_series(reading, recipe, where)
     if reading.matrix is None:
         raise problem(where, "it holds neither a matrix nor a time series")
-    matrix = clean_matrix(reading.matrix, where, reading.values or recipe.options.values)
+    matrix = clean_matrix(reading.matrix, where, reading.values or recipe.options.values).astype(np.float32)
     index = recipe.regions.positions(len(matrix), reading.labels, where)
     notes = reading.notes
     if recipe.options.fd_threshold is not None:

@@ -36,14 +36,14 @@ class Regions:
 
     def positions(self, n_regions: int, labels: tuple[str, ...] | None, where: object) -> np.ndarray:
         """For each region of the cohort its row in the file, -1 for a region that the file lacks."""
-        if labels is None or _only_codes(labels, self.target):
-            return _unlabelled_positions(n_regions, self.order, self.target, str(where))
-        if len(labels) != n_regions:
+        if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
         try:
-            index = _labelled_positions(labels, self.target)
+            index = None if labels is None else _labelled_positions(labels, self.target)
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
+        if index is None or labels is None:
+            return _unlabelled_positions(n_regions, self.order, self.target, str(where))
         lacking = index < 0
         if lacking.mean() > MOST_LACKING:
             names = [label for label, gone in zip(self.target.labels, lacking, strict=True) if gone]
@@ -58,9 +58,11 @@ class Regions:
 
 def reorder_matrix(matrix: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The (R, R) matrix with the rows and columns at these positions; NaN where the position is -1."""
-    picked = matrix[np.ix_(index, index)]
-    picked[index < 0] = np.nan
-    picked[:, index < 0] = np.nan
+    picked = matrix.take(index, axis=0).take(index, axis=1)
+    lacking = index < 0
+    if lacking.any():
+        picked[lacking] = np.nan
+        picked[:, lacking] = np.nan
     return picked
 
 
@@ -139,7 +141,9 @@ def _kept(target: Parcellation, extra: list[str]) -> Parcellation:
 
 
 @lru_cache(maxsize=64)
-def _labelled_positions(labels: tuple[str, ...], target: Parcellation) -> np.ndarray:
+def _labelled_positions(labels: tuple[str, ...], target: Parcellation) -> np.ndarray | None:
+    if _only_codes(labels, target):
+        return None
     return _as_parcellation(labels).positions_of(target)
 
 

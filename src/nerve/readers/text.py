@@ -12,6 +12,7 @@ import pandas as pd
 
 from nerve.checks import listed, problem
 from nerve.readers.base import require_file
+from nerve.readers.squares import read_square
 
 _INDEX_NAMES = ("node", "", "unnamed: 0", "index", "label", "region")
 _TAIL = 1 << 18  # bytes: more than the longest line of some 8,000 regions
@@ -30,6 +31,9 @@ def read_labelled(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[
     A first column of row labels (`Node`) is used to check that rows and columns are in the same order. A header that
     only counts (0, 1, 2 …) is no label.
     """
+    square = read_square(require_file(path, participant))
+    if square is not None:
+        return square
     where = _where(path, participant)
     named = _first_line(path, participant).split("\t")[0].strip(' "').lower() in _INDEX_NAMES
     table = _parse(path, participant, sep="\t", index_col=0 if named else None)
