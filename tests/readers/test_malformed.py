@@ -1,4 +1,7 @@
-"""Whatever stands in a file, a reader answers with a reading or with one sentence, never with another exception."""
+"""Whatever stands in a file, a reader answers with a reading or with one sentence, never with another exception.
+
+MAT v5 files are in `test_mat5.py`: scipy's parser can end the process on damaged ones.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -80,8 +84,25 @@ LAYOUTS = {
     "dtseries": Layout("nifti", lambda f: _images(f, surface=True), "*.dtseries.nii", _with("atlas.dlabel.nii")),
     "dlabel": Layout("nifti", lambda f: _images(f, surface=True), "*.dlabel.nii", _with("atlas.dlabel.nii")),
     "ukb table": Layout("ukb", lambda f: write_ukb(f / "netmats.txt", {"1000001": FC, "1000002": FC}), "netmats.txt"),
+    "plain npy": Layout("plain", lambda f: np.save(f / "sub-01.npy", FC), "*.npy"),
+    "plain npz": Layout("plain", lambda f: np.savez(f / "sub-01.npz", fc=FC), "*.npz"),
+    "plain csv": Layout("plain", lambda f: np.savetxt(f / "sub-01.csv", FC, delimiter=","), "*.csv"),
+    "plain series": Layout("plain", lambda f: np.savetxt(f / "sub-01.tsv", SERIES, delimiter="\t"), "*.tsv"),
+    "cbig v7.3": Layout("cbig", lambda f: _hdf5(f / "sub-01_corrMat.mat"), "*.mat"),
+    "abide series": Layout("abide", lambda f: _one_d(f / "CMU_a_0050642_rois_cc200.1D"), "*.1D"),
     "ukb bulk": Layout("ukb", lambda f: write_ukb_bulk(f, "1000001", FC), "*.txt"),
 }
+
+
+def _hdf5(path: Path) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:  # MATLAB writes its signature into the user block
+        file["corr_mat"] = FC.T
+    with open(path, "r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+
+
+def _one_d(path: Path) -> None:
+    np.savetxt(path, SERIES, header="\t".join(f"#{i}" for i in range(1, 22)), comments="", delimiter="\t")
 
 
 def _no_motion(folder: Path) -> None:
