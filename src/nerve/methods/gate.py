@@ -11,7 +11,7 @@ import torch
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.methods.base import Encoder
-from nerve.methods.population import PopulationViews, Windows, fit_projection, phenotype_codes, projected_windows
+from nerve.methods.population import Population, Windows, fit_projection, phenotype_codes, projected_windows
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.parcellation import Parcellation
 from nerve.training import Source, TrainingSettings, choose_device
@@ -55,14 +55,14 @@ class GATE(Encoder):
         See `GATEModel`.
     phenotypes : tuple of str
         Columns of the participants table that multiply the edges.
-    steps, lr, weight_decay, seed, device
-        Of the training loop.
+    epochs, lr, weight_decay, seed, device
+        Of the training loop; an epoch is one step.
 
     Examples
     --------
     >>> import nerve
     >>> cohort = nerve.simulate_cohort(12, "schaefer100-7", timepoints=60)
-    >>> GATE(n_components=8, width=8, steps=4, device="cpu").fit(cohort).transform(cohort).shape
+    >>> GATE(n_components=8, width=8, epochs=4, device="cpu").fit(cohort).transform(cohort).shape
     (12, 8)
     """
 
@@ -74,7 +74,7 @@ class GATE(Encoder):
     adapted: ClassVar[str] = "Reads 512 principal components of FC; no phenotypes in the graph."
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
-        "small": {"n_components": 128, "width": 128, "steps": 560, "lr": 3e-3},
+        "small": {"n_components": 128, "width": 128, "epochs": 600, "lr": 3e-3},
     }
 
     def __init__(
@@ -92,7 +92,7 @@ class GATE(Encoder):
         dropout: float = 0.2,
         decorrelation: float = 0.2,
         phenotypes: tuple[str, ...] = (),
-        steps: int = 400,
+        epochs: int = 400,
         lr: float = 1e-3,
         weight_decay: float = 1e-5,
         seed: int = 0,
@@ -110,7 +110,7 @@ class GATE(Encoder):
         self.dropout = dropout
         self.decorrelation = decorrelation
         self.phenotypes = phenotypes
-        self.steps = steps
+        self.epochs = epochs
         self.lr = lr
         self.weight_decay = weight_decay
         self.seed = seed
@@ -136,10 +136,9 @@ class GATE(Encoder):
         )
 
     def training_settings(self) -> TrainingSettings:
-        """AdamW at a constant rate; a batch is one pair of views of everyone, so nobody is held out."""
+        """AdamW at a constant rate; a batch is everyone, so nobody is held out."""
         return TrainingSettings(
-            epochs=self.steps,
-            max_steps=self.steps,
+            epochs=self.epochs,
             batch_size=1,
             lr=self.lr,
             betas=(0.9, 0.999),
@@ -155,24 +154,22 @@ class GATE(Encoder):
         )
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Pairs of views of the population."""
-        return PopulationViews(cohort, self.windows(), self.n_neighbours, self.phenotypes)
+        """The population, as one sample."""
+        return Population(cohort, self.windows(), self.n_neighbours, self.phenotypes, self.module_)  # type: ignore[arg-type]
 
     def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """Fit the projection, then project all windows and build their graphs."""
-        if not isinstance(module, GATEModel) or not isinstance(source, PopulationViews):
-            raise TypeError("GATE prepares its own module and source")
-        fit_projection(module, source.cohort, source.windows, self.seed)
-        source.prepare(module.to(choose_device(self.device)))
+        """Fit the projection."""
+        if isinstance(module, GATEModel) and isinstance(source, Population):
+            fit_projection(module, source.cohort, source.windows, self.seed)
 
     def split(self, cohort: Cohort, source: Source, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of views are trained on."""
+        """The population is one sample, and trained on."""
         return np.arange(len(source)), np.zeros(0, int)
 
     def fit(self, X: Any, y: Any = None, **options: Any) -> GATE:
         """Train on a cohort with time series; see `Encoder.fit` for the options."""
         super().fit(X, y, **options)
-        self.data_["n_training"] = sum(self.data_["cohorts"].values())  # people, not pairs of views
+        self.data_["n_training"] = sum(self.data_["cohorts"].values())  # people, of whom a sample holds all
         return self
 
     @torch.inference_mode()
@@ -181,7 +178,7 @@ class GATE(Encoder):
         cohort, windows = self.fitted_cohort(X), self.windows()
         windows.check(cohort)
         module: Any = self.module_.to(choose_device(self.device)).eval()
-        features = projected_windows(module, cohort, windows, [self.window])[self.window]
+        features = projected_windows(module, cohort, windows, [self.window])[0]
         phenotypes = phenotype_codes(cohort, self.phenotypes) or (None, None)
         total = torch.zeros(len(cohort), self.width)
         for people in features:

@@ -1,4 +1,4 @@
-"""What GATE reads: FC of windows of a scan, projected to principal components, as views of a whole population."""
+"""What GATE reads: FC of windows of a scan, projected to principal components, for a whole population at once."""
 
 from __future__ import annotations
 
@@ -86,17 +86,15 @@ def fit_projection(module: GATEModel, cohort: Cohort, windows: Windows, seed: in
 
 
 @torch.no_grad()
-def projected_windows(
-    module: GATEModel, cohort: Cohort, windows: Windows, lengths: Sequence[int]
-) -> dict[int, torch.Tensor]:
-    """Features of all people in windows of each length: length → (windows, people, components)."""
+def projected_windows(module: GATEModel, cohort: Cohort, windows: Windows, lengths: Sequence[int]) -> torch.Tensor:
+    """Features of everyone in windows of each length: (lengths, windows, people, components)."""
     n_components, device = module.components.shape[0], module.mean.device
-    features = {length: torch.empty(windows.n_windows, len(cohort), n_components) for length in lengths}
+    features = torch.empty(len(lengths), windows.n_windows, len(cohort), n_components)
     for person in range(len(cohort)):
         (series,) = cohort.inputs("timeseries", [person])
-        for length in lengths:
+        for i, length in enumerate(lengths):
             fc = windows.fc(torch.from_numpy(series).to(device), length)
-            features[length][:, person] = module.project(fc).cpu()
+            features[i, :, person] = module.project(fc).cpu()
         if person % 500 == 499:
             log.info("GATE: windows of %d of %d people", person + 1, len(cohort))
     return features
@@ -117,45 +115,33 @@ def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[torch.Tenso
     return torch.from_numpy(np.stack(codes, -1)), torch.tensor(tolerances)
 
 
-class PopulationViews:
-    """A source whose samples are pairs of views of the whole population.
+class Population:
+    """A source with one sample, the whole population: everyone's windows, and a graph of people in each.
 
-    View a is window i with a graph of the nearest neighbour; view b is window i + 1 with a graph of the nearest
-    `n_neighbours`, half of the time of the usual length and otherwise of one of the other lengths in turn.
+    They are computed when first asked for, with the projection that the module then has.
     """
 
-    def __init__(self, cohort: Cohort, windows: Windows, n_neighbours: int, phenotypes: Sequence[str]) -> None:
+    def __init__(
+        self, cohort: Cohort, windows: Windows, n_neighbours: int, phenotypes: Sequence[str], module: GATEModel
+    ) -> None:
         windows.check(cohort)
-        self.cohort, self.windows, self.n_neighbours = cohort, windows, n_neighbours
+        self.cohort, self.windows, self.n_neighbours, self.module = cohort, windows, n_neighbours, module
         self.phenotypes = phenotype_codes(cohort, phenotypes) or (None, None)
-        others = windows.other_lengths or (windows.length,)
-        self.pairs = [
-            (i, length) for i in range(windows.n_windows - 1) for length in (*[windows.length] * len(others), *others)
-        ]
-        self.features: dict[int, torch.Tensor] = {}
-        self.graphs: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def prepare(self, module: GATEModel) -> None:
-        """Project every window and join each person to the most similar others in it."""
-        lengths = {self.windows.length, *self.windows.other_lengths}
-        self.features = projected_windows(module, self.cohort, self.windows, sorted(lengths))
-        for length, windows in self.features.items():
-            for i, people in enumerate(windows):
-                self.graphs[length, i] = nearest_people(people, self.n_neighbours, *self.phenotypes)
+        self.tensors: dict[str, torch.Tensor] = {}
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return 1
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """One pair of views; `rows` holds one position."""
-        i, length = self.pairs[int(rows[0])]
-        near, near_weights = self.graphs[self.windows.length, i]
-        wide, wide_weights = self.graphs[length, i + 1]
-        return {
-            "features_a": self.features[self.windows.length][i],
-            "neighbours_a": near[:, :1],
-            "weights_a": near_weights[:, :1],
-            "features_b": self.features[length][i + 1],
-            "neighbours_b": wide,
-            "weights_b": wide_weights,
-        }
+        """What `GATEModel.training_loss` reads, on the device of the module."""
+        if not self.tensors:
+            lengths = [self.windows.length, *self.windows.other_lengths]
+            features = projected_windows(self.module, self.cohort, self.windows, lengths)
+            graphs = [[nearest_people(people, self.n_neighbours, *self.phenotypes) for people in w] for w in features]
+            self.tensors = {
+                "features": features,
+                "neighbours": torch.stack([torch.stack([graph[0] for graph in w]) for w in graphs]),
+                "weights": torch.stack([torch.stack([graph[1] for graph in w]) for w in graphs]),
+            }
+            self.tensors = {name: tensor.to(self.module.mean.device) for name, tensor in self.tensors.items()}
+        return self.tensors

@@ -73,7 +73,7 @@ class GATEModel(nn.Module):
         self.feature_drop, self.edge_drop, self.decorrelation = feature_drop, edge_drop, decorrelation
         self.dropout = nn.Dropout(dropout)
         self.convolution = PopulationConvolution(n_components, width)
-        self.linear = nn.Linear(width, width)
+        self.linear = nn.Linear(width, width, bias=False)  # columns are standardised: a bias would have no gradient
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("components", torch.zeros(n_components, n_features))
 
@@ -82,19 +82,31 @@ class GATEModel(nn.Module):
         return (upper - self.mean) @ self.components.T
 
     def training_loss(self, batch: dict[str, Tensor], draws: Draws) -> Tensor:
-        """The loss above; the batch is one pair of views of the whole population.
+        """The loss above, for two views of everyone in `batch`.
 
-        It holds `features_a` (people, components), `neighbours_a` and `weights_a` (people, k), and the same for b.
+        View a is a random window with edges to the nearest person, view b the next window with all edges; half of the
+        time b has another length.
+
+        Parameters
+        ----------
+        batch : dict
+            `features` (lengths, windows, people, components), the usual length first; `neighbours` and `weights`
+            (lengths, windows, people, k), nearest first.
         """
-        embedded = [self.view(batch, letter, draws) for letter in "ab"]
-        return agreement_loss(embedded[0], embedded[1], self.decorrelation)
+        n_lengths, n_windows = batch["features"].shape[:2]
+        place, other, which = draws.shared_uniform(3).tolist()
+        window = int(place * (n_windows - 1))
+        length = 1 + int(which * (n_lengths - 1)) if other >= 0.5 and n_lengths > 1 else 0
+        a = self.view(batch, 0, window, 1, draws)
+        b = self.view(batch, length, window + 1, batch["weights"].shape[-1], draws)
+        return agreement_loss(a, b, self.decorrelation)
 
-    def view(self, batch: dict[str, Tensor], letter: str, draws: Draws) -> Tensor:
-        """One view with some features and edges dropped: (people, width)."""
-        x, weights = batch[f"features_{letter}"], batch[f"weights_{letter}"]
+    def view(self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Draws) -> Tensor:
+        """One window on the graph of the k nearest, some features and edges dropped: (people, width)."""
+        x, weights = batch["features"][length, window], batch["weights"][length, window, :, :k]
         x = x * (draws.shared_uniform(x.shape[-1]) >= self.feature_drop)
         weights = weights * (draws.shared_uniform(*weights.shape) >= self.edge_drop)
-        return self.embed(self.dropout(x), batch[f"neighbours_{letter}"], weights)
+        return self.embed(self.dropout(x), batch["neighbours"][length, window, :, :k], weights)
 
     def embed(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
         """(people, components) and their graph → (people, width)."""
