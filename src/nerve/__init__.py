@@ -20,6 +20,7 @@ _PUBLIC = {
     "load_parcellation": "nerve.parcellation",
     "read_cohort": "nerve.readers",
     "simulate_cohort": "nerve.simulate",
+    "simulate_cohorts": "nerve.simulate",
 }
 __all__ = sorted([*_PUBLIC, "__version__"])
 
