@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from nerve.checks import NotFitted
 
@@ -129,14 +131,19 @@ class FeatureRegression:
         return residuals + self.regression_.intercept_  # keep the profile that a correlation kernel compares
 
 
-class CovariatesOnly:
+class CovariatesOnly(RegressorMixin, BaseEstimator):
     """A model that predicts targets from a table of covariates by linear regression: the reference row."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def fit(self, table: pd.DataFrame, y: np.ndarray) -> CovariatesOnly:
-        """Learn from training people; `y` is (n,)."""
-        self.regression_ = CovariateRegression().fit(table, np.asarray(y, float)[:, None])
+        """Learn from training people; `y` is (n, T)."""
+        self.regression_ = CovariateRegression().fit(table, np.asarray(y, float))
         return self
 
     def predict(self, table: pd.DataFrame) -> np.ndarray:
-        """What the covariates say, (n,)."""
-        return self.regression_.predict(table)[:, 0]
+        """What the covariates say, (n, T)."""
+        return self.regression_.predict(table)

@@ -56,7 +56,7 @@ def evaluate_to(
         parts.append(
             _kept(out / "parts" / f"{key}.tsv", lambda one=one: predict_one(one, cohort, people, settings, progress))
         )
-        if settings.n_permutations:
+        if settings.n_permutations and one.kind != "model":  # training a network a thousand times is another plan
             null = _kept(
                 out / "parts" / f"{key}-null{settings.n_permutations}.tsv",
                 lambda one=one: pd.DataFrame(null_of_one(one, cohort, people, settings, progress)),
@@ -115,7 +115,7 @@ def _scores(
     scores["pretrain_scope"] = scores["method"].map({one.name: one.pretrain_scope for one in sets})
     if nulls:
         scores["p"] = [
-            permutation_p(nulls[method][target].to_numpy(float), r)
+            permutation_p(nulls[method][target].to_numpy(float), r) if method in nulls else np.nan
             for method, target, r in zip(scores["method"], scores["target"], scores["r"], strict=True)
         ]
         scores["q"] = np.nan

@@ -47,6 +47,13 @@ def prepare_people(cohort: Cohort, settings: Settings) -> tuple[People, Settings
     where = f"participants of {cohort.name!r}"
     optional = [name for name in (settings.groups, settings.site) if name]
     known_columns([*settings.targets, *settings.covariates, *settings.preserve, *optional], table.columns, where)
+    if settings.site and (settings.combat or settings.leave_site_out) and table[settings.site].isna().any():
+        raise problem(
+            where,
+            f"{int(table[settings.site].isna().sum())} people have no value in column {settings.site!r}",
+            expected="a site for everyone",
+            remedy="Fill it in, or leave them out (cohort.subset).",
+        )
     settings, notes = _resolved(settings, table, where)
     coded = {name: code_target(table[name], name, settings.n_folds) for name in settings.targets}
     targets = pd.DataFrame({name: values for name, (values, _) in coded.items()})
