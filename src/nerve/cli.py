@@ -436,6 +436,34 @@ def _embedded(run: Any, cohort: Any) -> Any:
     return method.load(run).transform(cohort)
 
 
+@app.command("methods")
+def methods(
+    parcellation: Annotated[
+        str, typer.Option("--parcellation", help="Count parameters for this parcellation.")
+    ] = "schaefer400-17",
+    preset: Annotated[str, typer.Option("--preset", help="Count parameters of this preset: paper or small.")] = "paper",
+    tsv: Annotated[bool, typer.Option("--tsv", help="Print a table for other programs.")] = False,
+) -> None:
+    """List the methods: what each needs, its size, its paper, and what we changed.
+
+    Example: `nerve methods`
+    """
+    from nerve.methods.listing import method_table
+
+    table = method_table(parcellation, preset)
+    if tsv:
+        say(table.to_csv(sep="\t", index=False).rstrip())
+        return
+    for row in table.to_dict("records"):
+        learns = "learns with a target, inside each fold" if row["supervised"] else "learns without labels"
+        size = f"{learns}; {row['parameters']:,} parameters" if row["parameters"] else "nothing to train"
+        say(f"{row['method']:<12} needs {row['needs']}; {size}")
+        say(f"{'':<12} {row['paper']}")
+        if row["adapted"]:
+            say(f"{'':<12} ours: {row['adapted']}")
+    say(f"\nParameters are those of the preset {preset!r} with {parcellation}.")
+
+
 @contextmanager
 def _progress() -> Iterator[Any]:
     """A progress bar on standard error, as a function of a label and the share done."""

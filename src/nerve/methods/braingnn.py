@@ -54,9 +54,12 @@ class BrainGNN(Predictor):
     device : str
     """
 
-    paper: ClassVar[str] = "Li et al. 2021, BrainGNN, Medical Image Analysis 74:102233"
+    paper: ClassVar[str] = (
+        "Li et al. (2021) BrainGNN: interpretable brain graph neural network for fMRI analysis. "
+        "Med. Image Anal. 74:102233."
+    )
     adapted: ClassVar[str] = (
-        "squared error; groups of the consistency loss are above and below the mean; FC-only cohorts: " + SUBSTITUTE
+        f"Squared error; the consistency loss groups people above and below the mean; FC-only cohorts: {SUBSTITUTE}."
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},

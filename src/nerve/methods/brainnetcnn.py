@@ -48,9 +48,10 @@ class BrainNetCNN(Predictor):
     """
 
     paper: ClassVar[str] = (
-        "Kawahara et al. 2017, NeuroImage 146:1038–1049; settings of He et al. 2020, NeuroImage 206:116276"
+        "Kawahara et al. (2017) BrainNetCNN: convolutional neural networks for brain networks. "
+        "NeuroImage 146:1038-1049; settings of He et al. (2020) NeuroImage 206:116276."
     )
-    adapted: ClassVar[str] = "any number of regions; one layer of each kind, as in He et al. (2020)"
+    adapted: ClassVar[str] = "One layer of each kind, as in He et al. (2020); any number of regions."
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small": {"edge_filters": 8, "node_filters": 32, "graph_filters": 16, "epochs": 60, "batch_size": 32},

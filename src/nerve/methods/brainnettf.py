@@ -36,8 +36,8 @@ class BrainNetTF(Predictor):
     device : str
     """
 
-    paper: ClassVar[str] = "Kan et al. 2022, Brain Network Transformer, NeurIPS 35:25586–25599"
-    adapted: ClassVar[str] = "one output instead of two classes; width padded to a multiple of the heads"
+    paper: ClassVar[str] = "Kan et al. (2022) Brain network transformer. NeurIPS 35:25586-25599."
+    adapted: ClassVar[str] = "One output instead of two classes; rows padded to a multiple of the heads."
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small": {"n_clusters": 20, "feedforward": 128, "pooling_hidden": 16, "epochs": 60, "lr": 3e-4},

@@ -186,7 +186,8 @@ class Covariates(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, columns) numbers."""
-        return self.design_.transform(self._table(self.fitted_cohort(X))).astype(np.float32)
+        table = self._table(self.fitted_cohort(X))
+        return self.design_.transform(table).astype(np.float32)
 
     def _table(self, cohort: Cohort) -> pd.DataFrame:
         missing = [column for column in self.columns if column not in cohort.participants]

@@ -1,0 +1,26 @@
+"""`nerve methods` names every method with what it needs."""
+
+import io
+
+import pandas as pd
+from typer.testing import CliRunner
+
+from nerve.cli import app
+from nerve.methods import METHODS
+
+
+def test_every_method_is_listed_with_its_needs():
+    result = CliRunner().invoke(app, ["methods"])
+    assert result.exit_code == 0
+    for name in METHODS:
+        assert f"\n{name} " in f"\n{result.output}"
+    assert "gate         needs time series" in result.output
+
+
+def test_the_table_counts_parameters_at_400_regions():
+    result = CliRunner().invoke(app, ["methods", "--tsv"])
+    table = pd.read_csv(io.StringIO(result.output), sep="\t").set_index("method")
+    assert list(table.index) == list(METHODS)
+    assert table.loc["nerve", "parameters"] == 3_403_712
+    assert table.loc["brainnettf", "parameters"] == 13_545_257
+    assert table.loc[["brainnetcnn", "braingnn", "brainnettf"], "supervised"].all()
