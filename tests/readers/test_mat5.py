@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said(position, value, found):
 def test_no_damage_that_passes_ends_the_process():
     whole = [written(False), written(True)]
     rng = np.random.default_rng(0)
-    for trial in range(300):
+    for trial in range(150):
         content = bytearray(whole[trial % 2])
         for _ in range(rng.integers(1, 4)):
             content[rng.integers(128, min(len(content), 260))] = rng.integers(0, 20)

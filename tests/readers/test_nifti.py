@@ -72,6 +72,17 @@ def test_base_columns_alone_give_the_same_regressors_as_fmripreps_own():
         np.testing.assert_allclose(regressors(base, strategy, "base"), expected)
 
 
+def test_compcor_takes_five_components_of_each_tissue_and_the_cosines():
+    rng = np.random.default_rng(0)
+    table = confounds_table(50, 0)
+    for name in [f"{tissue}_comp_cor_{i:02d}" for tissue in "cw" for i in range(8)]:
+        table[name] = rng.normal(size=50)
+    found = regressors(table, "acompcor", "table")
+    assert found.shape == (50, 12 + 10 + 2)
+    with pytest.raises(NerveError, match="lacks a_comp_cor_00"):
+        regressors(confounds_table(50, 0), "acompcor", "table")
+
+
 def test_a_planted_confound_is_removed(tmp_path, atlas):
     clean, table = random_series(200, 6, 0), confounds_table(200, 0)
     write_fmriprep(tmp_path / "source", "01", clean + 3 * table[["trans_x"]].to_numpy(), confounds=table)

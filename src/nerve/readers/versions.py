@@ -65,16 +65,14 @@ def schaefer_of(atlas: str) -> tuple[int, int]:
     --------
     >>> schaefer_of("4S456Parcels"), schaefer_of("Schaefer2018p400n17"), schaefer_of("Schaefer2018100Parcels7Networks")
     ((400, 7), (400, 17), (100, 7))
-    >>> schaefer_of("Schaefer417"), schaefer_of("Gordon")
-    ((400, 17), (0, 0))
+    >>> schaefer_of("Schaefer417"), schaefer_of("Schaefer107"), schaefer_of("Gordon")
+    ((400, 17), (1000, 7), (0, 0))
     """
     four_s = re.fullmatch(r"4S(\d+)56Parcels", atlas)
     if four_s:
         return int(four_s[1]) * 100, 7
     named = re.match(r"[Ss]chaefer(?:2018)?p?(\d{3,4})(?:Parcels)?n?(7|17)(?:Networks)?", atlas)
-    short = re.fullmatch(
-        r"[Ss]chaefer(\d{1,2})(7|17)", atlas
-    )  # XCP-D before 0.5: Schaefer417 = 400 parcels, 17 networks
+    short = re.fullmatch(r"[Ss]chaefer(\d|10)(7|17)", atlas)  # XCP-D before 0.5: Schaefer417 = 400 parcels, 17 networks
     if short:
         return int(short[1]) * 100, int(short[2])
     return (int(named[1]), int(named[2])) if named else (0, 0)
