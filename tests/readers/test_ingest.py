@@ -125,7 +125,7 @@ def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     with pytest.raises(NerveError, match=r"1 regions have data in nobody .*--missing drop-region"):
         read(tmp_path, missing="impute-group-mean")
     with pytest.raises(
-        NerveError, match=r"All of 2 participants were left out, nothing was written\. The first: 1 of 100"
+        NerveError, match=r"All of 2 participants were left out, nothing was written\. The first: .*: 1 of 100"
     ):
         read(tmp_path)
     assert read(tmp_path, missing="drop-region").connectivity.shape == (2, 99, 99)

@@ -52,6 +52,10 @@ def test_ids_keep_their_leading_zeros(tmp_path):
     file.write_text("participant_id\tage\n0010\t3\n0011\t4\n")
     assert load_table(file)["participant_id"].tolist() == ["0010", "0011"]
     assert table_ids(file) == ("0010", "0011")
+    file.write_text("who\tage\n0010\t3\n0011\t4\n")
+    assert join_participants(file, ["0011"], columns={"participant_id": "who"}).table["age"].tolist() == [4]
+    gap = table(participant_id=[10.0, None, 11.0])
+    assert join_participants(gap, ["10", "11"]).table["participant_id"].tolist() == ["10", "11"]
 
 
 def test_several_rows_of_a_person_need_sessions_to_tell_them_apart():

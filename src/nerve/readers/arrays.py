@@ -152,18 +152,19 @@ def choose_variable(
 def _first_lines(path: Path, participant: str) -> tuple[str, list[str], list[str]]:
     """The separator, and the first two lines that are not empty cut at it."""
     opened: Any = gzip.open if path.suffix == ".gz" else open
+    disguises = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x05": "pickle", b"\x93N": "NumPy"}
     try:
         with opened(path, "rb") as stream:
-            start = stream.read(4)
+            start = stream.read(2)
+            if start in disguises:
+                found = f"it is a {disguises[start]} file by its content"
+                raise problem(_where(path, participant), found, expected="a text file of numbers")
             stream.seek(0)
             lines = [stream.readline().decode("utf-8-sig") for _ in range(2)]
+    except NerveError:
+        raise
     except (ValueError, OSError, EOFError) as error:
         raise _unreadable(path, participant, "a text file", error) from error
-    disguises = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x05": "pickle", b"\x93N": "NumPy"}
-    if start[:2] in disguises:
-        raise problem(
-            _where(path, participant), f"it is a {disguises[start[:2]]} file by its content", expected="a text file"
-        )
     if "\0" in lines[0]:
         raise problem(_where(path, participant), "it is a binary file", expected="a text file of numbers")
     if not lines[0].strip():

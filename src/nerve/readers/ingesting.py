@@ -23,6 +23,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, NerveWarning, listed, problem
 from nerve.cohort import Cohort
+from nerve.parcellation import Parcellation
 from nerve.quality import check_order
 from nerve.readers import get_reader
 from nerve.readers.base import Options, Scan
@@ -80,15 +81,28 @@ class _Plan:
     notes: list[str]
 
 
-def read_cohort(source: str | os.PathLike[str], **settings: Any) -> Cohort:
+def read_cohort(
+    source: str | os.PathLike[str],
+    *,
+    parcellation: Parcellation | str | None = None,
+    participants: pd.DataFrame | str | os.PathLike[str] | None = None,
+    format: str = "auto",
+    **settings: Any,
+) -> Cohort:
     """A cohort from the files people really have.
 
     Parameters
     ----------
     source : path
         A folder or a file in one of the layouts of `nerve.readers.READERS`.
+    parcellation : Parcellation or str, optional
+        The regions that the cohort shall have; needed where files have no labels.
+    participants : DataFrame or path, optional
+        Table joined by id.
+    format : str
+        A name in `READERS`, or "auto".
     **settings
-        The fields of `nerve.readers.settings.Settings`: parcellation, participants, format, values, …
+        The other fields of `nerve.readers.settings.Settings`: order, columns, values, repeats, missing, …
 
     Examples
     --------
@@ -100,7 +114,8 @@ def read_cohort(source: str | os.PathLike[str], **settings: Any) -> Cohort:
     Cohort('cohort': 2 participants, schaefer100-17)
     """
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
-        report = ingest(source, Path(folder) / "cohort", **settings)
+        out = Path(folder) / "cohort"
+        report = ingest(source, out, parcellation=parcellation, participants=participants, format=format, **settings)
         for note in report.notes:
             if note.startswith(_DOUBT):
                 warnings.warn(note.removeprefix(_DOUBT).strip(), NerveWarning, stacklevel=2)
@@ -195,7 +210,7 @@ class _Reader:
                 continue
             missing = missing_regions(person.matrix)
             if missing.mean() > MOST_MISSING:
-                self._exclude(person, describe_missing(missing, self.plan.recipe.regions.target.labels))
+                self._exclude(person, self._missing_phrase(person, missing))
                 continue
             yield person
             self._note_row(person, int(missing.sum()))
@@ -206,12 +221,16 @@ class _Reader:
             assert person.matrix is not None
             missing = missing_regions(person.matrix)
             if missing.any():
-                phrase = describe_missing(missing, self.plan.recipe.regions.target.labels)
+                phrase = self._missing_phrase(person, missing)
                 self._exclude(
                     person, f"{phrase}; --missing drop-region or impute-group-mean would keep the participant"
                 )
             else:
                 yield person
+
+    def _missing_phrase(self, person: Person, missing: np.ndarray) -> str:
+        first = self.plan.people[person.participant][0]
+        return f"{scan_name(first)}: {describe_missing(missing, self.plan.recipe.regions.target.labels)}"
 
     def _exclude(self, person: Person, reason: str) -> None:
         if self.settings.strict:

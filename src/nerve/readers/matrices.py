@@ -64,7 +64,7 @@ def missing_regions(matrix: np.ndarray) -> np.ndarray:
 
 def _missing_regions(matrix: np.ndarray) -> np.ndarray:
     """Mask of the rows that are NaN or zero throughout; the diagonal is zero here."""
-    has_data: np.ndarray = np.any(matrix != 0, axis=1)  # NaN counts as data here, so that most matrices need no second look
+    has_data: np.ndarray = np.any(matrix != 0, axis=1)  # NaN counts as data: most need no second look
     if np.isnan(matrix).any():
         has_data = np.any(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=1.0) != 0, axis=1)
     return ~has_data

@@ -64,12 +64,12 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
-def load_table(source: pd.DataFrame | str | os.PathLike[str]) -> pd.DataFrame:
-    """The table as it is, with ids as words and the usual marks of missing values (-9999, n/a, …) as missing."""
+def load_table(source: pd.DataFrame | str | os.PathLike[str], words: Iterable[str] = ()) -> pd.DataFrame:
+    """The table as it is, with ids (and `words`) as words and the usual marks of missing values as missing."""
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
-    words = dict.fromkeys((*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID"), str)
-    table = read_foreign_table(source, dtype=words, na_values=MISSING, low_memory=False)
+    as_words = (*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID", *words)
+    table = read_foreign_table(source, dtype=dict.fromkeys(as_words, str), na_values=MISSING, low_memory=False)
     if table.shape[1] == 1 and any(mark in str(table.columns[0]) for mark in ",;"):
         raise problem(source, "it has one column", expected="tabs between columns (or a name that ends in .csv)")
     return table
@@ -93,6 +93,13 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
     table = table.drop(columns=[name for name in overwritten if name in columns])
     notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
     return table.rename(columns=renames), notes
+
+
+def _renamed(
+    source: pd.DataFrame | str | os.PathLike[str], columns: Mapping[str, str], where: object
+) -> tuple[pd.DataFrame, list[str]]:
+    ids = [theirs for ours, theirs in columns.items() if ours in ("participant_id", "session_id", "family_id")]
+    return rename_columns(load_table(source, ids), columns, where)
 
 
 def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) -> str:
@@ -166,7 +173,7 @@ def join_participants(
     if source is None:
         return Joined(pd.DataFrame({"participant_id": pd.Series(list(people), dtype=str)}))
     where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    table, notes = rename_columns(load_table(source), columns or {}, where)
+    table, notes = _renamed(source, columns or {}, where)
     id_column = "participant_id" if "participant_id" in (columns or {}) else find_id_column(table, people, where)
     table = table.dropna(subset=[id_column]).rename(columns={id_column: "participant_id"})
     table = table.loc[:, ~table.columns.duplicated()]
@@ -203,7 +210,7 @@ def table_ids(
     if source is None:
         return None
     where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    table, _ = rename_columns(load_table(source), columns or {}, where)
+    table, _ = _renamed(source, columns or {}, where)
     return tuple(table[find_id_column(table, (), where)].map(normal_id))
 
 
