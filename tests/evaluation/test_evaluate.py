@@ -1,5 +1,8 @@
 """`nerve.evaluate` and `nerve evaluate`: what goes in, what comes out, and every refusal in one sentence."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -263,3 +266,21 @@ def test_the_command_line_writes_the_folder_and_says_the_scores(cohort, tmp_path
     assert result.exit_code == 0, result.output
     assert "pretrain_scope: none" in result.output
     assert (tmp_path / "out" / "protocol.md").is_file()
+
+
+def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(cohort, tmp_path):
+    folder = cohort.save(tmp_path / "cohort")
+    encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu")
+    encoder.fit(cohort).save(tmp_path / "first")
+    call = ["evaluate", str(folder), "--targets", "score", "--features", f"raw,{tmp_path / 'first'}",
+            "--pretrain-scope", "all", "--out", str(tmp_path / "out"), "--bootstrap", "50"]  # fmt: skip
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 0, result.output
+    assert "(pretrain_scope: all)" in result.output
+    assert set(read_tsv(tmp_path / "out" / "scores.tsv")["method"]) == {"raw", "first"}
+    assert len(read_tsv(tmp_path / "out" / "comparisons.tsv")) == 1
+
+
+def test_evaluation_needs_no_torch():
+    code = "import sys, nerve.evaluation; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -59,6 +59,7 @@ def evaluate(
         Called with a label and the share of the work done.
     **options
         Other fields of `nerve.evaluation.Settings`, e.g. ``combat``, ``leave_site_out``, ``regress_features``.
+        Bootstrap and permutations come after predictions: see `score_table` and `evaluate_to`.
 
     Returns
     -------
