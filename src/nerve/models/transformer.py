@@ -22,10 +22,10 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
 
-    def _split(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def _split(self, x: torch.Tensor) -> list[torch.Tensor]:
         subjects, tokens, dim = x.shape
-        qkv = self.qkv(x).view(subjects, tokens, 3, self.heads, dim // self.heads)
-        return qkv.permute(2, 0, 3, 1, 4).unbind(0)  # three of (subjects, heads, tokens, dim / heads)
+        parts = self.qkv(x).split(dim, -1)  # split along the width: one copy fewer on the way back than unbind
+        return [part.view(subjects, tokens, self.heads, -1).transpose(1, 2) for part in parts]  # (…, heads, tokens, …)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(subjects, tokens, dim) → the same shape."""

@@ -1,0 +1,77 @@
+"""On real people: masked patches of held-out people are predicted better than by the group mean."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nerve
+from nerve.parcellation import Parcellation
+from nerve.training import Draws
+
+pytestmark = [pytest.mark.realdata, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def whole(upper: np.ndarray, n_regions: int) -> np.ndarray:
+    """(n, R (R - 1) / 2) → (n, R, R) with a unit diagonal."""
+    fc = np.zeros((len(upper), n_regions, n_regions), np.float32)
+    rows, cols = np.triu_indices(n_regions, 1)
+    fc[:, rows, cols] = fc[:, cols, rows] = upper
+    fc[:, range(n_regions), range(n_regions)] = 1
+    return fc
+
+
+def abide(folder: Path) -> list[nerve.Cohort]:
+    table = pd.read_csv(folder / "abide_cc200" / "regions.tsv", sep="\t", dtype=str)
+    network = next(column for column in table if "17" in column)
+    parcellation = Parcellation(tuple(table["label"]), tuple(table[network].fillna("NonCortical")), name="cc200")
+    people = pd.read_csv(folder / "abide_cc200" / "participants.tsv", sep="\t")
+    good = (people["n_constant_rois"] == 0).to_numpy()
+    upper = np.load(folder / "abide_cc200" / "fc_upper_200.npy", mmap_mode="r")
+    ids = pd.DataFrame({"participant_id": [f"a{i}" for i in range(good.sum())]})
+    return [nerve.Cohort(whole(upper[good], 200), ids, parcellation, name="abide")]
+
+
+def ucla_and_stages(folder: Path) -> list[nerve.Cohort]:
+    """Two cohorts in two region orders; both are brought into the 17-network order by label."""
+    target = nerve.load_parcellation("schaefer400-17")
+    upper = np.load(folder / "ucla_cnp" / "fc_upper_419.npy")
+    ids = pd.DataFrame({"participant_id": [f"u{i}" for i in range(len(upper))]})
+    ucla = nerve.Cohort(whole(upper, 419), ids, "schaefer400-17+aseg19", name="ucla").align(target)
+    labels = pd.read_csv(folder / "ucla_cnp" / "regions.tsv", sep="\t", dtype=str)["label"]
+    assert list(labels[:400]) == list(target.labels)
+    series = np.load(folder / "stages" / "timeseries_ses-1.npz", allow_pickle=False)
+    fc = np.stack([np.corrcoef(_by_region(series[key])) for key in series.files]).astype(np.float32)
+    ids = pd.DataFrame({"participant_id": [f"s{i}" for i in range(len(fc))]})
+    return [ucla, nerve.Cohort(fc, ids, "schaefer400-7+aseg19", name="stages").align(target)]
+
+
+def _by_region(series: np.ndarray) -> np.ndarray:
+    return series if series.shape[0] == 419 else series.T
+
+
+@pytest.mark.parametrize(("reader", "epochs"), [(abide, 20), (ucla_and_stages, 60)])
+def test_held_out_people_are_predicted_better_than_by_the_group_mean(shared_data, reader, epochs, record_property):
+    cohorts = reader(shared_data)
+    generator = np.random.default_rng(0)
+    held_out = [generator.permutation(len(cohort))[: len(cohort) // 5] for cohort in cohorts]
+    training = [c.subset(np.setdiff1d(np.arange(len(c)), out)) for c, out in zip(cohorts, held_out, strict=True)]
+    testing = nerve.Cohort.concat([c.subset(out) for c, out in zip(cohorts, held_out, strict=True)])
+    encoder = nerve.NERVE.from_preset("small", epochs=epochs, device="cpu").fit(training)
+    patching = encoder.patching_
+    noise = Draws(7, 0, len(testing)).uniform(patching.n_patches)
+    masked = encoder.module_.split(noise)[1].numpy()
+    truth = patching.pack(testing.connectivity)
+    mean = np.mean([patching.pack(fc) for cohort in training for fc in cohort.connectivity], axis=0)
+    rebuilt = patching.pack(encoder.reconstruct(testing, masked))
+
+    def error(predicted: np.ndarray) -> float:
+        """Mean over masked patches of the mean squared error of a patch."""
+        sums = np.add.reduceat(np.square(predicted - truth), patching.offsets[:-1], axis=1) / patching.sizes
+        return float(np.take_along_axis(sums, masked, 1).mean())
+
+    model, group_mean = error(rebuilt), error(mean)
+    record_property("masked error of the model", model)
+    record_property("masked error of the group mean", group_mean)
+    assert model < group_mean, f"{model:.5f} against {group_mean:.5f}"
