@@ -136,6 +136,20 @@ def test_sessions_and_runs_are_averaged_in_fisher_z(tmp_path):
     np.testing.assert_allclose(second.connectivity[0], in_17_order(random_fc(156, 2)), atol=1e-6)
 
 
+def test_rest_is_not_averaged_with_other_tasks(tmp_path):
+    for seed, task in enumerate(("rest", "nback", "emotion")):
+        write_xcpd(tmp_path, "01", LABELS, matrix=random_fc(156, seed), task=task)
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
+    np.testing.assert_allclose(cohort.connectivity[0], in_17_order(random_fc(156, 0)), atol=1e-6)
+    assert any("emotion, nback" in note for note in cohort.notes["log"])
+    other = read_cohort(tmp_path, parcellation="schaefer100-17", task="nback")
+    np.testing.assert_allclose(other.connectivity[0], in_17_order(random_fc(156, 1)), atol=1e-6)
+    for path in tmp_path.rglob("*task-rest*"):
+        path.unlink()
+    with pytest.raises(NerveError, match=r"several tasks \(emotion, nback\).*--task"):
+        read_cohort(tmp_path, parcellation="schaefer100-17")
+
+
 def test_runs_do_not_count_again_beside_their_concatenation(tmp_path):
     for seed, run in enumerate((None, "1", "2")):
         write_xcpd(tmp_path, "01", LABELS, matrix=random_fc(156, seed), run=run)

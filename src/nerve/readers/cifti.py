@@ -7,6 +7,7 @@ surface (Schaefer-1000 lacks 2 on fsLR): the labels say which are there.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from nerve.checks import NerveError, problem
 from nerve.readers.base import Options, Reader, Reading, Scan, require_file
 from nerve.readers.bids import BidsName, parse_name
 from nerve.readers.browse import files_below
-from nerve.readers.versions import Version, choose_version, chosen_kind
+from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
 # HCP: 100307.rfMRI_REST1_LR…, 100307_rfMRI_REST1_LR…, or a folder 100307/MNINonLinear/Results/rfMRI_REST1_LR/…
@@ -39,11 +40,11 @@ class CIFTI(Reader):
         if versions:
             version = choose_version(versions.values(), options)
             names = {path: name for path, name in names.items() if versions.get(path, version) == version}
-        return [_scan(source, path, name, kind) for path, name in names.items()]
+        return of_one_task([_scan(source, path, name, kind) for path, name in names.items()], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, with the labels of the parcels axis."""
-        return read_parcels(scan.path, scan.participant)
+        return replace(read_parcels(scan.path, scan.participant), notes=scan.extra.get("notes", ()))
 
 
 def read_parcels(path: Path, participant: str = "") -> Reading:

@@ -15,7 +15,7 @@ from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import BidsName, by_scan, parse_names
 from nerve.readers.browse import files_below
 from nerve.readers.text import read_numbers
-from nerve.readers.versions import Version, choose_version, chosen_kind, schaefer_of
+from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task, schaefer_of
 
 WITHDRAWN = (
     "The Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to 1 s, so "
@@ -44,7 +44,7 @@ class CPAC(Reader):
         warnings.warn(WITHDRAWN, NerveWarning, stacklevel=2)
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
         extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
-        return [
+        scans = [
             Scan(
                 name.participant,
                 name.path,
@@ -57,6 +57,7 @@ class CPAC(Reader):
             )
             for name in chosen.values()
         ]
+        return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
@@ -77,7 +78,7 @@ class CPAC(Reader):
             series=None if is_matrix else values,
             labels=labels,
             motion=motion,
-            notes=tuple(notes),
+            notes=(*notes, *scan.extra.get("notes", ())),
         )
 
 

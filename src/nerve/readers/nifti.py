@@ -24,6 +24,7 @@ from nerve.readers.browse import files_below, place
 from nerve.readers.cifti import load_image, unreadable
 from nerve.readers.confounds import Denoising, clean_series, read_confounds, regressors
 from nerve.readers.text import column_of_numbers
+from nerve.readers.versions import of_one_task
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images are in the first
@@ -45,7 +46,7 @@ class NIfTI(Reader):
         _check_needs(options)
         images = _of_one_space(images, options)
         confounds = by_scan(n for n in names if n.suffix == "timeseries" and n.get("desc") == "confounds")
-        return [
+        scans = [
             Scan(
                 name.participant,
                 name.path,
@@ -57,6 +58,7 @@ class NIfTI(Reader):
             )
             for name in by_scan(images).values()
         ]
+        return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
@@ -80,9 +82,8 @@ class NIfTI(Reader):
         motion = None
         if table is not None and "framewise_displacement" in table.columns:
             motion = column_of_numbers(table, "framewise_displacement", place(scan))
-        return Reading(
-            series=cleaned, labels=labels, motion=motion, notes=(f"Region series {denoising.describe()} (--denoise).",)
-        )
+        notes = (f"Region series {denoising.describe()} (--denoise).", *scan.extra.get("notes", ()))
+        return Reading(series=cleaned, labels=labels, motion=motion, notes=notes)
 
 
 def _is_image(name: BidsName, surface: bool) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nerve.checks import NerveError, did_you_mean, listed
-from nerve.readers.base import Options
+from nerve.readers.base import Options, Scan
 
 
 @dataclass(frozen=True, order=True)
@@ -56,6 +56,22 @@ def chosen_kind(kinds: Mapping[str, Sequence[Any]], options: Options) -> str:
     if options.data in ("fc", "series"):
         wanted = [options.data]
     return next((kind for kind in wanted if kinds.get(kind)), "")
+
+
+def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
+    """Only the scans at rest, where a source has other tasks too and the user names none: FC differs between them.
+
+    Raises a `NerveError` when there are several tasks and none is rest.
+    """
+    tasks = sorted({scan.task for scan in scans if scan.task})
+    others = [task for task in tasks if not task.lower().startswith("rest")]
+    if options.task is not None or len(tasks) < 2 or not others:
+        return list(scans)
+    if len(others) == len(tasks):
+        raise NerveError(f"The source holds several tasks ({listed(tasks)}). Name one with --task {tasks[0]}.")
+    note = f"only scans at rest are read; the source also has {listed(others)} (--task takes another)"
+    rest = [scan for scan in scans if scan.task not in others]
+    return [replace(scan, extra={**scan.extra, "notes": (*scan.extra.get("notes", ()), note)}) for scan in rest]
 
 
 def schaefer_of(atlas: str) -> tuple[int, int]:

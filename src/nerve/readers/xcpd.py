@@ -20,7 +20,7 @@ from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names
 from nerve.readers.browse import files_below
 from nerve.readers.cifti import MATRIX, SERIES, read_parcels, version_of
 from nerve.readers.text import read_column, read_labelled
-from nerve.readers.versions import choose_version, chosen_kind
+from nerve.readers.versions import choose_version, chosen_kind, of_one_task
 
 _MATRIX_SUFFIXES = ("relmat", "conmat", "boldmap")
 _FD = ("framewise_displacement", "fd")
@@ -45,7 +45,7 @@ class XCPD(Reader):
         motion = by_scan(sorted((n for n in names if _is_motion(n)), key=lambda n: n.get("desc")))
         removed = by_scan(n for n in names if n.suffix == "outliers" and n.extension == ".tsv")
         quality = by_scan(n for n in names if n.suffix == "qc")
-        return [
+        scans = [
             Scan(
                 name.participant,
                 name.path,
@@ -62,6 +62,7 @@ class XCPD(Reader):
             )
             for name in _without_parts(_text_first(chosen))
         ]
+        return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series with its labels; framewise displacement where XCP-D left it."""
@@ -72,7 +73,8 @@ class XCPD(Reader):
             values, labels = read_labelled(scan.path, scan.participant)
             matrix, series = (values, None) if scan.kind == "fc" else (None, values)
         motion, mean_fd = _motion(scan, None if series is None else len(series))
-        return Reading(matrix=matrix, series=series, labels=labels, motion=motion, mean_fd=mean_fd)
+        notes = scan.extra.get("notes", ())
+        return Reading(matrix, series, labels, motion, mean_fd, notes=notes)
 
 
 def _is_matrix(name: BidsName) -> bool:
