@@ -96,6 +96,13 @@ def test_ids_are_asked_for(tmp_path, groups):
         read_cohort(source, parcellation=groups(21), ids=["1", "2"])
 
 
+def test_an_id_that_occurs_twice_is_refused(tmp_path, groups):
+    source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0)})
+    source.write_text(source.read_text() * 2)
+    with pytest.raises(NerveError, match=r"ids occur twice \(1\)"):
+        read_cohort(source, parcellation=groups(21))
+
+
 def test_a_row_that_was_cut_off_is_left_out_with_its_reason(tmp_path, groups):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0), "2": netmat(21, 1)})
     source.write_text(source.read_text()[:-300])

@@ -8,13 +8,14 @@ table that puts them into groups. Entries are z statistics of correlations, not 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from nerve.checks import NerveError, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan, require_file
 from nerve.readers.browse import files_below, place
 from nerve.readers.matrices import from_triangle
@@ -121,18 +122,18 @@ def _rows(path: Path, options: Options) -> list[Scan]:
     skip, n_values = _columns_of_netmats(path, options) or (0, 0)
     extra = {"skip": skip, "n_values": n_values}
     rows = list(_starts(path))
-    if skip:
-        return [Scan(first, path, "fc", key=offset, extra=extra) for offset, first in rows]
-    if options.ids is None:
+    ids = [first for _, first in rows] if skip else options.ids
+    if ids is None:
         raise NerveError(
             f"{path}: the {len(rows)} rows hold {n_values} values and no ids, expected an id in the first column. "
             "Give the ids in the order of the rows with --ids FILE."
         )
-    if len(options.ids) != len(rows):
-        raise problem(path, f"{len(rows)} rows for {len(options.ids)} ids", expected="one id a row")
-    return [
-        Scan(person, path, "fc", key=offset, extra=extra) for person, (offset, _) in zip(options.ids, rows, strict=True)
-    ]
+    if len(ids) != len(rows):
+        raise problem(path, f"{len(rows)} rows for {len(ids)} ids", expected="one id a row")
+    repeated = [person for person, count in Counter(ids).items() if count > 1]
+    if repeated:  # z statistics are not averaged
+        raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row a person")
+    return [Scan(person, path, "fc", key=offset, extra=extra) for person, (offset, _) in zip(ids, rows, strict=True)]
 
 
 def _starts(path: Path) -> Iterator[tuple[int, str]]:
