@@ -1,0 +1,27 @@
+"""The pages on pretraining say what the code does."""
+
+import re
+from pathlib import Path
+
+from nerve.methods.config import PRESETS, NerveConfig
+from nerve.models import parameter_table
+from nerve.patching import Patching
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_every_setting_is_on_the_page_with_its_default_and_meaning():
+    page = (DOCS / "howto" / "pretrain.md").read_text()
+    for name, field in NerveConfig.model_fields.items():
+        default = "none" if field.default is None else str(field.default)
+        assert f"| `{name}` | {default} | {field.description} |" in page
+    assert all(f"`{preset}`" in page for preset in PRESETS)
+
+
+def test_the_parameter_table_is_what_the_code_counts():
+    page = (DOCS / "reference" / "parameters.md").read_text()
+    for name in ("schaefer100-17", "schaefer400-17", "schaefer400-7", "schaefer1000-17"):
+        table = parameter_table(Patching.from_parcellation(name)).set_index("kind")
+        for kind, tokenizer, total in re.findall(rf"\| {name} \| \d+ \| (\w+) \| ([\d,]+) \|.*\| ([\d,]+) \|", page):
+            assert int(tokenizer.replace(",", "")) == table.loc[kind, "tokenizer"]
+            assert int(total.replace(",", "")) == table.loc[kind, "total"]
