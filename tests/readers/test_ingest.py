@@ -125,7 +125,7 @@ def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     with pytest.raises(NerveError, match=r"1 regions have data in nobody .*--missing drop-region"):
         read(tmp_path, missing="impute-group-mean")
     with pytest.raises(
-        NerveError, match=r"All of 2 participants were left out, nothing was written\. The first: .*: 1 of 100"
+        NerveError, match=r"All 2 participants were left out, nothing was written\. The first: .*: 1 of 100"
     ):
         read(tmp_path)
     assert read(tmp_path, missing="drop-region").connectivity.shape == (2, 99, 99)
@@ -187,6 +187,12 @@ def test_float16_and_time_series_are_kept_when_asked(tmp_path):
     partial = read(tmp_path, kind="partial").connectivity
     assert np.abs(partial - small.connectivity).max() > 0.01
     assert read(tmp_path).timeseries is None
+
+
+def test_matrices_have_no_time_series_to_keep_and_that_is_said(tmp_path):
+    cohort = read(write_people(tmp_path, 2), timeseries=True)
+    assert cohort.timeseries is None
+    assert any("no time series to keep" in note for note in cohort.notes["log"])
 
 
 def test_the_cohort_tells_how_it_was_made(tmp_path):

@@ -73,6 +73,8 @@ def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Pers
             parts.append(_read_scan(recipe, scan))
         except NerveError as error:
             reasons.append(str(error))
+        except OSError as error:
+            reasons.append(str(problem(scan_name(scan), f"it cannot be read ({error.strerror or error})")))
         except MemoryError:
             reasons.append(str(problem(scan_name(scan), "there is not enough memory to read it")))
     if not parts:
