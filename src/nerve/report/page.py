@@ -1,15 +1,144 @@
-"""report.html: one self-contained page."""
+"""report.html: one self-contained page, made from files, that opens from a mail attachment."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+import nerve
+from nerve.cohort import Cohort
 from nerve.files import write_text
+from nerve.report.load import load_results
+from nerve.report.paper_table import paper_table
+from nerve.report.results import Results
+from nerve.report.sections import (
+    Section,
+    cohorts_table,
+    comparisons_table,
+    encoders_table,
+    exclusions_table,
+    figures_of,
+    interpretation_tables,
+    paper_cells,
+    provenance_tables,
+    scores_table,
+)
+from nerve.report.words import citations
+
+NAME = "report.html"
+_KIND = {"experiment": "experiment", "evaluation": "evaluate", "run": "pretrain"}
 
 
-def write_report(folder: str | os.PathLike[str]) -> Path:
-    """Write report.html beside what it reads."""
-    path = Path(folder) / "report.html"
-    write_text(path, "<!doctype html><title>nerve</title>")
+def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Path:
+    """Write report.html beside what it reads.
+
+    Parameters
+    ----------
+    folder : path
+        What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote, complete or not.
+    cohorts : mapping, optional
+        Cohorts by name, where the folder does not say where they are.
+    """
+    path = Path(folder) / NAME
+    write_text(path, page(load_results(folder, cohorts)))
     return path
+
+
+def page(results: Results) -> str:
+    """The page as text. Everything that comes from users is escaped by the template."""
+    templates = files("nerve") / "report" / "templates"
+    style, script = ((templates / name).read_text("utf-8") for name in ("style.css", "script.js"))
+    environment = Environment(
+        loader=DictLoader({"page": (templates / "page.html").read_text("utf-8")}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # the page may run its own script and nothing else, and may fetch nothing at all
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("page").render(
+        results=results,
+        sections=sections(results),
+        citations=citations(results.config, results.kind),
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=digest,
+        version=nerve.__version__,
+        command=_command(results),
+        paragraphs=[_blocks(text) for text in results.methods_text],
+        headline=headline(results),
+    )
+
+
+def sections(results: Results) -> list[Section]:
+    """The sections between methods and provenance."""
+    drawn = {name: figures_of(name, results) for name in _TITLES}
+    tables = {
+        "cohorts": [cohorts_table(results), exclusions_table(results)],
+        "pretraining": [encoders_table(list(results.encoders))],
+        "prediction": [scores_table(results)],
+        "comparison": [comparisons_table(results)],
+        "interpretation": interpretation_tables(results),
+    }
+    paper = paper_table(results)
+    made = []
+    for name, (title, lead) in _TITLES.items():
+        figures, missing = drawn[name]
+        kept = [table for table in tables[name] if table is not None]
+        cells = paper_cells(paper) if name == "prediction" and paper is not None else None
+        made.append(Section(name, title, lead, figures, kept, missing, cells))
+    made.append(Section("provenance", "Provenance", "", [], provenance_tables(results)))
+    return made
+
+
+def headline(results: Results) -> list[tuple[str, str]]:
+    """The few numbers at the top."""
+    found = []
+    if results.cohorts:
+        found.append((f"{sum(facts.n for facts in results.cohorts.values()):,}", "people"))
+        found.append((str(len(results.cohorts)), "cohort" + "s" * (len(results.cohorts) > 1)))
+    if results.columns:
+        found.append((str(len(results.columns)), "target" + "s" * (len(results.columns) > 1)))
+        found.append((str(len(results.models)), "method" + "s" * (len(results.models) > 1)))
+    if len(results.runs) and "status" in results.runs.columns:
+        counts = results.runs["status"].value_counts()
+        found += [(str(number), f"runs {status}") for status, number in counts.items()]
+    elif results.encoders and results.kind == "run":
+        found.append((f"{len(results.encoders[0].history)}", "epochs"))
+    return found
+
+
+def _command(results: Results) -> str:
+    command = {"experiment": "nerve experiment experiment.yaml --out DIR", "run": "nerve pretrain COHORT --out DIR"}
+    if results.kind in command:
+        return command[results.kind]
+    settings = results.config.get("settings", {})
+    features = ",".join(str(one["name"]) for one in results.config.get("features", []))
+    words = ["nerve evaluate COHORT", f"--features {features}", f"--targets {','.join(settings.get('targets', []))}"]
+    if settings.get("covariates"):
+        words.append(f"--covariates {','.join(settings['covariates'])}")
+    return " ".join([*words, "--out DIR"])
+
+
+def _blocks(text: str) -> dict[str, object]:
+    """A paragraph, or a list with the words that lead to it."""
+    lines = text.splitlines()
+    items = [line.removeprefix("- ").replace("**", "") for line in lines if line.startswith("- ")]
+    return {"words": " ".join(line for line in lines if not line.startswith("- ")), "items": items}
+
+
+_TITLES = {
+    "cohorts": ("Cohorts", "Who was studied, who was left out, and whether regions stand in the order they should."),
+    "pretraining": ("Pretraining", "What the encoders learned before they were asked to predict anything."),
+    "prediction": ("Prediction", "How well behaviour is predicted in people whom the model has not seen."),
+    "comparison": ("Comparison and ablations", "Which differences between methods and settings are more than chance."),
+    "interpretation": ("Interpretation", "What the models rely on."),
+}

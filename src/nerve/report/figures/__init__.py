@@ -1,0 +1,87 @@
+"""Figures, one a file. To add one: a module here with the five names below, and one line in `FIGURES`.
+
+SECTION                       cohorts, pretraining, prediction, comparison or interpretation
+TITLE                         what it shows, in a few words
+caption(results) -> str       what to see in it
+draw(results) -> Figure       raises `NothingToDraw`, with a sentence, where the results lack what it shows
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from nerve.checks import one_of
+from nerve.report.figures.style import DARK, RC
+from nerve.report.results import NothingToDraw, Results
+
+__all__ = ["FIGURES", "Drawn", "NothingToDraw", "draw", "drawn", "svg"]
+
+# name -> module, in the order of the page
+FIGURES = {
+    "cohort_overview": "nerve.report.figures.cohort_overview",
+    "group_mean_fc": "nerve.report.figures.group_mean_fc",
+    "patch_layout": "nerve.report.figures.patch_layout",
+    "loss_curves": "nerve.report.figures.loss_curves",
+    "reconstruction": "nerve.report.figures.reconstruction",
+    "reconstruction_error": "nerve.report.figures.reconstruction_error",
+    "forest": "nerve.report.figures.forest",
+    "scatter": "nerve.report.figures.scatter",
+    "null_distribution": "nerve.report.figures.null_distribution",
+    "motion": "nerve.report.figures.motion",
+    "comparison_matrix": "nerve.report.figures.comparison_matrix",
+    "sweep": "nerve.report.figures.sweep",
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure ready for a page."""
+
+    name: str
+    title: str
+    caption: str
+    source: str  # a data: address
+
+
+def draw(name: str, results: Results) -> Figure:
+    """Draw one of `FIGURES` in the style of the report."""
+    module = import_module(FIGURES[one_of("figure", name, list(FIGURES))])
+    with mpl.rc_context(_known(RC)):
+        return module.draw(results)
+
+
+def drawn(name: str, results: Results) -> Drawn:
+    """Draw a figure with its title and caption."""
+    module = import_module(FIGURES[name])
+    figure = draw(name, results)
+    encoded = base64.b64encode(svg(figure).encode()).decode()
+    return Drawn(name, module.TITLE, module.caption(results), f"data:image/svg+xml;base64,{encoded}")
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG whose ink turns light where the reader's screen is dark."""
+    stream = io.StringIO()
+    with mpl.rc_context(_known(RC)):
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": "nerve"}, dpi=110)
+    text = stream.getvalue()
+    start = text.index("<svg")
+    rules = "".join(
+        f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}'
+        for light, dark in DARK.items()
+        for kind in ("fill", "stroke")
+    )
+    end = text.index(">", start) + 1
+    return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that this matplotlib knows."""
+    return {name: value for name, value in settings.items() if name in mpl.rcParams}

@@ -1,0 +1,107 @@
+"""The idea of the paper in one picture: FC cut into one patch for every pair of networks, each patch one token."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import ConnectionPatch, Rectangle
+
+from nerve.parcellation import Parcellation, load_parcellation
+from nerve.patching import Patching
+from nerve.report.figures.style import DIVERGING, INK, MUTED, network_colours, network_order, strip_networks
+from nerve.report.results import NothingToDraw, Results
+
+SECTION = "pretraining"
+TITLE = "From connectivity to tokens"
+
+
+def caption(results: Results) -> str:
+    """What to see, in this parcellation's numbers."""
+    patching = Patching.from_parcellation(_parcellation(results))
+    sizes = patching.sizes
+    return (
+        f"The {patching.n_regions} × {patching.n_regions} matrix is cut along network borders into one patch for each "
+        f"of the {patching.n_patches} pairs of networks (upper triangle; {sizes.min()} to {sizes.max()} entries each). "
+        "Each patch X becomes one token through the weights of its two networks, Uₗ and Uₘ, so that networks share "
+        "parameters over all pairs in which they take part. Half of the tokens are then masked, and the model learns "
+        "to reconstruct their patches from the others."
+    )
+
+
+def draw(results: Results) -> Figure:
+    """Matrix with its patches at the left, the tokens of the patches at the right."""
+    parcellation = _parcellation(results)
+    order = network_order(parcellation.networks)
+    networks = [parcellation.networks[i] for i in order]
+    patching = Patching.from_parcellation(parcellation.subset(order))
+    matrix = _matrix(results, parcellation)[np.ix_(order, order)]
+    figure = Figure(figsize=(9.2, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
+    limit = max(0.1, float(np.nanquantile(np.abs(matrix), 0.97)))
+    left.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+    strip_networks(left, networks)
+    left.set_title("FC, cut at network borders", pad=14)
+    chosen = (min(1, patching.n_groups - 1), patching.n_groups - 1)
+    corner = tuple(int(np.flatnonzero(patching.group_of == g)[0]) for g in chosen)
+    counts = tuple(len(patching.members[g]) for g in chosen)
+    box = Rectangle((corner[1] - 0.5, corner[0] - 0.5), counts[1], counts[0], fill=False, edgecolor=INK, linewidth=2.2)
+    left.add_patch(box)
+    _tokens(right, patching, chosen)
+    figure.add_artist(
+        ConnectionPatch(
+            (corner[1] + counts[1] - 0.5, corner[0] + counts[0] / 2), (chosen[1], chosen[0]), "data", "data",
+            axesA=left, axesB=right, arrowstyle="-|>", color=INK, linewidth=1.4, shrinkB=7,
+        )
+    )  # fmt: skip
+    return figure
+
+
+def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
+    """One disc a token, in two halves with the colours of its networks; faded ones are masked."""
+    from matplotlib.patches import Wedge
+
+    colours = network_colours(patching.group_names)
+    hidden = np.random.default_rng(3).permutation(patching.n_patches)[: patching.n_patches // 2]
+    pairs = [tuple(pair) for pair in patching.pairs.tolist()]
+    masked = {pairs[i] for i in hidden} - {chosen}
+    for row, column in pairs:
+        look = {"alpha": 0.16 if (row, column) in masked else 1.0, "linewidth": 0}
+        for group, turn in ((row, 90), (column, 270)):
+            ax.add_patch(
+                Wedge((column, row), 0.4, turn, turn + 180, color=colours[patching.group_names[group]], **look)
+            )
+    ax.add_patch(Rectangle((chosen[1] - 0.5, chosen[0] - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.6))
+    n = patching.n_groups
+    ax.set_xlim(-0.7, n - 0.3)
+    ax.set_ylim(n - 0.3, -0.7)
+    ax.set_aspect("equal")
+    ax.axis("off")
+    ax.set_title(f"{patching.n_patches} tokens, one a pair of networks", pad=14)
+    words = "each half: the colour of\none of its two networks\nfaded: masked, to be\nreconstructed"
+    ax.text(-0.5, n - 0.6, words, va="bottom", ha="left", color=MUTED, fontsize=8.5)
+
+
+def _parcellation(results: Results) -> Parcellation:
+    name = results.config.get("parcellation")
+    if name:
+        return load_parcellation(str(name))
+    for facts in results.cohorts.values():
+        if facts.parcellation is not None:
+            return facts.parcellation
+    raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
+
+
+def _matrix(results: Results, parcellation: Parcellation) -> np.ndarray:
+    """The first cohort's mean, or a sketch with the contrast of networks where no cohort is known."""
+    for facts in results.cohorts.values():
+        if facts.mean is not None and len(facts.mean) == parcellation.n_regions:
+            return np.array(facts.mean)
+    number = {name: i for i, name in enumerate(parcellation.network_names)}
+    groups = np.array([number[name] for name in parcellation.networks])
+    rng = np.random.default_rng(0)
+    between = rng.normal(0, 0.18, (len(number), len(number)))
+    between = (between + between.T) / 2
+    np.fill_diagonal(between, 0.5)
+    noise = rng.normal(0, 0.09, (len(groups), len(groups)))
+    return between[np.ix_(groups, groups)] + (noise + noise.T) / 2

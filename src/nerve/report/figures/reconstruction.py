@@ -1,0 +1,54 @@
+"""One person's FC as it is, as the model saw it, and as the model filled it in."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nerve.report.figures.style import DIVERGING, network_order, strip_networks
+from nerve.report.results import EncoderRun, NothingToDraw, Results
+
+SECTION = "pretraining"
+TITLE = "One held-out person, masked and reconstructed"
+PARTS = ("original", "masked", "reconstructed")
+
+
+def caption(results: Results) -> str:
+    """What to see."""
+    encoder = _encoder(results)
+    r = encoder.errors.get("example_r")
+    said = f" Here r = {r:.2f} between original and reconstruction over the masked entries." if r is not None else ""
+    return (
+        f"Connectivity of one person who took no part in training ({encoder.label}). Middle: grey patches were hidden "
+        "from the model. Right: hidden patches as the model reconstructs them from the others; visible ones as they "
+        f"are. See whether the structure inside the grey patches returns.{said}"
+    )
+
+
+def draw(results: Results) -> Figure:
+    """Three matrices side by side."""
+    encoder = _encoder(results)
+    groups = np.asarray(encoder.example["group_of"], int)
+    names = list(encoder.networks) or [f"G{g + 1}" for g in range(groups.max() + 1)]
+    networks = [names[g] for g in groups]
+    order = network_order(networks)
+    figure = Figure(figsize=(9.6, 3.4), layout="constrained")
+    axes = figure.subplots(1, 3)
+    original = np.asarray(encoder.example["original"], float)
+    limit = max(0.1, float(np.nanquantile(np.abs(original[~np.eye(len(original), dtype=bool)]), 0.98)))
+    image = None
+    for ax, part in zip(axes, PARTS, strict=True):
+        ax.set_facecolor("#9aa0ab")
+        matrix = np.asarray(encoder.example[part], float)[np.ix_(order, order)]
+        image = ax.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+        strip_networks(ax, [networks[i] for i in order], labels=part == "original")
+        ax.set_title(part, pad=10)
+    figure.colorbar(image, ax=list(axes), shrink=0.75, label="r", pad=0.02)
+    return figure
+
+
+def _encoder(results: Results) -> EncoderRun:
+    for encoder in results.encoders:
+        if {*PARTS, "group_of"} <= set(encoder.example):
+            return encoder
+    raise NothingToDraw("No run has kept an example of a reconstruction (reconstruction.npz).")

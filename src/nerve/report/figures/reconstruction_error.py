@@ -1,0 +1,62 @@
+"""Error of masked patches in held-out people: the model against the group mean and against a constant patch."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nerve.report.figures.style import BLUE, GREEN, GRID, MUTED, ORANGE, short
+from nerve.report.results import EncoderRun, NothingToDraw, Results
+
+SECTION = "pretraining"
+TITLE = "Held-out reconstruction against simple guesses"
+GUESSES = {"model": ("model", BLUE), "group_mean": ("group mean", ORANGE), "patch_mean": ("patch mean", GREEN)}
+
+
+def caption(results: Results) -> str:
+    """What to see, in numbers."""
+    parts = []
+    for encoder in _described(results):
+        model, mean = float(encoder.errors["model"]), float(encoder.errors["group_mean"])
+        if mean > 0:
+            parts.append(f"{encoder.label}: {1 - model / mean:+.0%} of the group mean's error explained")
+    people = _described(results)[0].errors.get("n_people")
+    who = f"{people} people" if people else "people"
+    return (
+        f"Mean squared error of masked patches in {who} who took no part in training (lines: 95 % interval over "
+        "people). The group mean is the training people's average matrix; the patch mean is its average within each "
+        "patch. See the model below the group mean: only then has it learned how people differ. "
+        + "; ".join(parts)
+        + "."
+    )
+
+
+def draw(results: Results) -> Figure:
+    """One row an encoder, three dots."""
+    encoders = _described(results)
+    figure = Figure(figsize=(7.2, 1.1 + 0.36 * len(encoders)), layout="constrained")
+    ax = figure.subplots()
+    for row, encoder in enumerate(encoders):
+        ax.axhline(row, color=GRID, linewidth=0.6, zorder=0)
+        for name, (label, colour) in GUESSES.items():
+            value = encoder.errors.get(name)
+            if value is None:
+                continue
+            margin = 1.96 * float(encoder.errors.get(f"{name}_se") or 0)
+            ax.errorbar(
+                value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=label if not row else None
+            )  # fmt: skip
+    ax.set_yticks(np.arange(len(encoders)), [short(encoder.label, 36) for encoder in encoders])
+    ax.set_ylim(len(encoders) - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("mean squared error of masked patches (r²)")
+    ax.spines["left"].set_color(MUTED)
+    figure.legend(loc="outside upper right", ncols=3)
+    return figure
+
+
+def _described(results: Results) -> list[EncoderRun]:
+    found = [one for one in results.encoders if {"model", "group_mean"} <= set(one.errors)]
+    if not found:
+        raise NothingToDraw("No run has kept its held-out reconstruction error (reconstruction.json).")
+    return found

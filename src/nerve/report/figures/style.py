@@ -1,0 +1,144 @@
+"""How figures look: ink and network colours, sizes, panels. Colour-blind-safe; ink turns light on a dark page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, MUTED, GRID = "#1f2430", "#636b7a", "#d5d9e2"
+DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858"}  # what stands for each on a dark page
+
+# Okabe and Ito (2008): told apart with every common kind of colour vision
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
+CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
+DIVERGING = "RdBu_r"  # safe for red-green blindness, white at zero
+
+RC: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "nerve",  # the same results give the same bytes
+    "axes.unicode_minus": True,
+    "text.usetex": False,
+    "text.parse_math": False,  # a label with two dollar signs is a label
+}
+
+# Yeo et al. (2011), as FreeSurfer's colour tables have them
+YEO7 = {
+    "Vis": "#781286", "SomMot": "#4682b4", "DorsAttn": "#00760e", "SalVentAttn": "#c43afa", "Limbic": "#dcf8a4",
+    "Cont": "#e69422", "Default": "#cd3e4e",
+}  # fmt: skip
+YEO17 = {
+    "VisCent": "#781286", "VisPeri": "#ff0000", "SomMotA": "#4682b4", "SomMotB": "#2acca4", "DorsAttnA": "#4a9b3c",
+    "DorsAttnB": "#00760e", "SalVentAttnA": "#c43afa", "SalVentAttnB": "#ff98d5", "LimbicB": "#7a8732",
+    "LimbicA": "#dcf8a4", "ContA": "#e69422", "ContB": "#87324a", "ContC": "#778cb0", "DefaultA": "#ffff00",
+    "DefaultB": "#cd3e4e", "DefaultC": "#000082", "TempPar": "#0c30ff",
+}  # fmt: skip
+
+
+def network_colours(networks: Sequence[str]) -> dict[str, Any]:
+    """A colour for each network: Yeo's where it has one, a ring of hues for others.
+
+    Examples
+    --------
+    >>> network_colours(["Vis", "Subcortical"])["Vis"]
+    '#781286'
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    known = YEO7 | YEO17
+    others = [name for name in networks if name not in known]
+    ring = {name: to_hex(colormaps["cividis"](i / max(len(others), 1))) for i, name in enumerate(others)}
+    return {name: known.get(name) or ring[name] for name in networks}
+
+
+def panels(n: int, across: int = 3, width: float = 2.9, height: float = 2.5, **options: Any) -> tuple[Figure, list]:
+    """A figure with `n` panels in rows of at most `across`."""
+    columns = max(1, min(n, across))
+    rows = max(1, -(-n // columns))
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    for empty in axes[n:]:
+        empty.set_visible(False)
+    return figure, list(axes[:n])
+
+
+def short(text: object, most: int = 28) -> str:
+    """A label that fits: one line, cut with an ellipsis.
+
+    Examples
+    --------
+    >>> short("a\\nb"), short("x" * 40, most=5)
+    ('a b', 'xxxx…')
+    """
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def strip_networks(axes: Axes, networks: Sequence[str], labels: bool = True) -> None:
+    """Mark networks on an FC image: borders between them, a coloured band at the left and the top, names beside it."""
+    starts, names = runs_of(networks)
+    n = len(networks)
+    colours = network_colours(names)
+    ends = [*starts[1:], n]
+    for start in starts[1:]:
+        axes.axhline(start - 0.5, color="#111111", linewidth=0.5)
+        axes.axvline(start - 0.5, color="#111111", linewidth=0.5)
+    for start, end, name in zip(starts, ends, names, strict=True):
+        box = {"clip_on": False, "color": colours[name], "linewidth": 0}
+        axes.add_patch(_rectangle((-0.05 * n - 0.5, start - 0.5), 0.035 * n, end - start, **box))
+        axes.add_patch(_rectangle((start - 0.5, -0.05 * n - 0.5), end - start, 0.035 * n, **box))
+        if labels:
+            y = (start + end - 1) / 2
+            axes.text(-0.07 * n, y, short(name, 14), ha="right", va="center", fontsize=6.5 if len(names) > 10 else 7.5)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_xlim(-0.5, n - 0.5)
+    axes.set_ylim(n - 0.5, -0.5)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def network_order(networks: Sequence[str]) -> np.ndarray:
+    """Positions of regions sorted by network, networks in the order of their first region; both hemispheres meet."""
+    number = {name: i for i, name in enumerate(dict.fromkeys(networks))}
+    return np.argsort([number[name] for name in networks], kind="stable")
+
+
+def runs_of(names: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Where each run of equal names starts, and its name."""
+    starts = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
+    return starts, [names[i] for i in starts]
+
+
+def _rectangle(corner: tuple[float, float], width: float, height: float, **options: Any) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(corner, width, height, **options)

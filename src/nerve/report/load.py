@@ -1,0 +1,273 @@
+"""A folder → Results. What is missing or damaged becomes a sentence on the page, never the end of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError
+from nerve.cohort import Cohort
+from nerve.files import read_json, read_tsv, read_yaml
+from nerve.report.privacy import Scrubber
+from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
+from nerve.report.words import evaluation_words, experiment_words, run_words
+
+TEXT = dict.fromkeys(("cohort", "target", "method", "variant", "method_a", "variant_a", "method_b"), str)
+TEXT |= {"variant_b": str, "participant": str, "participant_id": str, "run": str, "reason": str, "status": str}
+PERMUTED = "Permutation"  # the row of models with permuted networks
+Read = TypeVar("Read")
+
+
+def load_results(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Results:
+    """Read what `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote, complete or not.
+
+    Parameters
+    ----------
+    folder : path
+    cohorts : mapping, optional
+        Cohorts by name, for a folder that does not say where they are.
+    """
+    return _Folder(Path(folder), dict(cohorts or {})).results()
+
+
+class _Folder:
+    """Reads one folder and collects what went wrong on the way."""
+
+    def __init__(self, folder: Path, cohorts: dict[str, Cohort]) -> None:
+        if not folder.is_dir():
+            raise NerveError(f"{folder}: there is no such folder, expected what nerve experiment or evaluate wrote.")
+        self.folder, self.cohorts = folder, cohorts
+        self.problems: list[str] = []
+        self.ids: set[str] = set()
+
+    def results(self) -> Results:
+        if (self.folder / "experiment.yaml").is_file():
+            found = self._experiment()
+        elif (self.folder / "settings.json").is_file() or (self.folder / "scores.tsv").is_file():
+            found = self._evaluation()
+        elif any((self.folder / name).is_file() for name in ("config.json", "history.tsv", "config.yaml")):
+            found = self._run()
+        else:
+            raise NerveError(
+                f"{self.folder}: there is nothing to report, expected the folder of `nerve experiment`, "
+                "`nerve evaluate` or `nerve pretrain`."
+            )
+        return self._anonymous(found)
+
+    # ---- the three kinds of folder
+
+    def _experiment(self) -> dict[str, Any]:
+        config = self.tried(lambda: read_yaml(self.folder / "experiment.yaml"), {})
+        runs = self.table("runs.tsv")
+        manifests = self._manifests()
+        opened = self._opened(config)
+        cohorts = {name: self._facts(name, cohort, config) for name, cohort in opened.items()}
+        tables = self._tables()
+        inputs = self.folder / "inputs.json"
+        facts = {"fingerprints": self.tried(lambda: read_json(inputs), {}) if inputs.is_file() else {}}
+        facts |= {"versions": next((m["versions"] for m in manifests if m.get("versions")), {})}
+        facts |= {"seeds": config.get("seeds", []), "adapted": _adapted(manifests)}
+        return tables | {
+            "title": str(config.get("title") or config.get("name") or "Experiment"),
+            "kind": "experiment",
+            "runs": runs,
+            "config": config,
+            "cohorts": {name: facts for name, facts in cohorts.items() if facts is not None},
+            "encoders": [self._encoder(self.folder / "runs" / m["id"], m) for m in manifests if _is_encoder(m)],
+            "nulls": self._run_nulls(tables["scores"], manifests),
+            "methods_text": self.tried(lambda: experiment_words(config, opened), []),
+            "warnings": [said for m in manifests for said in m.get("warnings", [])],
+            "facts": facts,
+        }
+
+    def _evaluation(self) -> dict[str, Any]:
+        path = self.folder / "settings.json"
+        settings = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        tables = self._tables()
+        about = settings.get("cohort", {})
+        cohorts = {name: self._facts(name, cohort, {}) for name, cohort in self.cohorts.items()}
+        name = str(about.get("name", "cohort"))
+        if not cohorts and about:
+            n, mark = int(about.get("n_participants", 0)), str(about.get("fingerprint", ""))
+            cohorts = {name: CohortFacts(name, name, n, pd.DataFrame(), fingerprint=mark)}
+        protocol = self.folder / "protocol.md"
+        return tables | {
+            "title": f"Evaluation of {name}",
+            "kind": "evaluation",
+            "config": {"settings": settings.get("settings", {}), "features": settings.get("features", [])},
+            "cohorts": {name: facts for name, facts in cohorts.items() if facts is not None},
+            "nulls": self._part_nulls(settings, tables["scores"]),
+            "methods_text": evaluation_words(protocol.read_text("utf-8")) if protocol.is_file() else [],
+            "facts": {
+                "versions": settings.get("versions", {}),
+                "seeds": [settings.get("settings", {}).get("seed")],
+                "fingerprints": {"cohorts": {name: about.get("fingerprint", "")}},
+            },
+        }
+
+    def _run(self) -> dict[str, Any]:
+        encoder = self._encoder(self.folder, {"label": "encode " + self.folder.name})
+        path = self.folder / "config.json"
+        config = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        if not config:
+            self.problems.append("The run is not finished: it has no config.json. What it has written so far is shown.")
+        versions = {"nerve-fc": config.get("nerve_version"), "torch": config.get("torch_version")}
+        return {
+            "title": f"Pretraining of {config.get('method', 'an encoder')}",
+            "kind": "run",
+            "config": {},
+            "encoders": [encoder],
+            "cohorts": {n: f for n, c in self.cohorts.items() if (f := self._facts(n, c, {})) is not None},
+            "methods_text": run_words(config),
+            "facts": {
+                "versions": {name: value for name, value in versions.items() if value},
+                "seeds": [config.get("parameters", {}).get("seed")],
+                "fingerprints": {"data": config.get("data", {}).get("fingerprint", "")},
+            },
+        }
+
+    # ---- parts
+
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        names = ("predictions", "scores", "comparisons", "null_scores")
+        tables = {name: self.table(f"{name}.tsv") for name in names}
+        for frame in (self.table("folds.tsv"), tables["predictions"]):
+            for column in ("participant_id", "participant"):
+                if column in frame.columns:
+                    self.ids |= set(frame[column].dropna().astype(str))
+        tables["predictions"] = tables["predictions"].drop(columns="participant", errors="ignore")
+        tables["interpretation"] = self._interpretation(self.folder)  # type: ignore[assignment]
+        return tables
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table of the folder; empty, with a sentence on the page if it is damaged, where it cannot be read."""
+        path = self.folder / name
+        if not path.is_file():
+            return pd.DataFrame()
+        frame = self.tried(lambda: read_tsv(path, dtype=TEXT), pd.DataFrame())
+        for column in set(TEXT) & set(frame.columns):
+            frame[column] = frame[column].fillna("")
+        if name in ("scores.tsv", "null_scores.tsv", "predictions.tsv") and len(frame):
+            lacking = {"cohort", "target", "method"} - set(frame.columns)
+            if lacking:
+                self.problems.append(f"{name}: there is no column {', '.join(sorted(lacking))}; it is not shown.")
+                return pd.DataFrame()
+            frame = frame.assign(variant=frame["variant"] if "variant" in frame else "")
+        return frame
+
+    def tried(self, read: Callable[[], Read], otherwise: Read) -> Read:
+        """What `read` gives, or `otherwise` and a sentence on the page."""
+        try:
+            return read()
+        except (NerveError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self.problems.append(str(error) or type(error).__name__)
+            return otherwise
+
+    def _opened(self, config: Mapping[str, Any]) -> dict[str, Cohort]:
+        opened: dict[str, Cohort] = {}
+        for name, about in (config.get("cohorts") or {}).items():
+            cohort = self.cohorts.get(name) or self.tried(lambda n=name, a=about: self._cohort(n, a, config), None)  # type: ignore[misc]
+            if cohort is not None:
+                opened[str(name)] = cohort
+        return opened
+
+    def _cohort(self, name: str, about: Mapping[str, Any], config: Mapping[str, Any]) -> Cohort:
+        path = about.get("path")
+        cohort = Cohort.load(self.folder / "cohorts" / name if path is None else path)
+        cohort = cohort.align(config.get("parcellation", cohort.parcellation))
+        cohort.name = name
+        renamed = {theirs: ours for ours, theirs in (about.get("columns") or {}).items()}
+        cohort.participants = cohort.participants.rename(columns=renamed)
+        return cohort
+
+    def _facts(self, name: str, cohort: Cohort, config: Mapping[str, Any]) -> CohortFacts | None:
+        about = (config.get("cohorts") or {}).get(name, {})
+        self.ids |= set(cohort.participants["participant_id"]) | set(cohort.exclusions["participant_id"].astype(str))
+        return self.tried(lambda: cohort_facts(cohort, about.get("label") or name, about.get("pretrain", True)), None)
+
+    def _manifests(self) -> list[dict[str, Any]]:
+        paths = sorted((self.folder / "runs").glob("*/manifest.json"))
+        read = [self.tried(lambda path=path: read_json(path), None) for path in paths]  # type: ignore[misc]
+        return [m | {"id": p.parent.name} for m, p in zip(read, paths, strict=True) if isinstance(m, dict)]
+
+    def _encoder(self, folder: Path, manifest: Mapping[str, Any]) -> EncoderRun:
+        path = folder / "config.json"
+        config = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        result = manifest.get("result") or {}
+        history = folder / "history.tsv"
+        example, errors = folder / "reconstruction.npz", folder / "reconstruction.json"
+        about = self.tried(lambda: read_json(errors), {}) if errors.is_file() else {}
+        return EncoderRun(
+            label=str(manifest.get("label", folder.name)).removeprefix("encode "),
+            history=self.tried(lambda: read_tsv(history), pd.DataFrame()) if history.is_file() else pd.DataFrame(),
+            settings=(config.get("parameters") or {}).get("options", {}),
+            parameters=int(result.get("parameters") or 0),
+            seconds=float(manifest.get("seconds") or "nan"),
+            example=self.tried(lambda: _arrays(example), {}) if example.is_file() else {},
+            networks=about.get("networks", ()),
+            errors=about,
+            interpretation=self._interpretation(folder),
+        )
+
+    def _interpretation(self, folder: Path) -> dict[str, pd.DataFrame]:
+        paths = sorted((folder / "interpretation").glob("*.tsv"))
+        return {path.stem: self.tried(lambda path=path: read_tsv(path), pd.DataFrame()) for path in paths}  # type: ignore[misc]
+
+    def _run_nulls(self, scores: pd.DataFrame, manifests: list[dict[str, Any]]) -> pd.DataFrame:
+        """The permutation nulls that runs kept, found by what a run of each score would be called."""
+        run_of = {m.get("label"): self.folder / "runs" / m["id"] for m in manifests}
+        parts = []
+        keys = [k for k in ("cohort", "method", "variant", "seed") if k in scores.columns]
+        for row in scores[keys].drop_duplicates().to_dict("records") if len(keys) == 4 else []:
+            seed = f"seed {int(row['seed'])}" if row["seed"] else ""
+            words = [row["method"], row["variant"], seed, row["cohort"]]
+            folder = run_of.get("probe " + " · ".join(word for word in words if word))
+            if folder is not None and (folder / "null.tsv").is_file():
+                null = self.tried(lambda folder=folder: read_tsv(folder / "null.tsv"), pd.DataFrame())  # type: ignore[misc]
+                parts.append(_long(null).assign(**row))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def _part_nulls(self, settings: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
+        parts = []
+        cohort = str((settings.get("cohort") or {}).get("name", "cohort"))
+        for one in settings.get("features", []):
+            stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", str(one["name"]))[:60]
+            for path in sorted((self.folder / "parts").glob(f"{stem}-*-null*.tsv"))[-1:]:
+                null = self.tried(lambda path=path: read_tsv(path), pd.DataFrame())  # type: ignore[misc]
+                parts.append(_long(null).assign(cohort=cohort, method=str(one["name"]), variant="", seed=0))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def _anonymous(self, found: dict[str, Any]) -> Results:
+        """Every sentence without ids and paths."""
+        scrub = Scrubber(self.ids).clean
+        runs = found.get("runs", pd.DataFrame())
+        if "reason" in runs.columns:
+            found["runs"] = runs.assign(reason=[scrub(reason) for reason in runs["reason"]])
+        for name in ("methods_text", "warnings"):
+            found[name] = list(dict.fromkeys(scrub(text) for text in found.get(name, [])))
+        return Results(**found, problems=list(dict.fromkeys(scrub(text) for text in self.problems)))
+
+
+def _adapted(manifests: list[dict[str, Any]]) -> dict[str, str]:
+    """What a run is called → the substitute that its method had to make."""
+    found = {str(m.get("label")): (m.get("result") or {}).get("adapted", "") for m in manifests}
+    return {label: how for label, how in found.items() if how}
+
+
+def _is_encoder(manifest: Mapping[str, Any]) -> bool:
+    return manifest.get("kind") == "encode" and not str(manifest.get("label", "")).startswith(f"encode {PERMUTED}")
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _long(null: pd.DataFrame) -> pd.DataFrame:
+    return null.melt(var_name="target", value_name="r") if len(null) else pd.DataFrame({"target": [], "r": []})
