@@ -100,7 +100,7 @@ def _kept(path: Path, compute: Any) -> pd.DataFrame:
     if not path.is_file():
         write_tsv(path, compute())
     types = {"participant": str, "cohort": str, "target": str, "method": str, "variant": str}
-    return read_tsv(path, dtype=types, keep_default_na=False, na_values={"predicted": ["n/a"]})
+    return read_tsv(path, dtype=types).fillna({"variant": ""})
 
 
 def _scores(
