@@ -26,30 +26,30 @@ def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[
     if not source.exists():
         raise problem(source, "there is no such file or folder")
     if (source / "cohort.json").is_file():
-        raise problem(
-            source, "this is a cohort already", remedy="Use it as it is, or `nerve.Cohort.load(...).align(...)`."
-        )
-    if format != "auto":
-        reader = get_reader(format)
-        scans = reader.find(source, options)
-        if not scans:
-            raise problem(source, f"no scans were found, expected {reader.describe}", remedy="Try --format auto.")
-        return reader, scans
-    best: tuple[Reader, list[Scan]] | None = None
+        remedy = "Use it as it is, or `nerve.Cohort.load(...).align(...)`."
+        raise problem(source, "this is a cohort already", remedy=remedy)
+    if format == "auto":
+        return _best(source, options)
+    reader = get_reader(format)
+    scans = reader.find(source, options)
+    if not scans:
+        raise problem(source, f"no scans were found, expected {reader.describe}", remedy="Try --format auto.")
+    return reader, scans
+
+
+def _best(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
     refusals: list[NerveError] = []
     for fallback in (False, True):
-        for name in READERS:
-            reader = get_reader(name)
+        found: list[tuple[Reader, list[Scan]]] = []
+        for reader in map(get_reader, READERS):
             if reader.fallback != fallback:
                 continue
             try:
-                scans = reader.find(source, options)
+                found.append((reader, reader.find(source, options)))
             except NerveError as error:  # it knows the layout and wants a choice made
                 refusals.append(error)
-                continue
-            if scans and (best is None or len(scans) > len(best[1])):
-                best = reader, scans
-        if best is not None:
+        best = max(found, key=lambda pair: len(pair[1]), default=None)  # of equals the first
+        if best is not None and best[1]:
             return best
         if refusals:
             raise refusals[0]

@@ -173,17 +173,10 @@ def join_participants(
     if source is None:
         return Joined(pd.DataFrame({"participant_id": pd.Series(list(people), dtype=str)}))
     where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    table, notes = _renamed(source, columns or {}, where)
-    id_column = "participant_id" if "participant_id" in (columns or {}) else find_id_column(table, people, where)
-    table = table.dropna(subset=[id_column]).rename(columns={id_column: "participant_id"})
-    table = table.loc[:, ~table.columns.duplicated()]
-    if id_column != "participant_id":
-        notes.append(f"ids are in column {id_column}")
-    table["participant_id"] = table["participant_id"].map(normal_id)
-    table = table[table["participant_id"] != "no_filename"]  # ABIDE's mark of people without usable data
+    table, notes = _with_ids(source, people, columns or {}, where)
     used = {session for person in people for session in (sessions or {}).get(person, ())}
     table = one_row_each(table, used, repeats, where)
-    have = set(table["participant_id"])
+    have, wanted = set(table["participant_id"]), set(people)
     matched = [person for person in people if person in have]
     if not matched:
         raise problem(
@@ -193,14 +186,26 @@ def join_participants(
             remedy="Say which column holds the ids: --columns participant_id=THEIRS."
             + did_you_mean(people[0] if people else "", table["participant_id"].head(2000)),
         )
-    ordered = table.set_index("participant_id").loc[matched].reset_index()
-    wanted = set(people)
     return Joined(
-        ordered,
+        table.set_index("participant_id").loc[matched].reset_index(),
         [person for person in table["participant_id"] if person not in wanted],
         [person for person in people if person not in have],
         notes,
     )
+
+
+def _with_ids(
+    source: pd.DataFrame | str | os.PathLike[str], people: Sequence[str], columns: Mapping[str, str], where: object
+) -> tuple[pd.DataFrame, list[str]]:
+    """The table in our names, with normalised ids in `participant_id`."""
+    table, notes = _renamed(source, columns, where)
+    id_column = "participant_id" if "participant_id" in columns else find_id_column(table, people, where)
+    if id_column != "participant_id":
+        notes.append(f"ids are in column {id_column}")
+        table = table.drop(columns="participant_id", errors="ignore").rename(columns={id_column: "participant_id"})
+    table = table.dropna(subset=["participant_id"])
+    table = table.assign(participant_id=table["participant_id"].map(normal_id))
+    return table[table["participant_id"] != "no_filename"], notes  # ABIDE's mark of people without usable data
 
 
 def table_ids(
