@@ -1,0 +1,95 @@
+"""One training step of each method at R = 400 and batch 16: CPU time and peak memory beside NERVE's in the same run.
+
+Each method runs in a process of its own with the paper's preset, so that its peak memory is its own. GATE has no
+batches: its step is a full pass over a population, here of 16 people.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+
+PARCELLATION, BATCH, VOLUMES, REPEATS = "schaefer400-17", 16, 300, 2
+REFERENCES = ("raw", "pca", "covariates")  # nothing to step
+
+
+def people() -> Any:
+    """16 people with time series of a few shared factors: real sizes, no simulation to wait for."""
+    import pandas as pd
+
+    from nerve.cohort import Cohort
+    from nerve.parcellation import load_parcellation
+
+    rng = np.random.default_rng(0)
+    parcellation = load_parcellation(PARCELLATION)
+    loadings = rng.normal(size=(20, parcellation.n_regions)).astype(np.float32)
+    shape = (VOLUMES, parcellation.n_regions)
+    series = [
+        rng.standard_normal((VOLUMES, 20), np.float32) @ loadings + 3 * rng.standard_normal(shape, np.float32)
+        for _ in range(BATCH)
+    ]
+    fc = np.stack([np.corrcoef(one.T) for one in series]).astype(np.float32)
+    table = pd.DataFrame({"participant_id": [f"p{i}" for i in range(BATCH)]})
+    return Cohort(fc, table, parcellation, series)
+
+
+def measure(name: str) -> tuple[float, float, int]:
+    """CPU seconds of a step, and GiB at the peak less those before the method was made; trained numbers."""
+    import torch
+
+    from nerve.methods import method_class
+    from nerve.training import Draws, PairedSource
+
+    torch.set_num_threads(1)
+    cohort = people()
+    method = method_class(name).from_preset("paper", device="cpu")
+    before = _peak()
+    method.parcellation_, method.n_features_in_, method.binary_ = cohort.parcellation, cohort.n_regions, False
+    module = method.module_ = method.seeded_build(cohort.parcellation)  # as in fit, up to the first step
+    source = method.source(cohort)
+    method.start(module, source, np.arange(len(source)))
+    if method.supervised:
+        source = PairedSource(source, np.linspace(-1, 1, BATCH))
+    optimizer = method.training_settings().build_optimizer(module)
+    batch = source.batch(np.arange(min(BATCH, len(source))))
+    module.train()
+    seconds = []
+    for step in range(REPEATS + 1):
+        began = time.process_time()
+        optimizer.zero_grad(set_to_none=True)
+        module.training_loss(batch, Draws(0, step, min(BATCH, len(source)))).backward()
+        optimizer.step()
+        seconds.append(time.process_time() - began)
+    parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    return min(seconds[1:]), _peak() - before, parameters
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def run() -> list[dict]:
+    """Rows with name, value (the method's), reference (NERVE's), ratio and target."""
+    from nerve.methods import METHODS
+
+    context = multiprocessing.get_context("spawn")
+    figures = {}
+    for name in METHODS:
+        if name not in REFERENCES:
+            with ProcessPoolExecutor(1, context) as fresh:
+                figures[name] = fresh.submit(measure, name).result()
+    rows = []
+    for name, (seconds, memory, parameters) in figures.items():
+        for what, value, reference in (
+            ("CPU seconds a step", seconds, figures["nerve"][0]),
+            ("peak GiB", memory, figures["nerve"][1]),
+        ):
+            label = f"{name}, {parameters:,} parameters, R = 400, batch {BATCH} ({what})"
+            ratio = value / reference
+            rows.append({"name": label, "value": value, "reference": reference, "ratio": ratio, "target": "stated"})
+    return rows
