@@ -205,7 +205,7 @@ def check(
     from nerve.cohort import Cohort
     from nerve.quality import check_cohort
 
-    quality = check_cohort(Cohort.load(cohort))
+    quality = check_cohort(Cohort.load(cohort), progress=True)
     table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
     for heading in quality.table.columns:
         table.add_column(heading, overflow="fold")

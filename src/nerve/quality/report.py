@@ -57,8 +57,8 @@ class Quality:
         write_tsv(path, pd.concat([self.table, rows], ignore_index=True))
 
 
-def check_cohort(cohort: Cohort) -> Quality:
-    """Check a cohort in one pass over its matrices.
+def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
+    """Check a cohort in one pass over its matrices, with a progress bar on standard error if asked for.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def check_cohort(cohort: Cohort) -> Quality:
     >>> quality.table.loc[quality.table["check"] == "participants", "value"].item()
     '12'
     """
-    facts, mean, lacking = scan_matrices(cohort)
+    facts, mean, lacking = scan_matrices(cohort, progress)
     order = check_order(mean, cohort.parcellation)
     drops = _drops(facts)
     rows = [
