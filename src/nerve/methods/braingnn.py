@@ -198,5 +198,18 @@ class GraphSource:
         return edges
 
     def _from_fc(self, rows: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore"):  # what is not positive definite becomes NaN and is refused by name
-            return partial_from_fc(self.cohort.inputs("fc", rows), self.shrinkage)
+        matrices = self.cohort.inputs("fc", rows)
+        found = np.full(matrices.shape, np.nan)  # what has no inverse stays so, and is refused by name
+        for one, fc in zip(found, matrices, strict=True):
+            if _is_positive_definite((1 - self.shrinkage) * fc + self.shrinkage * np.eye(len(fc))):
+                one[:] = partial_from_fc(fc, self.shrinkage)
+        return found
+
+
+def _is_positive_definite(matrix: np.ndarray) -> bool:
+    """Whether there can be data with this covariance; an inverse alone does not tell."""
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(matrix).all())
