@@ -25,7 +25,7 @@ from nerve.files import read_tsv
 SCHAEFER_SIZES = tuple(range(100, 1001, 100))
 OUTSIDE_NETWORK = "Subcortical"
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
-_NETWORK_COLUMNS = ("network", "network_label", "net", "group", "community")
+_NETWORK_COLUMNS = ("network", "network_label", "net", "group", "community", "net17", "net7", "network_17", "network_7")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,9 @@ class Parcellation:
             xyz = table[["x", "y", "z"]].to_numpy(float) if has_xyz else None
         except ValueError as error:
             raise problem(name, f"a coordinate is not a number ({error})", expected="x, y, z in mm") from error
-        sides = tuple(table["hemisphere"].astype(object).fillna("").astype(str)) if "hemisphere" in table.columns else ()
+        sides = (
+            tuple(table["hemisphere"].astype(object).fillna("").astype(str)) if "hemisphere" in table.columns else ()
+        )
         return cls(tuple(table[label].astype(str)), tuple(table[network].astype(str)), sides, xyz, name)
 
     @property

@@ -65,10 +65,9 @@ def test_several_atlases_must_be_chosen_among(tmp_path, series):
 
 @pytest.mark.realdata
 def test_the_original_series_give_the_released_matrices(shared_data):
-    regions = pd.read_csv(shared_data / "abide_cc200/regions.tsv", sep="\t").rename(columns={"net17": "network"})
     cohort = read_cohort(
         shared_data / "samples/abide_1d",
-        parcellation=Parcellation.from_table(regions, "cc200"),
+        parcellation=shared_data / "abide_cc200/regions.tsv",
         participants=shared_data / "abide_cc200/participants.tsv",
         atlas="cc200",
     )

@@ -66,8 +66,10 @@ class PeopleReader:
         reasons = [reason for person, reason in self.excluded.items() if person in self.plan.people]
         if not reasons:
             return NerveError("No participant is left, nothing was written.")
-        people = "The only participant was" if len(reasons) == 1 else f"All {len(reasons)} participants were"
-        return NerveError(f"{people} left out, nothing was written. The first: {reasons[0].rstrip('.')}.")
+        first = f"{reasons[0].rstrip('.')}."
+        if len(reasons) == 1:
+            return NerveError(f"The only participant was left out, nothing was written: {first}")
+        return NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
 
     def table(self) -> pd.DataFrame:
         """The rows of the people who were used, with what their files told of motion, volumes and scans."""
