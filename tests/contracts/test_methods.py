@@ -19,6 +19,8 @@ from sklearn.preprocessing import StandardScaler
 import nerve.methods
 from nerve.checks import MissingInput, NerveError, NotFitted
 from nerve.cohort import Cohort
+from nerve.evaluation.predict import out_of_fold_predictions
+from nerve.evaluation.sources import Rows
 from nerve.methods import METHODS, method_class
 from nerve.parcellation import Parcellation
 from nerve.simulate import Target, simulate_cohort
@@ -360,6 +362,23 @@ def test_a_target_that_cannot_be_learned_is_refused(name, cohort):
         quick(name).fit(cohort, np.array(["a", "b", "c"])[np.arange(len(y)) % 3])
     with pytest.raises(NerveError, match="expected one each"):
         quick(name).fit(cohort, y[:-1])
+
+
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_the_cross_validation_loop_trains_a_new_copy_in_each_fold(name, cohort):
+    method = quick(name, epochs=1)
+    table, folds = cohort.participants, np.arange(len(cohort)) % 2
+    found = out_of_fold_predictions(
+        method,
+        Rows(cohort),
+        table[["score"]],
+        folds,
+        covariates=table[["age"]],
+        groups=np.repeat(np.arange(len(cohort) // 2), 2),
+    )
+    assert found["row"].tolist() == list(range(len(cohort)))
+    assert np.isfinite(found["predicted"]).all()
+    assert not hasattr(method, "module_")
 
 
 @pytest.mark.parametrize("name", SUPERVISED)
