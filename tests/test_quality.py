@@ -111,13 +111,19 @@ def test_each_planted_fault_is_listed_with_its_participant():
     [
         (lambda fc: np.arctanh(0.9 * fc) * 3, "values"),
         (lambda fc: 0 * fc, "values"),
-        (lambda fc: fc[:5], "participants"),
+        (lambda fc: fc * np.nan, "participants"),
     ],
 )
 def test_unusable_cohorts(spoil, check):
     quality = check_cohort(cohort(spoil(networked(load_parcellation("schaefer100-17")))))
     assert not quality.usable
     assert row(quality, check)["verdict"] == "unusable"
+
+
+def test_few_people_are_warned_of_but_can_be_embedded():
+    quality = check_cohort(cohort(networked(load_parcellation("schaefer100-17"))[:3]))
+    assert quality.usable
+    assert row(quality, "participants")["verdict"] == "warning"
 
 
 def test_float16_rounding_is_no_fault():

@@ -14,7 +14,7 @@ from nerve.files import write_tsv
 from nerve.quality.matrices import TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
-FEWEST = 10  # people below which nothing can be learned or tested
+FEWEST = 10  # people below which nothing can be learned or evaluated
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
 _COVARIATES = (
     "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
@@ -115,9 +115,11 @@ def _drops(facts: pd.DataFrame) -> pd.DataFrame:
 def _participants_row(cohort: Cohort, drops: pd.DataFrame) -> Row:
     left = len(cohort) - len(drops)
     detail = f"{len(drops)} would be dropped ({listed(drops['participant_id'], most=4)})" if len(drops) else ""
+    if not left:
+        return "participants", str(len(cohort)), "unusable", f"nobody can be used. {detail}"
     if left < FEWEST:
-        return "participants", str(len(cohort)), "unusable", f"{left} can be used, expected at least {FEWEST}. {detail}"
-    return "participants", str(len(cohort)), "warning" if len(drops) else "ok", detail
+        detail = f"{left} can be used: enough to embed, too few to learn from or to evaluate. {detail}".strip()
+    return "participants", str(len(cohort)), "warning" if len(drops) or left < FEWEST else "ok", detail
 
 
 def _networks(cohort: Cohort) -> tuple[str, str]:
