@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,6 @@ from nerve.report.words import evaluation_words, experiment_words, run_words
 TEXT = dict.fromkeys(("cohort", "target", "method", "variant", "method_a", "variant_a", "method_b"), str)
 TEXT |= {"variant_b": str, "participant": str, "participant_id": str, "run": str, "reason": str, "status": str}
 PERMUTED = "Permutation"  # the row of models with permuted networks
-Read = TypeVar("Read")
 
 
 def load_results(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Results:
@@ -69,8 +69,7 @@ class _Folder:
         opened = self._opened(config)
         cohorts = {name: self._facts(name, cohort, config) for name, cohort in opened.items()}
         tables = self._tables()
-        inputs = self.folder / "inputs.json"
-        facts = {"fingerprints": self.tried(lambda: read_json(inputs), {}) if inputs.is_file() else {}}
+        facts: dict[str, Any] = {"fingerprints": self.json("inputs.json")}
         facts |= {"versions": next((m["versions"] for m in manifests if m.get("versions")), {})}
         facts |= {"seeds": config.get("seeds", []), "adapted": _adapted(manifests)}
         return tables | {
@@ -79,7 +78,7 @@ class _Folder:
             "runs": runs,
             "config": config,
             "cohorts": {name: facts for name, facts in cohorts.items() if facts is not None},
-            "encoders": [self._encoder(self.folder / "runs" / m["id"], m) for m in manifests if _is_encoder(m)],
+            "encoders": self._encoders(manifests),
             "nulls": self._run_nulls(tables["scores"], manifests),
             "methods_text": self.tried(lambda: experiment_words(config, opened), []),
             "warnings": [said for m in manifests for said in m.get("warnings", [])],
@@ -87,8 +86,7 @@ class _Folder:
         }
 
     def _evaluation(self) -> dict[str, Any]:
-        path = self.folder / "settings.json"
-        settings = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        settings = self.json("settings.json")
         tables = self._tables()
         about = settings.get("cohort", {})
         cohorts = {name: self._facts(name, cohort, {}) for name, cohort in self.cohorts.items()}
@@ -113,8 +111,7 @@ class _Folder:
 
     def _run(self) -> dict[str, Any]:
         encoder = self._encoder(self.folder, {"label": "encode " + self.folder.name})
-        path = self.folder / "config.json"
-        config = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        config = self.json("config.json")
         if not config:
             self.problems.append("The run is not finished: it has no config.json. What it has written so far is shown.")
         versions = {"nerve-fc": config.get("nerve_version"), "torch": config.get("torch_version")}
@@ -158,10 +155,16 @@ class _Folder:
             if lacking:
                 self.problems.append(f"{name}: there is no column {', '.join(sorted(lacking))}; it is not shown.")
                 return pd.DataFrame()
-            frame = frame.assign(variant=frame["variant"] if "variant" in frame else "")
+            frame = frame.assign(variant=frame.get("variant", ""))
         return frame
 
-    def tried(self, read: Callable[[], Read], otherwise: Read) -> Read:
+    def json(self, name: str, folder: Path | None = None) -> dict[str, Any]:
+        """A JSON file of settings; empty where there is none."""
+        path = (folder or self.folder) / name
+        content = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        return content if isinstance(content, dict) else {}
+
+    def tried(self, read: Callable[[], Any], otherwise: Any) -> Any:
         """What `read` gives, or `otherwise` and a sentence on the page."""
         try:
             return read()
@@ -172,7 +175,7 @@ class _Folder:
     def _opened(self, config: Mapping[str, Any]) -> dict[str, Cohort]:
         opened: dict[str, Cohort] = {}
         for name, about in (config.get("cohorts") or {}).items():
-            cohort = self.cohorts.get(name) or self.tried(lambda n=name, a=about: self._cohort(n, a, config), None)  # type: ignore[misc]
+            cohort = self.cohorts.get(name) or self.tried(partial(self._cohort, name, about, config), None)
             if cohort is not None:
                 opened[str(name)] = cohort
         return opened
@@ -193,16 +196,18 @@ class _Folder:
 
     def _manifests(self) -> list[dict[str, Any]]:
         paths = sorted((self.folder / "runs").glob("*/manifest.json"))
-        read = [self.tried(lambda path=path: read_json(path), None) for path in paths]  # type: ignore[misc]
+        read = [self.tried(partial(read_json, path), None) for path in paths]
         return [m | {"id": p.parent.name} for m, p in zip(read, paths, strict=True) if isinstance(m, dict)]
 
+    def _encoders(self, manifests: list[dict[str, Any]]) -> list[EncoderRun]:
+        found = [self._encoder(self.folder / "runs" / m["id"], m) for m in manifests if _is_encoder(m)]
+        return sorted(found, key=lambda one: one.label)
+
     def _encoder(self, folder: Path, manifest: Mapping[str, Any]) -> EncoderRun:
-        path = folder / "config.json"
-        config = self.tried(lambda: read_json(path), {}) if path.is_file() else {}
+        config, about = self.json("config.json", folder), self.json("reconstruction.json", folder)
         result = manifest.get("result") or {}
         history = folder / "history.tsv"
-        example, errors = folder / "reconstruction.npz", folder / "reconstruction.json"
-        about = self.tried(lambda: read_json(errors), {}) if errors.is_file() else {}
+        example = folder / "reconstruction.npz"
         return EncoderRun(
             label=str(manifest.get("label", folder.name)).removeprefix("encode "),
             history=self.tried(lambda: read_tsv(history), pd.DataFrame()) if history.is_file() else pd.DataFrame(),
@@ -217,7 +222,7 @@ class _Folder:
 
     def _interpretation(self, folder: Path) -> dict[str, pd.DataFrame]:
         paths = sorted((folder / "interpretation").glob("*.tsv"))
-        return {path.stem: self.tried(lambda path=path: read_tsv(path), pd.DataFrame()) for path in paths}  # type: ignore[misc]
+        return {path.stem: self.tried(partial(read_tsv, path), pd.DataFrame()) for path in paths}
 
     def _run_nulls(self, scores: pd.DataFrame, manifests: list[dict[str, Any]]) -> pd.DataFrame:
         """The permutation nulls that runs kept, found by what a run of each score would be called."""
@@ -229,8 +234,8 @@ class _Folder:
             words = [row["method"], row["variant"], seed, row["cohort"]]
             folder = run_of.get("probe " + " · ".join(word for word in words if word))
             if folder is not None and (folder / "null.tsv").is_file():
-                null = self.tried(lambda folder=folder: read_tsv(folder / "null.tsv"), pd.DataFrame())  # type: ignore[misc]
-                parts.append(_long(null).assign(**row))
+                null = self.tried(partial(read_tsv, folder / "null.tsv"), pd.DataFrame())
+                parts.append(_long(null).assign(**{str(key): value for key, value in row.items()}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def _part_nulls(self, settings: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
@@ -239,7 +244,7 @@ class _Folder:
         for one in settings.get("features", []):
             stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", str(one["name"]))[:60]
             for path in sorted((self.folder / "parts").glob(f"{stem}-*-null*.tsv"))[-1:]:
-                null = self.tried(lambda path=path: read_tsv(path), pd.DataFrame())  # type: ignore[misc]
+                null = self.tried(partial(read_tsv, path), pd.DataFrame())
                 parts.append(_long(null).assign(cohort=cohort, method=str(one["name"]), variant="", seed=0))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 

@@ -8,7 +8,9 @@ import os
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import yaml
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
@@ -33,7 +35,6 @@ from nerve.report.sections import (
 from nerve.report.words import citations
 
 NAME = "report.html"
-_KIND = {"experiment": "experiment", "evaluation": "evaluate", "run": "pretrain"}
 
 
 def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Path:
@@ -73,6 +74,7 @@ def page(results: Results) -> str:
         script_hash=digest,
         version=nerve.__version__,
         command=_command(results),
+        settings_text=_settings_text(results),
         paragraphs=[_blocks(text) for text in results.methods_text],
         headline=headline(results),
     )
@@ -81,7 +83,7 @@ def page(results: Results) -> str:
 def sections(results: Results) -> list[Section]:
     """The sections between methods and provenance."""
     drawn = {name: figures_of(name, results) for name in _TITLES}
-    tables = {
+    tables: dict[str, list[Any]] = {
         "cohorts": [cohorts_table(results), exclusions_table(results)],
         "pretraining": [encoders_table(list(results.encoders))],
         "prediction": [scores_table(results)],
@@ -126,6 +128,18 @@ def _command(results: Results) -> str:
     if settings.get("covariates"):
         words.append(f"--covariates {','.join(settings['covariates'])}")
     return " ".join([*words, "--out DIR"])
+
+
+def _settings_text(results: Results) -> str:
+    """The resolved configuration as YAML, folders of cohorts left out."""
+    if not results.config:
+        return ""
+    cohorts = {
+        name: {key: value for key, value in about.items() if key != "path"}
+        for name, about in results.config.get("cohorts", {}).items()
+    }
+    shown = dict(results.config) | ({"cohorts": cohorts} if cohorts else {})
+    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
 
 
 def _blocks(text: str) -> dict[str, object]:

@@ -171,8 +171,8 @@ class Results:
             rows = rows[pairs.isin(list(among)).to_numpy(bool)]
         if rows.empty:
             raise NothingToDraw(f"No method has a score for {target} in {cohort}.")
-        top = rows.loc[rows["r"].idxmax()]
-        return str(top["method"]), str(top["variant"])
+        top = int(np.argmax(rows["r"].to_numpy(float)))
+        return str(rows["method"].iloc[top]), str(rows["variant"].iloc[top])
 
 
 def model_name(method: str, variant: str) -> str:

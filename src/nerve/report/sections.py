@@ -143,7 +143,7 @@ def comparisons_table(results: Results) -> Table | None:
     wanted = ["cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "difference"]
     wanted += ["difference_low", "difference_high", "p", "q", "best_two"]
     frame = frame[[name for name in wanted if name in frame.columns]]
-    frame = frame.drop(columns=[name for name in ("variant_a", "variant_b") if (frame.get(name) == "").all()])
+    frame = frame.drop(columns=[name for name in ("variant_a", "variant_b") if set(frame.get(name, [""])) == {""}])
     return table_of(frame.sort_values("best_two", ascending=False, kind="stable"), "Paired comparisons")
 
 
@@ -229,7 +229,8 @@ def _text(value: Any, digits: int) -> str:
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
         return "–"
     if isinstance(value, (float, np.floating)):
-        return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 1 else f"{value:.{digits}f}"
+        plain = float(value)
+        return f"{plain:,.0f}" if plain.is_integer() and abs(plain) >= 1 else f"{plain:.{digits}f}"
     return f"{value:,}" if isinstance(value, (int, np.integer)) else str(value)
 
 

@@ -27,42 +27,44 @@ class Citation:
     bibtex: str
 
 
-def _citation(key: str, authors: str, title: str, journal: str, year: str, detail: str = "") -> Citation:
-    text = f"{authors} ({year}). {title}. {journal}{', ' + detail if detail else ''}."
+def _article(key: str, authors: str, title: str, journal: str, year: int, volume: str, pages: str) -> Citation:
+    text = f"{authors.replace(' and others', ' et al.').replace(' and ', ', ')} ({year}). {title}. {journal} {volume}"
     fields = {"author": authors, "title": f"{{{title}}}", "journal": journal, "year": year}
+    fields |= {"volume": volume, "pages": pages.replace("–", "--")}
+    return Citation(key, f"{text}, {pages}.", _bibtex("article", key, fields))
+
+
+def _bibtex(kind: str, key: str, fields: Mapping[str, object]) -> str:
     body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    return Citation(key, text, f"@article{{{key},\n{body}\n}}")
+    return f"@{kind}{{{key},\n{body}\n}}"
 
 
-_METHOD = "Network-Aware Bilinear Tokenization for Brain Functional Connectivity Representation Learning"
+_TITLE = "Network-Aware Bilinear Tokenization for Brain Functional Connectivity Representation Learning"
+_AUTHORS = "Milecki, Leo and Hu, Qingyu and Jafrasteh, Bahram and Sabuncu, Mert R. and Zhao, Qingyu"
 _ATLAS = "Local-global parcellation of the human cerebral cortex from intrinsic functional connectivity MRI"
 _NETWORKS = "The organization of the human cerebral cortex estimated by intrinsic functional connectivity"
 _RIDGE = (
-    "Deep neural networks and kernel regression achieve comparable accuracies for functional connectivity prediction"
+    "Deep neural networks and kernel regression achieve comparable accuracies for functional connectivity prediction "
+    "of behavior and demographics"
 )
 _FDR = "Controlling the false discovery rate: a practical and powerful approach to multiple testing"
 _COMBAT = "Adjusting batch effects in microarray expression data using empirical Bayes methods"
+_SERIES_B = "Journal of the Royal Statistical Society: Series B"
+_METHOD = Citation(
+    "nerve",
+    f"Milecki, L., Hu, Q., Jafrasteh, B., Sabuncu, M. R., Zhao, Q. {_TITLE}.",
+    _bibtex("unpublished", "nerve", {"author": _AUTHORS, "title": f"{{{_TITLE}}}", "note": "The method"}),
+)
 CITATIONS = {
-    "nerve": _citation(
-        "nerve", "Milecki, L. and Hu, Q. and Jafrasteh, B. and Sabuncu, M. R. and Zhao, Q.", _METHOD, "Preprint", "2026"
+    "nerve": _METHOD,
+    "schaefer": _article("schaefer2018", "Schaefer, A. and others", _ATLAS, "Cerebral Cortex", 2018, "28", "3095–3114"),
+    "yeo": _article(
+        "yeo2011", "Yeo, B. T. T. and others", _NETWORKS, "Journal of Neurophysiology", 2011, "106", "1125–1165"
     ),
-    "schaefer": _citation(
-        "schaefer2018", "Schaefer, A. and others", _ATLAS, "Cerebral Cortex", "2018", "28(9), 3095–3114"
-    ),
-    "yeo": _citation(
-        "yeo2011", "Yeo, B. T. T. and others", _NETWORKS, "Journal of Neurophysiology", "2011", "106(3), 1125–1165"
-    ),
-    "ridge": _citation("he2020", "He, T. and others", _RIDGE, "NeuroImage", "2020", "206, 116276"),
-    "fdr": _citation(
-        "benjamini1995",
-        "Benjamini, Y. and Hochberg, Y.",
-        _FDR,
-        "Journal of the Royal Statistical Society B",
-        "1995",
-        "57(1), 289–300",
-    ),
-    "combat": _citation(
-        "johnson2007", "Johnson, W. E. and Li, C. and Rabinovic, A.", _COMBAT, "Biostatistics", "2007", "8(1), 118–127"
+    "ridge": _article("he2020", "He, T. and others", _RIDGE, "NeuroImage", 2020, "206", "116276"),
+    "fdr": _article("benjamini1995", "Benjamini, Y. and Hochberg, Y.", _FDR, _SERIES_B, 1995, "57", "289–300"),
+    "combat": _article(
+        "johnson2007", "Johnson, W. E. and Li, C. and Rabinovic, A.", _COMBAT, "Biostatistics", 2007, "8", "118–127"
     ),
 }
 

@@ -82,6 +82,6 @@ def svg(figure: Figure) -> str:
     return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
 
 
-def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _known(settings: Mapping[str, Any]) -> Any:
     """The settings that this matplotlib knows."""
     return {name: value for name, value in settings.items() if name in mpl.rcParams}

@@ -16,9 +16,9 @@ MOST = 9
 def caption(results: Results) -> str:
     """What to see."""
     return (
-        "Score of the row's method less that of the column's (r; AUC for two-class targets), from a paired bootstrap "
-        "on the same people. A star marks p < 0.05, two-sided, not corrected; the table below gives q. See whole rows "
-        "of one colour: a method that is better than all others."
+        "Score of the row's method less that of the column's (same numbers; r, or AUC for two-class targets), from a "
+        "paired bootstrap on the same people. A star marks p < 0.05, two-sided, not corrected; the table below gives "
+        "q. See whole rows of one colour: a method that is better than all others."
     )
 
 
@@ -29,8 +29,8 @@ def draw(results: Results) -> Figure:
         raise NothingToDraw("Fewer than two methods have scores, so there is nothing to compare.")
     columns = list(dict.fromkeys(zip(table["cohort"], table["target"], strict=True)))[:MOST]
     models = [m for m in results.models if m in set(_models(results))] or _models(results)
-    side = 1.6 + 0.24 * len(models)
-    figure, axes = panels(len(columns), across=3, width=max(2.7, side), height=max(2.2, side * 0.85), sharey=True)
+    side = 0.9 + 0.24 * len(models)
+    figure, axes = panels(len(columns), across=3, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
     limit = max(0.05, float(np.nanquantile(table["difference"].abs(), 0.98)))
     image = None
     for ax, column in zip(axes, columns, strict=True):
@@ -38,14 +38,15 @@ def draw(results: Results) -> Figure:
         image = ax.imshow(difference, cmap=DIVERGING, vmin=-limit, vmax=limit)
         for row, col in np.argwhere(p < 0.05):
             ax.text(col, row, "*", ha="center", va="center_baseline", color="#111111", fontsize=9)
-        names = [short(model_name(*model), 26) for model in models]
-        ax.set_xticks(np.arange(len(models)), names, rotation=45, ha="right", fontsize=7)
-        ax.set_yticks(np.arange(len(models)), names, fontsize=7)
+        names = [f"{short(model_name(*model), 32)}  {i + 1}" for i, model in enumerate(models)]
+        ax.set_xticks(np.arange(len(models)), [str(i + 1) for i in range(len(models))], fontsize=7.5)
+        ax.set_yticks(np.arange(len(models)), names, fontsize=7.5)
         ax.set_title(short(results.column_name(*column), 30))
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_color(MUTED)
-    figure.colorbar(image, ax=axes, shrink=0.6, label="row − column", pad=0.02)
+    if image is not None:
+        figure.colorbar(image, ax=axes, shrink=0.8, label="row − column", pad=0.02)
     return figure
 
 

@@ -37,7 +37,7 @@ def draw(results: Results) -> Figure:
     shown = _shown(results)
     if not shown:
         raise NothingToDraw("No cohort could be opened, so there is no mean connectivity to show.")
-    figure, axes = panels(len(shown), across=3, width=3.6, height=3.5)
+    figure, axes = panels(len(shown), across=3, width=3.5, height=3.1, extra=0.5)
     limit = max(0.1, float(max(np.nanquantile(np.abs(_off_diagonal(facts)), 0.99) for facts in shown)))
     image = None
     for ax, facts in zip(axes, shown, strict=True):
@@ -46,8 +46,9 @@ def draw(results: Results) -> Figure:
         matrix = np.array(facts.mean)[np.ix_(order, order)]
         image = ax.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         strip_networks(ax, [networks[i] for i in order])
-        ax.set_title(f"{short(facts.label)}  (n = {facts.n:,})", pad=12)
-    figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
+        ax.set_title(f"{short(facts.label)}  (n = {facts.n:,})", pad=13)
+    if image is not None:
+        figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
     return figure
 
 

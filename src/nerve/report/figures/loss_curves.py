@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import BLUE, MUTED, VERMILION, panels, short
+from nerve.report.figures.style import BLUE, MUTED, VERMILION, lined, panels
 from nerve.report.results import EncoderRun, NothingToDraw, Results
 
 SECTION = "pretraining"
@@ -20,7 +20,7 @@ def caption(results: Results) -> str:
     return (
         "Loss on training people (thin) and on people held out of training (thick), each in the units of its method. "
         "See the thick line fall and stay low; a rise at the end is over-fitting, and a line that still falls says "
-        f"that more epochs would help. The dot is the epoch that was kept.{cut}"
+        f"that more epochs would help. The dot is the lowest held-out loss.{cut}"
     )
 
 
@@ -29,16 +29,18 @@ def draw(results: Results) -> Figure:
     encoders = _trained(results)[:MOST]
     if not encoders:
         raise NothingToDraw("No encoder was trained here, or none has kept its history.")
-    figure, axes = panels(len(encoders), across=4, width=2.5, height=2.1)
+    figure, axes = panels(len(encoders), across=4, width=2.5, height=2.25)
     for ax, encoder in zip(axes, encoders, strict=True):
         history = encoder.history
         ax.plot(history["epoch"], history["training_loss"], color=MUTED, linewidth=0.9, label="training people")
         if "validation_loss" in history and history["validation_loss"].notna().any():
             known = history.dropna(subset=["validation_loss"])
             ax.plot(known["epoch"], known["validation_loss"], color=BLUE, linewidth=1.8, label="held-out people")
-            best = known.loc[known["validation_loss"].idxmin()]
-            ax.plot(best["epoch"], best["validation_loss"], "o", color=VERMILION, markersize=4.5)
-        ax.set_title(short(encoder.label, 30))
+            best = int(np.argmin(known["validation_loss"].to_numpy(float)))
+            ax.plot(
+                known["epoch"].iloc[best], known["validation_loss"].iloc[best], "o", color=VERMILION, markersize=4.5
+            )
+        ax.set_title(lined(encoder.label, 24), fontsize=8.5)
         ax.set_xlabel("epoch")
         ax.set_ylabel("loss")
         losses = history[[c for c in ("training_loss", "validation_loss") if c in history]].to_numpy(float)
@@ -46,10 +48,12 @@ def draw(results: Results) -> Figure:
         if len(losses) and losses.min() > 0 and losses.max() / losses.min() > 20:
             ax.set_yscale("log")
         ax.grid(axis="y")
-    axes[0].legend(loc="upper right")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=2)
     return figure
 
 
 def _trained(results: Results) -> list[EncoderRun]:
     wanted = {"epoch", "training_loss"}
-    return [one for one in results.encoders if len(one.history) and wanted <= set(one.history.columns)]
+    found = [one for one in results.encoders if len(one.history) and wanted <= set(one.history.columns)]
+    return sorted(found, key=lambda one: one.label)

@@ -17,8 +17,8 @@ def caption(results: Results) -> str:
     """What to see."""
     return (
         "Correlation of each model's predictions with mean framewise displacement (dots), beside that of the target "
-        "itself (dashed line; before covariates were removed). See dots near zero: a model whose predictions follow "
-        "motion more than the target does may have learned who moved."
+        "itself (dashed line; before covariates were removed). See dots near zero. Red: the "
+        "predictions follow motion more closely than they follow the target; such a model may have learned who moved."
     )
 
 

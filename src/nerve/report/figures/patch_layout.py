@@ -36,24 +36,21 @@ def draw(results: Results) -> Figure:
     networks = [parcellation.networks[i] for i in order]
     patching = Patching.from_parcellation(parcellation.subset(order))
     matrix = _matrix(results, parcellation)[np.ix_(order, order)]
-    figure = Figure(figsize=(9.2, 4.5), layout="constrained")
+    figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
     limit = max(0.1, float(np.nanquantile(np.abs(matrix), 0.97)))
     left.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
     strip_networks(left, networks)
-    left.set_title("FC, cut at network borders", pad=14)
-    chosen = (min(1, patching.n_groups - 1), patching.n_groups - 1)
+    left.set_title("FC, cut at network borders", pad=22)
+    chosen = (0, patching.n_groups - 1)
     corner = tuple(int(np.flatnonzero(patching.group_of == g)[0]) for g in chosen)
     counts = tuple(len(patching.members[g]) for g in chosen)
     box = Rectangle((corner[1] - 0.5, corner[0] - 0.5), counts[1], counts[0], fill=False, edgecolor=INK, linewidth=2.2)
     left.add_patch(box)
     _tokens(right, patching, chosen)
-    figure.add_artist(
-        ConnectionPatch(
-            (corner[1] + counts[1] - 0.5, corner[0] + counts[0] / 2), (chosen[1], chosen[0]), "data", "data",
-            axesA=left, axesB=right, arrowstyle="-|>", color=INK, linewidth=1.4, shrinkB=7,
-        )
-    )  # fmt: skip
+    start, end = (corner[1] + counts[1] - 0.5, corner[0] + counts[0] / 2), (chosen[1] - 0.3, chosen[0] - 0.5)
+    look = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=-0.18", "color": INK, "linewidth": 1.4}
+    figure.add_artist(ConnectionPatch(start, end, "data", "data", axesA=left, axesB=right, **look))
     return figure
 
 
@@ -77,9 +74,16 @@ def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
     ax.set_ylim(n - 0.3, -0.7)
     ax.set_aspect("equal")
     ax.axis("off")
-    ax.set_title(f"{patching.n_patches} tokens, one a pair of networks", pad=14)
     words = "each half: the colour of\none of its two networks\nfaded: masked, to be\nreconstructed"
-    ax.text(-0.5, n - 0.6, words, va="bottom", ha="left", color=MUTED, fontsize=8.5)
+    ax.text(
+        -0.5,
+        n * 0.68,
+        f"{patching.n_patches} tokens, one\na pair of networks",
+        va="bottom",
+        weight="bold",
+        fontsize=9.5,
+    )
+    ax.text(-0.5, n * 0.71, words, va="top", color=MUTED, fontsize=8.5)
 
 
 def _parcellation(results: Results) -> Parcellation:

@@ -42,8 +42,9 @@ def draw(results: Results) -> Figure:
         matrix = np.asarray(encoder.example[part], float)[np.ix_(order, order)]
         image = ax.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         strip_networks(ax, [networks[i] for i in order], labels=part == "original")
-        ax.set_title(part, pad=10)
-    figure.colorbar(image, ax=list(axes), shrink=0.75, label="r", pad=0.02)
+        ax.set_title(part, pad=13)
+    if image is not None:
+        figure.colorbar(image, ax=list(axes), shrink=0.75, label="r", pad=0.02)
     return figure
 
 

@@ -19,15 +19,15 @@ def caption(results: Results) -> str:
     for encoder in _described(results):
         model, mean = float(encoder.errors["model"]), float(encoder.errors["group_mean"])
         if mean > 0:
-            parts.append(f"{encoder.label}: {1 - model / mean:+.0%} of the group mean's error explained")
+            side = "below" if model < mean else "above"
+            parts.append(f"{encoder.label}: {abs(1 - model / mean):.0%} {side} the group mean")
     people = _described(results)[0].errors.get("n_people")
     who = f"{people} people" if people else "people"
     return (
-        f"Mean squared error of masked patches in {who} who took no part in training (lines: 95 % interval over "
-        "people). The group mean is the training people's average matrix; the patch mean is its average within each "
-        "patch. See the model below the group mean: only then has it learned how people differ. "
-        + "; ".join(parts)
-        + "."
+        f"Mean squared error of masked patches in {who} held out of training (they only chose the epoch that was "
+        "kept; lines: 95 % interval over people). The group mean is the training people's average matrix; the patch "
+        "mean is its average within each patch. See the model below the group mean: only then has it learned how "
+        f"people differ. {'; '.join(parts)}."
     )
 
 
@@ -43,13 +43,12 @@ def draw(results: Results) -> Figure:
             if value is None:
                 continue
             margin = 1.96 * float(encoder.errors.get(f"{name}_se") or 0)
-            ax.errorbar(
-                value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=label if not row else None
-            )  # fmt: skip
+            named = label if row == 0 else None
+            ax.errorbar(value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=named)
     ax.set_yticks(np.arange(len(encoders)), [short(encoder.label, 36) for encoder in encoders])
     ax.set_ylim(len(encoders) - 0.5, -0.5)
     ax.set_xlim(left=0)
-    ax.set_xlabel("mean squared error of masked patches (r²)")
+    ax.set_xlabel("mean squared error of masked patches (units of r, squared)")
     ax.spines["left"].set_color(MUTED)
     figure.legend(loc="outside upper right", ncols=3)
     return figure

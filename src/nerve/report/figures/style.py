@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,15 +80,23 @@ def network_colours(networks: Sequence[str]) -> dict[str, Any]:
     return {name: known.get(name) or ring[name] for name in networks}
 
 
-def panels(n: int, across: int = 3, width: float = 2.9, height: float = 2.5, **options: Any) -> tuple[Figure, list]:
-    """A figure with `n` panels in rows of at most `across`."""
+def panels(
+    n: int, across: int = 3, width: float = 2.9, height: float = 2.5, extra: float = 0.0, **options: Any
+) -> tuple[Figure, list]:
+    """A figure with `n` panels in rows of at most `across`, `extra` inches wider than they are."""
     columns = max(1, min(n, across))
     rows = max(1, -(-n // columns))
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(width * columns + extra, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for empty in axes[n:]:
         empty.set_visible(False)
     return figure, list(axes[:n])
+
+
+def lined(text: object, width: int = 26, most: int = 2) -> str:
+    """A title in at most `most` lines, broken at spaces, cut with an ellipsis."""
+    lines = textwrap.wrap(" ".join(str(text).split()), width) or [""]
+    return "\n".join([*lines[: most - 1], short(" ".join(lines[most - 1 :]), width)] if len(lines) > 1 else lines)
 
 
 def short(text: object, most: int = 28) -> str:

@@ -32,24 +32,23 @@ def draw(results: Results) -> Figure:
     if table.empty:
         raise NothingToDraw("No setting was swept, so there are no ablations to show.")
     places = list(dict.fromkeys(zip(table["method"], table["setting"], strict=True)))[:MOST]
-    figure, axes = panels(len(places), across=3, width=3.4, height=2.6)
+    figure, axes = panels(len(places), across=3, extra=1.8, width=3.6, height=2.6)
     for ax, (method, setting) in zip(axes, places, strict=True):
         part = table[(table["method"] == method) & (table["setting"] == setting)]
         values = sorted(part["value"].unique(), key=_by_number)
         for i, (column, line) in enumerate(part.groupby(["cohort", "target"], sort=False)):
             mean = line.groupby("value")[["r", "r_half_width"]].mean().reindex(values)
-            shift = (i - 2) * 0.04
-            ax.errorbar(
-                np.arange(len(values)) + shift, mean["r"], yerr=mean["r_half_width"], fmt="o-", markersize=4,
-                linewidth=1.3, elinewidth=0.8, color=CYCLE[i % len(CYCLE)], label=short(results.column_name(*column), 24),
-            )  # fmt: skip
+            look = {"color": CYCLE[i % len(CYCLE)], "fmt": "o-", "markersize": 4, "linewidth": 1.3, "elinewidth": 0.8}
+            places_on_x = np.arange(len(values)) + (i - 2) * 0.04  # side by side, so that bars do not hide each other
+            name = short(results.column_name(*column), 24)
+            ax.errorbar(places_on_x, mean["r"], yerr=mean["r_half_width"], label=name, **look)
         ax.set_xticks(np.arange(len(values)), [short(value, 14) for value in values])
         ax.set_xlabel(short(setting))
         ax.set_ylabel("r")
         ax.set_title(short(method))
         ax.grid(axis="y")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles[:12], labels[:12], loc="outside lower left", ncols=3)
+    figure.legend(handles[:12], labels[:12], loc="outside right upper")
     return figure
 
 

@@ -1,0 +1,147 @@
+"""What an encoder learned in pretraining: how well it fills in masked patches of people whom it has not seen.
+
+Written beside the weights, for the report, without identifiers:
+
+    reconstruction.json   mean squared error of masked patches: the model's, the group mean's, the patch mean's
+    reconstruction.npz    one typical person: original, masked (NaN where hidden), reconstructed, group_of
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nerve.cohort import Cohort
+from nerve.files import atomic_file, write_json
+from nerve.methods.inputs import as_cohort
+from nerve.patching import Patching
+
+MOST_PEOPLE = 256  # held-out people that are reconstructed
+_CHUNK = 64
+_GUESSES = ("model", "group_mean", "patch_mean")
+
+
+def describe_run(method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """`describe_encoder` on the people whom the fitted method held out of its own training.
+
+    Returns None, and writes nothing, if it does not reconstruct patches or held nobody out.
+    """
+    if not hasattr(method, "reconstruct") or not hasattr(method, "patching_"):
+        return None
+    cohort = as_cohort(cohorts, method.parcellation_)
+    training, held_out = method.split(cohort, cohort, method.training_settings())
+    if not len(held_out):
+        return None
+    return describe_encoder(method, cohort.subset(held_out), out, training=cohort.subset(training))
+
+
+def describe_encoder(
+    method: Any, held_out: Cohort, out: str | os.PathLike[str], training: Cohort | None = None
+) -> dict[str, Any] | None:
+    """Mask patches of held-out people, reconstruct them, and write errors and one example.
+
+    With M the masked patches of a person and x̂ a guess, the error is 1/|M| Σ_{p ∈ M} ‖x̂_p - x_p‖² / size_p. Guesses:
+    the model's; the training people's mean FC; that mean, averaged within each patch.
+
+    Parameters
+    ----------
+    method : fitted encoder
+        One with `reconstruct` and `patching_`; for others nothing is written.
+    held_out : Cohort
+        People who took no part in training; the first 256 are used.
+    out : path
+        Folder of the run.
+    training : Cohort, optional
+        Where the group mean comes from; the mean that the model has kept by default.
+
+    Returns
+    -------
+    dict or None
+        What reconstruction.json holds.
+    """
+    if not hasattr(method, "reconstruct") or not hasattr(method, "patching_"):
+        return None
+    patching: Patching = method.patching_
+    people = held_out.align(method.parcellation_).inputs("fc", np.arange(min(len(held_out), MOST_PEOPLE)))
+    mean = _group_mean(method, training)
+    masked = _masks(patching, method.module_.n_visible, len(people), seed=method.seed)
+    hidden = _hidden_entries(patching, masked)  # (people, S)
+    actual = patching.pack(people)  # (people, S)
+    predicted = patching.pack(method.reconstruct(people, masked))
+    guesses = {"model": predicted, "group_mean": mean, "patch_mean": _patch_means(patching, mean)}
+    errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (people,) each
+    example = int(np.argsort(errors["model"])[len(people) // 2])
+    report = _report(errors, patching, masked, _r(actual[example], predicted[example], hidden[example]))
+    with atomic_file(Path(out) / "reconstruction.npz") as stream:
+        np.savez_compressed(stream, **_pictures(patching, actual[example], predicted[example], hidden[example]))
+    write_json(Path(out) / "reconstruction.json", report)
+    return report
+
+
+def _report(errors: dict[str, np.ndarray], patching: Patching, masked: np.ndarray, r: float | None) -> dict[str, Any]:
+    n_people = len(masked)
+    report: dict[str, Any] = {"n_people": n_people, "masked_share": round(masked.shape[1] / patching.n_patches, 3)}
+    for name in _GUESSES:
+        report[name] = float(errors[name].mean())
+        report[f"{name}_se"] = float(errors[name].std(ddof=1) / np.sqrt(n_people)) if n_people > 1 else None
+    return report | {"example_r": r, "networks": list(patching.group_names)}
+
+
+def _group_mean(method: Any, training: Cohort | None) -> np.ndarray:
+    """(S,) mean FC of the training people, packed."""
+    if training is None:
+        kept = method.module_.mean
+        return np.zeros(method.patching_.n_entries) if kept is None else kept.detach().cpu().numpy().astype(float)
+    aligned = training.align(method.parcellation_)
+    total = sum((chunk.sum(axis=0, dtype=float) for chunk in _chunks(aligned)), np.zeros(()))
+    return method.patching_.pack(total / len(aligned))
+
+
+def _chunks(cohort: Cohort) -> Iterator[np.ndarray]:
+    for start in range(0, len(cohort), _CHUNK):
+        yield cohort.inputs("fc", np.arange(start, min(start + _CHUNK, len(cohort))))
+
+
+def _masks(patching: Patching, n_visible: int, n_people: int, seed: int) -> np.ndarray:
+    """(people, masked) patches to hide, ascending."""
+    noise = np.random.default_rng([seed, 5]).random((n_people, patching.n_patches))
+    return np.sort(np.argsort(noise, axis=1)[:, n_visible:], axis=1)
+
+
+def _hidden_entries(patching: Patching, masked: np.ndarray) -> np.ndarray:
+    """(people, S) whether each entry lies in a masked patch."""
+    patches = np.zeros((len(masked), patching.n_patches), bool)
+    np.put_along_axis(patches, masked, True, axis=1)
+    return patches[:, patching.patch_of]
+
+
+def _patch_means(patching: Patching, packed: np.ndarray) -> np.ndarray:
+    """(S,) every entry replaced by the mean of its patch."""
+    return np.repeat(np.add.reduceat(packed, patching.offsets[:-1]) / patching.sizes, patching.sizes)
+
+
+def _errors(patching: Patching, guess: np.ndarray, actual: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    """(people,) mean over masked patches of the mean squared error within a patch."""
+    squared = (np.asarray(guess, float) - actual) ** 2  # (people, S)
+    by_patch = np.add.reduceat(squared, patching.offsets[:-1], axis=1) / patching.sizes  # (people, patches)
+    return np.take_along_axis(by_patch, masked, axis=1).mean(axis=1)
+
+
+def _r(actual: np.ndarray, predicted: np.ndarray, hidden: np.ndarray) -> float | None:
+    """Correlation over hidden entries; None where one of them does not vary."""
+    a, b = actual[hidden].astype(float), predicted[hidden].astype(float)
+    return float(np.corrcoef(a, b)[0, 1]) if len(a) > 2 and a.std() > 0 and b.std() > 0 else None
+
+
+def _pictures(patching: Patching, actual: np.ndarray, predicted: np.ndarray, hidden: np.ndarray) -> dict[str, Any]:
+    parts = {
+        "original": actual,
+        "masked": np.where(hidden, np.nan, actual),
+        "reconstructed": np.where(hidden, predicted, actual),
+    }
+    pictures: dict[str, Any] = {name: patching.unpack(part.astype(np.float16)) for name, part in parts.items()}
+    return pictures | {"group_of": patching.group_of.astype(np.int16)}

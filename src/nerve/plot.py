@@ -1,0 +1,75 @@
+"""The report's figures, one function each, for notebooks and papers.
+
+Each takes the folder of an experiment, an evaluation or a run, a `Results`, or (where people and FC are all that is
+needed) a `Cohort`, and returns a matplotlib figure:
+
+    nerve.plot.forest("out/demo").savefig("forest.pdf")
+    nerve.plot.group_mean_fc(cohort)
+    nerve.plot.patch_layout("schaefer400-17")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from nerve.checks import NerveError
+from nerve.cohort import Cohort
+from nerve.parcellation import Parcellation, parcellation_names
+from nerve.report.figures import FIGURES, draw
+from nerve.report.load import load_results
+from nerve.report.results import Results, cohort_facts
+
+Source = Results | Cohort | Parcellation | str | os.PathLike[str]
+
+
+def results_of(source: Source) -> Results:
+    """Results from whatever a figure may be asked to show."""
+    if isinstance(source, Results):
+        return source
+    if isinstance(source, Cohort):
+        return Results(title=source.name, cohorts={source.name: cohort_facts(source)})
+    if isinstance(source, Parcellation):
+        return Results(config={"parcellation": source})
+    if isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names():
+        return Results(config={"parcellation": source})
+    if (Path(source) / "cohort.json").is_file():
+        return results_of(Cohort.load(source))
+    if not Path(source).is_dir():
+        raise NerveError(
+            f"{source}: there is no such folder, expected results, a cohort or the name of a parcellation."
+        )
+    return load_results(source)
+
+
+def _figure(name: str) -> Callable[[Source], Figure]:
+    from importlib import import_module
+
+    module = import_module(FIGURES[name])
+
+    def plot(source: Source) -> Figure:
+        _show_in_notebooks()
+        return draw(name, results_of(source))
+
+    plot.__name__ = plot.__qualname__ = name
+    plot.__doc__ = f"{module.__doc__}\n\nParameters\n----------\nsource : folder, Results or Cohort"
+    return plot
+
+
+def _show_in_notebooks() -> None:
+    """IPython shows a figure that a cell returns once pyplot has been imported."""
+    import matplotlib.pyplot  # noqa: F401
+
+
+def __getattr__(name: str) -> Any:
+    if name in FIGURES:
+        return _figure(name)
+    raise AttributeError(f"module 'nerve.plot' has no attribute {name!r}, it has {', '.join(FIGURES)}")
+
+
+def __dir__() -> list[str]:
+    return [*FIGURES, "results_of"]

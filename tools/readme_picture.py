@@ -1,0 +1,17 @@
+"""Draw the picture that heads the README: `python tools/readme_picture.py` writes docs/images/patch_layout.svg and .png."""
+
+from pathlib import Path
+
+from nerve import plot
+from nerve.files import write_text
+from nerve.report.figures import svg
+from nerve.simulate import simulate_cohort
+
+OUT = Path(__file__).parent.parent / "docs" / "images"
+
+# the mean of a few simulated people, so that the picture shows what FC looks like and needs no data
+cohort = simulate_cohort(n=24, timepoints=300, parcellation="schaefer100-17", seed=0)
+figure = plot.patch_layout(cohort)
+OUT.mkdir(parents=True, exist_ok=True)
+write_text(OUT / "patch_layout.svg", svg(figure))
+figure.savefig(OUT / "patch_layout.png", dpi=160, facecolor="white")
