@@ -108,6 +108,12 @@ def read_npz(path: Path, name: str, participant: str = "") -> np.ndarray:
     return as_numbers(array, path, participant)
 
 
+@lru_cache(maxsize=1)
+def whole_npz(path: Path, name: str, changed: int) -> np.ndarray:
+    """One array of an `.npz` that holds many people, unpacked once; `changed` is the time at which the file changed."""
+    return read_npz(path, name)
+
+
 @lru_cache(maxsize=2)
 def _open_npz(path: str, changed: int) -> Any:
     return np.load(path, allow_pickle=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nerve.checks import NerveError, problem
-from nerve.readers.arrays import choose_variable, npz_shapes, read_npy, read_npz, read_numbers
+from nerve.readers.arrays import choose_variable, npz_shapes, read_npy, read_npz, read_numbers, whole_npz
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.browse import files_below, place
 from nerve.readers.mat import mat_shapes, read_mat
@@ -165,7 +165,7 @@ def _load(scan: Scan, options: Options) -> tuple[np.ndarray, tuple[str, ...] | N
     if isinstance(scan.key, str):
         return read_npz(path, scan.key, person), None
     if scan.key is not None:
-        return read_npz(path, scan.extra["variable"], person)[scan.key], None
+        return whole_npz(path, scan.extra["variable"], path.stat().st_mtime_ns)[scan.key], None
     return read_npz(path, choose_variable(npz_shapes(path), NAMES, options.variable, path, person), person), None
 
 
