@@ -62,6 +62,13 @@ def test_other_dialects_are_known_to_be_the_same_parcels(dialect):
     assert np.array_equal(found.reordering_to(target), expected)
 
 
+def test_a_label_outside_the_atlas_that_looks_like_a_parcel_does_not_hide_the_others():
+    labels = (*load_parcellation("schaefer200-7").labels, "LH_Ventral_Anterior")
+    found = Parcellation(labels, ("?",) * 201, name="file")
+    expected = load_parcellation("schaefer200-7").reordering_to("schaefer200-17")
+    assert np.array_equal(found.reordering_to("schaefer200-17"), expected)
+
+
 def test_labels_that_two_resolutions_share_do_not_make_them_the_same_parcels():
     with pytest.raises(NerveError, match=r"Schaefer-400 and schaefer100-7 of Schaefer-100"):
         load_parcellation("schaefer400-7").reordering_to("schaefer100-7")

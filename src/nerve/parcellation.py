@@ -316,15 +316,11 @@ def _schaefer_size(parcellation: Parcellation) -> int:
     named = re.match(r"schaefer(\d+)-", parcellation.name)
     if named and int(named[1]) in SCHAEFER_SIZES:
         return int(named[1])
-    parcels = [label for label in parcellation.labels if _looks_like_schaefer(label)]
-    for size in SCHAEFER_SIZES:
-        if parcels and size >= len(parcels) and all(label in _aliases(size) for label in parcels):
-            return size
-    return 0
-
-
-def _looks_like_schaefer(label: str) -> bool:
-    return re.match(r"(7Networks_|17Networks_)?[LR]H_[A-Z][A-Za-z]*_", label) is not None
+    known = {size: sum(label in _aliases(size) for label in parcellation.labels) for size in SCHAEFER_SIZES}
+    most = max(known.values())
+    if most < parcellation.n_regions / 2:
+        return 0
+    return min((size for size in SCHAEFER_SIZES if known[size] == most and size >= most), default=0)
 
 
 def _hemisphere(label: str) -> str:
