@@ -6,8 +6,8 @@ of masked patches; forward and backward, no gradient of the data. The machine's 
 """
 
 import multiprocessing
-import resource
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -89,12 +89,19 @@ def steps_of(model, fc, packed) -> dict:
 
 
 def step_memory(kind: str) -> float:
-    """Peak memory that a step adds, in MB; called in a new process, whose peak is its own."""
+    """Peak memory that a step adds, in MB; called in a new process, whose memory is its own."""
     torch.set_num_threads(1)
     action = steps_of(*paper_size())[kind]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the kernel's peak counter starts again from here
+    before = resident("VmRSS")
     action()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return resident("VmHWM") - before
+
+
+def resident(field: str) -> float:
+    """A line of /proc/self/status, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
 def loop_overhead(model, packed, seconds_of_step: float) -> float:

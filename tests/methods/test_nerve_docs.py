@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pandas as pd
+
 from nerve.methods.config import PRESETS, NerveConfig
 from nerve.models import parameter_table
 from nerve.patching import Patching
@@ -21,7 +23,7 @@ def test_every_setting_is_on_the_page_with_its_default_and_meaning():
 def test_the_parameter_table_is_what_the_code_counts():
     page = (DOCS / "reference" / "parameters.md").read_text()
     for name in ("schaefer100-17", "schaefer400-17", "schaefer400-7", "schaefer1000-17"):
-        table = parameter_table(Patching.from_parcellation(name)).set_index("kind")
+        table = pd.DataFrame(parameter_table(Patching.from_parcellation(name))).set_index("kind")
         for kind, tokenizer, total in re.findall(rf"\| {name} \| \d+ \| (\w+) \| ([\d,]+) \|.*\| ([\d,]+) \|", page):
             assert int(tokenizer.replace(",", "")) == table.loc[kind, "tokenizer"]
             assert int(total.replace(",", "")) == table.loc[kind, "total"]

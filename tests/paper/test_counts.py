@@ -1,5 +1,6 @@
 """Numbers that the paper and its released code state."""
 
+import pandas as pd
 import pytest
 
 from nerve.methods.config import resolve
@@ -19,12 +20,12 @@ def test_the_papers_model_has_exactly_3403712_parameters(patching):
 
 
 def test_shared_and_specific_as_released_with_their_biases(patching):
-    totals = parameter_table(patching, tokenizer_bias=True).set_index("kind")["total"]
+    totals = pd.DataFrame(parameter_table(patching, tokenizer_bias=True)).set_index("kind")["total"]
     assert totals.to_dict() == {"shared": 3_764_209, "specific": 30_700_353, "bilinear": 3_403_712}
 
 
 def test_tokenizers_without_biases(patching):
-    widths = parameter_table(patching).set_index("kind")["tokenizer"]
+    widths = pd.DataFrame(parameter_table(patching)).set_index("kind")["tokenizer"]
     assert widths.to_dict() == {"shared": 389_376, "specific": 21_840_128, "bilinear": 102_400}
 
 
@@ -32,7 +33,7 @@ def test_growth_is_as_the_paper_states(patching):
     """O(R²/N² d), O(R² d), O(R d): exact for equal groups."""
     for regions, groups in ((120, 6), (240, 6), (240, 12)):
         size = regions // groups
-        table = parameter_table(Patching.grid(regions, size), dim=32).set_index("kind")["tokenizer"]
+        table = pd.DataFrame(parameter_table(Patching.grid(regions, size), dim=32)).set_index("kind")["tokenizer"]
         assert table["shared"] == size**2 * 32
         assert table["specific"] == groups * (groups + 1) // 2 * size**2 * 32
         assert table["bilinear"] == regions * 32
@@ -70,7 +71,7 @@ def test_the_papers_hyperparameters():
 
 
 def test_twelve_thousand_steps_on_the_papers_cohorts():
-    from nerve.training.loop import split_rows
+    from nerve.training.splits import split_rows
 
     config = resolve("paper").training_settings()
     training, _ = split_rows(1791 + 1416, ["ABCD"] * 1791 + ["PNC"] * 1416, config)

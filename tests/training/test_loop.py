@@ -8,7 +8,7 @@ import torch
 import nerve.training.loop as loop_module
 from nerve.checks import NerveError
 from nerve.training import ArraySource, Draws, TrainingSettings, TrainingStopped, train
-from nerve.training.loop import split_rows
+from nerve.training.splits import split_rows
 
 SETTINGS = TrainingSettings(epochs=6, batch_size=8, lr=1e-2, warmup_epochs=1, checkpoint_seconds=0, device="cpu")
 

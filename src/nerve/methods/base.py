@@ -39,8 +39,8 @@ from nerve.training import CohortSource, PairedSource, Result, Source, TrainingS
 from nerve.training.checkpoint import load_tensors, restore_weights, save_tensors
 from nerve.training.distributed import current_processes
 from nerve.training.draws import mixed_seed
-from nerve.training.loop import split_rows
 from nerve.training.sources import to_device
+from nerve.training.splits import split_rows
 
 FORMAT_VERSION = 1
 WEIGHTS, CONFIG, HISTORY, CARD = "model.safetensors", "config.json", "history.tsv", "README.md"
@@ -63,6 +63,12 @@ class Method(BaseEstimator):
     def from_preset(cls, name: str = "paper", **changes: Any) -> Self:
         """The method with the parameters of a preset, some of them changed."""
         return cls(**{**cls.presets[one_of("preset", name, list(cls.presets))], **changes})
+
+    def __sklearn_tags__(self) -> Any:
+        """Matrices come as (n, R, R) arrays."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        return tags
 
     # ---- what a method provides
 

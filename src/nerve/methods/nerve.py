@@ -82,6 +82,7 @@ class NERVE(Encoder):
 
     paper = "NERVE: network-aware bilinear tokenization for brain functional connectivity representation learning"
     presets = PRESETS
+    batch_size_apply = 64  # larger batches gain nothing on a CPU and spill its cache
 
     def __init__(
         self,

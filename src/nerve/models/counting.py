@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 import torch
 
 from nerve.models.masked_autoencoder import MaskedAutoencoder
@@ -29,7 +28,12 @@ def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options:
     return {**parts, "total": sum(parts.values())}
 
 
-def parameter_table(patching: Patching, **options: Any) -> pd.DataFrame:
-    """One row a tokenizer: `parameter_counts` of each."""
-    rows = [{"name": name, **parameter_counts(patching, name, **options)} for name in TOKENIZERS]
-    return pd.DataFrame(rows).rename(columns={"name": "kind"})
+def parameter_table(patching: Patching, **options: Any) -> list[dict[str, Any]]:
+    """One row a tokenizer: its name as ``kind``, and its `parameter_counts`.
+
+    Examples
+    --------
+    >>> [row["tokenizer"] for row in parameter_table(Patching.grid(12, 4), dim=8, heads=2)]
+    [128, 768, 96]
+    """
+    return [{"kind": name, **parameter_counts(patching, name, **options)} for name in TOKENIZERS]
