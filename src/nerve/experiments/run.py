@@ -27,6 +27,7 @@ from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, fingerprint, versions
 from nerve.experiments.workspace import Workspace
 from nerve.files import write_json, write_npy, write_text, write_tsv
+from nerve.interpret.pretraining import describe_run
 
 log = logging.getLogger("nerve.experiments")
 
@@ -71,6 +72,7 @@ def encode(workspace: Workspace, task: Task, folder: Path, device: str | None) -
     cohorts = usable_cohorts(method, [workspace.cohort(name) for name in task.key["pretrained_on"]])
     method.fit(cohorts, run_dir=folder, resume=True)
     method.save(folder)
+    describe_run(method, cohorts, folder)
     return _described(method)
 
 
