@@ -1,4 +1,4 @@
-"""Draw the picture that heads the README: `python tools/readme_picture.py` writes docs/images/patch_layout.svg and .png."""
+"""Draw the picture that heads the README, docs/images/patch_layout.svg and .png: `python tools/readme_picture.py`."""
 
 from pathlib import Path
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle
 
+from nerve.checks import NerveError
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
 from nerve.report.figures.style import DIVERGING, INK, MUTED, network_colours, network_order, strip_networks
@@ -49,7 +52,7 @@ def draw(results: Results) -> Figure:
     left.add_patch(box)
     _tokens(right, patching, chosen)
     start, end = (corner[1] + counts[1] - 0.5, corner[0] + counts[0] / 2), (chosen[1] - 0.3, chosen[0] - 0.5)
-    look = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=-0.18", "color": INK, "linewidth": 1.4}
+    look: dict[str, Any] = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=-0.18", "color": INK, "linewidth": 1.4}
     figure.add_artist(ConnectionPatch(start, end, "data", "data", axesA=left, axesB=right, **look))
     return figure
 
@@ -87,13 +90,15 @@ def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
 
 
 def _parcellation(results: Results) -> Parcellation:
-    name = results.config.get("parcellation")
-    if name:
-        return load_parcellation(str(name))
+    """That of the cohorts, which are all in one order; else the one that is named."""
     for facts in results.cohorts.values():
         if facts.parcellation is not None:
             return facts.parcellation
-    raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
+    named = results.config.get("parcellation")
+    try:
+        return load_parcellation(named or "")
+    except NerveError:
+        raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.") from None
 
 
 def _matrix(results: Results, parcellation: Parcellation) -> np.ndarray:

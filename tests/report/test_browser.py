@@ -1,0 +1,156 @@
+"""The page in a real Chromium: nothing fails, nothing is fetched, nothing overflows, tables sort, figures open.
+
+Screenshots go to the folder that NERVE_ARTEFACTS names, otherwise to a temporary one.
+"""
+
+import base64
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nerve.report.page import write_report
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+WIDTHS = (400, 1400)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("Chromium is not installed (tools/chromium.sh installs it)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory):
+    folder = Path(os.environ.get("NERVE_ARTEFACTS") or tmp_path_factory.mktemp("artefacts"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["experiment", "hostile"])
+def opened(request, browser):
+    path = write_report(request.getfixturevalue(request.param))
+    return request.param, open_page(browser, path, 1400)
+
+
+def open_page(browser, path, width):
+    browser.get_log("performance"), browser.get_log("browser")
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    browser.get(path.as_uri())
+    browser.execute_script("return Promise.all([...document.images].map(i => i.decode().catch(() => 0)))")
+    return browser
+
+
+def test_no_console_message_and_no_request(opened):
+    _, browser = opened
+    assert browser.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert asked
+    assert all(url.startswith(("file:", "data:")) for url in asked)
+    assert browser.execute_script("return window.pwned") is None
+
+
+def test_every_figure_is_loaded_and_described(opened):
+    _, browser = opened
+    pictures = browser.execute_script(
+        "return [...document.querySelectorAll('figure img')].map(i => [i.complete, i.naturalWidth, i.alt.length])"
+    )
+    assert len(pictures) >= 8
+    assert all(complete and width > 0 and alt > 40 for complete, width, alt in pictures)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_overflows(opened, width, artefacts):
+    name, browser = opened
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    outside = browser.execute_script(
+        """return [...document.querySelectorAll('body *')]
+           .filter(e => !e.closest('.scroll, nav ul, .skip, dialog, pre'))
+           .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+    )
+    assert outside == []
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = false)")
+    screenshots(browser, artefacts / f"{name}-{width}", width)
+
+
+def test_table_sorts_by_number_both_ways_and_by_name(opened):
+    _, browser = opened
+    table = "document.querySelector('#paper-table')"
+    column = browser.execute_script(f"return {table}.tHead.rows[{table}.tHead.rows.length - 1].cells.length - 1")
+    for direction in ("descending", "ascending"):
+        header = f"{table}.tHead.rows[{table}.tHead.rows.length - 1].cells[{column}]"
+        browser.execute_script(f"{header}.querySelector('button').click()")
+        assert browser.execute_script(f"return {header}.getAttribute('aria-sort')") == direction
+        keys = browser.execute_script(f"return [...{table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.sort)")
+        values = [float(key) for key in keys if key]
+        assert values == sorted(values, reverse=direction == "descending")
+    browser.execute_script(f"{table}.querySelector('thead tr:last-child button').click()")
+    names = browser.execute_script(f"return [...{table}.tBodies[0].rows].map(r => r.cells[0].textContent)")
+    assert [name.lower()[0] for name in names] == sorted(name.lower()[0] for name in names)
+
+
+def test_figure_opens_by_keyboard_and_closes_by_escape(opened):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    _, browser = opened
+    browser.execute_script("document.querySelector('button.zoom').focus()")
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    assert browser.execute_script("return document.getElementById('zoomed').open")
+    ActionChains(browser).send_keys(Keys.ESCAPE).perform()
+    assert not browser.execute_script("return document.getElementById('zoomed').open")
+    assert browser.execute_script("return document.activeElement.className") == "zoom"
+
+
+def test_page_has_one_heading_a_language_and_landmarks(opened):
+    _, browser = opened
+    counts = browser.execute_script(
+        "return ['h1', 'main', 'nav', 'footer'].map(tag => document.querySelectorAll(tag).length)"
+    )
+    assert counts == [1, 1, 1, 1]
+    assert browser.execute_script("return document.documentElement.lang") == "en"
+    unnamed = (
+        "return [...document.querySelectorAll('button, a')].filter(e => !(e.textContent.trim() || e.ariaLabel)).length"
+    )
+    assert browser.execute_script(unnamed) == 0
+
+
+def test_dark_and_print(experiment, browser, artefacts):
+    open_page(browser, write_report(experiment), 1400)
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 30)"
+    screenshots(browser, artefacts / "experiment-dark", 1400)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    (artefacts / "experiment.pdf").write_bytes(pdf)
+    assert pdf.startswith(b"%PDF")
+
+
+def screenshots(browser, stem, width, step=1800):
+    """The whole page, in pieces that can be looked at."""
+    height = browser.execute_script("return document.documentElement.scrollHeight")
+    for i, y in enumerate(range(0, height, step)):
+        clip = {"x": 0, "y": y, "width": width, "height": min(step, height - y), "scale": 0.8}
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+        Path(f"{stem}-{i}.png").write_bytes(base64.b64decode(shot["data"]))

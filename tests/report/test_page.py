@@ -1,0 +1,175 @@
+"""The page: complete, without identifiers, safe from hostile text, and there even when results are not."""
+
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from folders import Made, write_experiment
+
+from nerve.checks import NerveError
+from nerve.files import write_json, write_text, write_tsv
+from nerve.report.figures import FIGURES
+from nerve.report.page import page, write_report
+from nerve.report.results import Results
+
+
+class Reader(HTMLParser):
+    """Tags, ids and text of a page, as a browser would find them."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.ids, self.text, self.addresses, self.handlers = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href"):
+                self.addresses.append(value)
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join(self.text)
+
+
+@pytest.fixture(scope="module")
+def html(experiment):
+    return write_report(experiment).read_text("utf-8")
+
+
+def test_every_section_and_figure_is_on_the_page(html):
+    reader = Reader(html)
+    sections = {"methods", "cohorts", "pretraining", "prediction", "comparison", "interpretation", "provenance"}
+    drawable = {f"figure-{name}" for name in FIGURES if not name.startswith("interpretation")}
+    assert sections | drawable <= set(reader.ids)
+    assert "could not be drawn" not in html
+    assert len(reader.ids) == len(set(reader.ids))
+
+
+def test_page_is_small_and_asks_for_nothing(html):
+    assert len(html.encode()) < 5_000_000
+    assert all(address.startswith(("#", "data:")) for address in Reader(html).addresses)
+
+
+def test_no_participant_and_no_folder_is_named(html, experiment):
+    ids = pd.read_csv(experiment / "predictions.tsv", sep="\t")["participant"].unique()
+    assert not [one for one in ids if one in html]
+    assert "sub-gone" not in html
+    assert str(experiment) not in html
+    assert "/data/study" not in html
+    assert "[participant]: one region has no data" in Reader(html).words
+
+
+def test_exclusions_failures_and_warnings_are_shown(html):
+    words = Reader(html).words
+    assert "too much motion" in words
+    assert "train BrainGNN · alpha" in words
+    assert "failed" in words
+
+
+def test_numbers_of_the_paper_table_are_those_of_the_scores(html, experiment):
+    scores = pd.read_csv(experiment / "scores.tsv", sep="\t")
+    mine = scores[(scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["method"] == "Raw FC")]
+    assert f'data-sort="{mine["r"].item()}"' in html
+
+
+def test_same_results_give_the_same_page(results):
+    assert page(results) == page(results)
+
+
+def test_hostile_text_stays_text(hostile):
+    reader = Reader(write_report(hostile).read_text("utf-8"))
+    assert reader.tags.count("script") == 1
+    assert not reader.handlers
+    assert "x" not in reader.addresses
+    assert "<script>window.pwned=1</script>" in reader.words  # shown, as text
+    assert "could not be drawn" not in reader.words
+
+
+def test_one_person_still_gives_a_page(tmp_path):
+    folder = write_experiment(tmp_path, Made(cohorts={"alone": 3}, targets=["iq"], methods={"Raw FC": [""]}))
+    for name in ("scores.tsv", "predictions.tsv"):
+        table = pd.read_csv(folder / name, sep="\t").iloc[:1]
+        write_tsv(folder / name, table.assign(r=np.nan) if "r" in table else table)
+    words = Reader(write_report(folder).read_text("utf-8")).words
+    assert "could not be drawn" not in words
+    assert "nothing to compare" in words
+
+
+def test_no_targets_gives_a_page_that_says_so(tmp_path, experiment):
+    shutil.copytree(experiment, tmp_path / "e")
+    for name in ("scores.tsv", "predictions.tsv", "comparisons.tsv"):
+        (tmp_path / "e" / name).unlink()
+    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+    assert "nothing was predicted" in words
+    assert "could not be drawn" not in words
+
+
+@pytest.mark.parametrize("damage", ["", "not\ta table\n1\n2\t3\t4\n", "\x00\x01"])
+def test_damaged_tables_cost_their_part_only(tmp_path, experiment, damage):
+    shutil.copytree(experiment, tmp_path / "e")
+    for name in ("scores.tsv", "runs.tsv", "runs/0001/manifest.json", "runs/0001/history.tsv"):
+        write_text(tmp_path / "e" / name, damage)
+    reader = Reader(write_report(tmp_path / "e").read_text("utf-8"))
+    assert "figure-group_mean_fc" in reader.ids
+    assert "This page is not complete" in reader.words
+
+
+def test_a_cohort_that_has_moved_is_said(tmp_path, experiment):
+    shutil.copytree(experiment, tmp_path / "e")
+    text = (tmp_path / "e" / "experiment.yaml").read_text().replace("/data/", "/moved/")
+    write_text(tmp_path / "e" / "experiment.yaml", text)
+    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+    assert "there is no such folder" in words
+    assert "Raw FC" in words
+
+
+def test_a_bare_experiment_that_has_only_begun(tmp_path):
+    write_text(tmp_path / "experiment.yaml", "name: begun\ncohorts: {}\nmethods: []\n")
+    assert "nothing was predicted" in Reader(write_report(tmp_path).read_text("utf-8")).words
+
+
+def test_a_training_run_that_has_not_ended(tmp_path):
+    write_tsv(tmp_path / "history.tsv", pd.DataFrame({"epoch": [1, 2], "training_loss": [0.2, 0.1]}))
+    reader = Reader(write_report(tmp_path).read_text("utf-8"))
+    assert "figure-loss_curves" in reader.ids
+    assert "not finished" in reader.words
+
+
+def test_folder_of_evaluate(tmp_path, experiment):
+    for name in ("scores", "predictions", "comparisons"):
+        table = pd.read_csv(experiment / f"{name}.tsv", sep="\t")
+        write_tsv(tmp_path / f"{name}.tsv", table[table["cohort"] == "alpha"])
+    about = {"name": "alpha", "n_participants": 40, "fingerprint": "f00"}
+    write_json(tmp_path / "settings.json", {"cohort": about, "settings": {"targets": ["iq"], "seed": 42}})
+    write_text(tmp_path / "protocol.md", "# How\n\nWe predicted iq.\n\nFeature sets:\n\n- **raw**: FC.\n")
+    reader = Reader(write_report(tmp_path).read_text("utf-8"))
+    assert "figure-forest" in reader.ids
+    assert "We predicted iq." in reader.words
+    assert "f00" in reader.words
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_a_folder_without_results_is_refused(tmp_path, folder):
+    with pytest.raises(NerveError, match="expected"):
+        write_report(tmp_path / folder)
+
+
+def test_empty_results_from_a_notebook():
+    assert "This folder does not say what was run" in page(Results())
+
+
+def test_reports_are_made_without_torch():
+    code = "import sys, nerve.report.page, nerve.plot; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

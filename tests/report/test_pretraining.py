@@ -1,0 +1,85 @@
+"""Held-out reconstruction, against the formula written out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nerve.cohort import Cohort
+from nerve.files import read_json
+from nerve.interpret.pretraining import describe_encoder, describe_run
+from nerve.parcellation import Parcellation
+from nerve.patching import Patching
+
+PARCELLATION = Parcellation(tuple("abcdefgh"), ("A", "A", "B", "B", "B", "C", "C", "C"))
+
+
+class Guesser:
+    """An encoder whose reconstruction is known: the truth plus a constant."""
+
+    seed = 3
+    parcellation_ = PARCELLATION
+    patching_ = Patching.from_parcellation(PARCELLATION)
+
+    def __init__(self, off: float) -> None:
+        self.off = off
+        self.module_ = type("Module", (), {"n_visible": 3, "mean": None})()
+
+    def reconstruct(self, fc, masked):
+        self.masked = masked
+        return fc + self.off
+
+
+@pytest.fixture
+def cohort():
+    fc = np.random.default_rng(0).uniform(-1, 1, (7, 8, 8)).astype(np.float32)
+    fc = (fc + fc.transpose(0, 2, 1)) / 2
+    return Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(7)]}), PARCELLATION)
+
+
+def test_errors_are_those_of_the_formula(cohort, tmp_path):
+    training, held_out = cohort.subset(range(4)), cohort.subset(range(4, 7))
+    method = Guesser(0.5)
+    report = describe_encoder(method, held_out, tmp_path, training)
+    assert report["model"] == pytest.approx(0.25, rel=1e-4)
+    mean = training.connectivity.mean(axis=0)
+    members, pairs = method.patching_.members, method.patching_.pairs
+    group, patch = [], []
+    for person, masked in zip(held_out.connectivity, method.masked, strict=True):
+        errors = []
+        for p in masked:
+            block = np.ix_(members[pairs[p][0]], members[pairs[p][1]])
+            errors.append(
+                (((person[block] - mean[block]) ** 2).mean(), ((person[block] - mean[block].mean()) ** 2).mean())
+            )
+        group.append(np.mean([e[0] for e in errors]))
+        patch.append(np.mean([e[1] for e in errors]))
+    assert report["group_mean"] == pytest.approx(np.mean(group), rel=1e-4)
+    assert report["patch_mean"] == pytest.approx(np.mean(patch), rel=1e-4)
+    assert read_json(tmp_path / "reconstruction.json") == report
+
+
+def test_example_hides_what_was_masked_and_nothing_else(cohort, tmp_path):
+    describe_encoder(Guesser(0.25), cohort, tmp_path)
+    with np.load(tmp_path / "reconstruction.npz", allow_pickle=False) as stored:
+        pictures = dict(stored)
+    hidden = np.isnan(pictures["masked"])
+    assert hidden.any()
+    assert not hidden.all()
+    np.testing.assert_array_equal(hidden, hidden.T)
+    np.testing.assert_allclose(pictures["reconstructed"] - pictures["original"], np.where(hidden, 0.25, 0), atol=2e-3)
+
+
+def test_methods_that_reconstruct_nothing_write_nothing(cohort, tmp_path):
+    assert describe_run(object(), cohort, tmp_path) is None
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_trained_nerve_is_described_on_its_own_held_out_people(tmp_path):
+    import nerve
+
+    cohort = nerve.simulate_cohort(n=40, timepoints=60, parcellation="schaefer100-7", seed=0)
+    encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=3, device="cpu").fit(cohort)
+    report = describe_run(encoder, cohort, tmp_path)
+    assert report["n_people"] == encoder.data_["n_validation"]
+    assert report["model"] < report["patch_mean"] * 1.5
