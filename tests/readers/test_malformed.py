@@ -155,16 +155,7 @@ def test_the_whole_file_is_read(name):
         assert (reading.matrix if reading.matrix is not None else reading.series).shape == shape
 
 
-KNOWN = pytest.mark.xfail(
-    strict=False,
-    reason="arrays.py does not yet catch tokenize.TokenError and zlib.error of damaged .npy and .npz files",
-)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=KNOWN) if name in ("plain npy", "plain compressed") else name for name in LAYOUTS],
-)
+@pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_damage_gives_a_reading_or_one_sentence(name, data):

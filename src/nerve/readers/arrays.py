@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def read_numbers(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[s
             low_memory=False,
         )
         numbers = table.to_numpy(np.float64)
-    except (ValueError, OSError, EOFError, OverflowError, MemoryError) as error:
+    except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
         raise _unreadable(path, participant, "a table of numbers", error) from error
     _refuse_cut_line(path, numbers, separator, participant)
     if not has_header:
@@ -68,7 +69,7 @@ def read_npy(path: Path, participant: str = "") -> np.ndarray:
     require_file(path, participant)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError, SyntaxError, TypeError, KeyError, OverflowError) as error:
+    except Exception as error:  # a damaged header: whatever numpy stumbles into, tokenize.TokenError among others
         raise _unreadable(path, participant, "an array of numbers", error) from error
     if not isinstance(array, np.ndarray):  # an .npz in disguise
         raise problem(_where(path, participant), "it is an archive of arrays", remedy="Name it .npz.")
@@ -92,7 +93,7 @@ def npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
                     shape, _, dtype = read(stream)
                 if not dtype.hasobject:
                     shapes[member.removesuffix(".npy")] = shape
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, KeyError, NotImplementedError) as error:
+    except Exception as error:  # a damaged archive: zipfile, zlib, struct and numpy each have errors of their own
         raise _unreadable(path, "", "an .npz archive of arrays", error) from error
     return shapes
 
@@ -103,7 +104,7 @@ def read_npz(path: Path, name: str, participant: str = "") -> np.ndarray:
         array = _open_npz(str(path), path.stat().st_mtime_ns)[name]
     except KeyError as error:
         raise problem(_where(path, participant), f"there is no array {name!r}") from error
-    except (zipfile.BadZipFile, zipfile.error, ValueError, OSError, EOFError, NotImplementedError) as error:  # type: ignore[misc]
+    except Exception as error:
         raise _unreadable(path, participant, "an array of numbers", error) from error
     return as_numbers(array, path, participant)
 
@@ -169,7 +170,7 @@ def _first_lines(path: Path, participant: str) -> tuple[str, list[str], list[str
             lines = [stream.readline().decode("utf-8-sig") for _ in range(2)]
     except NerveError:
         raise
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, participant, "a text file", error) from error
     if "\0" in lines[0]:
         raise problem(_where(path, participant), "it is a binary file", expected="a text file of numbers")
