@@ -1,5 +1,22 @@
 """What encoders have learned, as small files that the report reads without torch.
 
     RUN/reconstruction.npz, reconstruction.json    one held-out person masked and reconstructed; errors (`pretraining`)
-    RUN/interpretation/NAME.tsv                    tables of network weights, attention and patch importance
+    OUT/interpretation/network_weights.tsv         which regions each network's embedding relies on (`weights`)
+    OUT/interpretation/attention.tsv               attention between networks, by layer and head, and rollout
+    OUT/interpretation/importance.tsv              which network pairs carry a prediction: occlusion and patterns
+    OUT/interpretation/stability.json              agreement of every map over seeds
+
+Every function takes one encoder or several that differ in their seed; with several, maps are averaged and say how well
+they agree (`stability`).
 """
+
+from nerve.interpret.attention import Attention, attention_summary
+from nerve.interpret.stability import stability
+from nerve.interpret.weights import network_weights
+
+__all__ = [
+    "Attention",
+    "attention_summary",
+    "network_weights",
+    "stability",
+]

@@ -1,0 +1,162 @@
+"""Attention between network-pair tokens, summarised network by network, by layer and head, and rolled out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, problem
+from nerve.cohort import Cohort
+from nerve.interpret.stability import as_encoders, stability
+from nerve.patching import Patching
+
+CLS = "CLS"
+ROLLOUT, HEADS_MEAN = "rollout", "mean"
+_CHUNK = 16  # people at a time: their maps of all layers and heads are in memory together
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Mean attention over people. Tokens are CLS, then the pairs in the order of `patching.pairs`."""
+
+    table: pd.DataFrame
+    """seed, layer, head, from, to, attention, ratio, stability, n_seeds; see `attention_summary`."""
+    pairs: pd.DataFrame
+    """network_a, network_b, attention, ratio, stability, n_seeds: rollout received by each pair's token."""
+    maps: np.ndarray
+    """(seeds, layers, heads, 1 + P, 1 + P); rows (from) sum to one."""
+    rollout: np.ndarray
+    """(seeds, 1 + P, 1 + P); rows sum to one."""
+
+
+def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
+    """Attention maps of the encoder on the people of a cohort, nothing masked, averaged over people.
+
+    Each token is a pair of networks, and half of it counts for either. With A the attention from token q to token k,
+    the attention from network a to network b is
+
+        N_ab = Σ_q Σ_k m_qa A_qk m_kb / Σ_q m_qa,       m_qa = 1 if q is the pair (a, a), ½ if a is one of two, else 0
+
+    with CLS as a "network" of its own, so that rows sum to one. `ratio` divides by what even attention would give.
+    Rollout (Abnar and Zuidema, 2020) follows attention through all layers, person by person:
+    R = Ã_L … Ã_1 with Ã = ½ (mean over heads of A + I).
+
+    Parameters
+    ----------
+    encoders : fitted NERVE, or several that differ in the seed
+    cohort : Cohort
+        Read a few people at a time.
+
+    Returns
+    -------
+    Attention
+        Heads have no common order over seeds: the table keeps seeds apart, and `stability` compares rollouts, and for
+        each layer the mean over its heads.
+    """
+    several = as_encoders(encoders)
+    for encoder in several:
+        _check(encoder)
+    parts = [_mean_maps(encoder, encoder.fitted_cohort(cohort)) for encoder in several]
+    maps, rollout = np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
+    patching: Patching = several[0].patching_
+    seeds = [int(encoder.seed) for encoder in several]
+    return Attention(_table(maps, rollout, patching, seeds), _pair_table(rollout, patching), maps, rollout)
+
+
+def between_networks(maps: np.ndarray, patching: Patching) -> np.ndarray:
+    """(…, 1 + P, 1 + P) token maps → (…, 1 + G, 1 + G) between CLS and networks; rows sum to one."""
+    share = np.zeros((1 + patching.n_patches, 1 + patching.n_groups))
+    share[0, 0] = 1.0
+    for token, (a, b) in enumerate(patching.pairs, start=1):
+        share[token, 1 + a] += 0.5
+        share[token, 1 + b] += 0.5
+    return (share / share.sum(axis=0)).T @ maps @ share
+
+
+def rolled_out(maps: np.ndarray) -> np.ndarray:
+    """(people, layers, heads, tokens, tokens) → (people, tokens, tokens): Ã_L … Ã_1, rows sum to one."""
+    mixed = 0.5 * (maps.mean(axis=2) + np.eye(maps.shape[-1], dtype=maps.dtype))  # (people, layers, tokens, tokens)
+    total = mixed[:, 0]
+    for layer in range(1, mixed.shape[1]):
+        total = mixed[:, layer] @ total
+    return total
+
+
+def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over people of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
+    import torch
+
+    device = next(encoder.module_.parameters()).device
+    encoder.module_.eval()
+    maps: Any = 0.0
+    rollout: Any = 0.0
+    with torch.inference_mode():
+        for start in range(0, len(cohort), _CHUNK):
+            rows = np.arange(start, min(start + _CHUNK, len(cohort)))
+            packed = torch.from_numpy(encoder.patching_.pack(cohort.inputs("fc", rows))).to(device)
+            some = encoder.module_.attention(packed).float().cpu().numpy()  # (people, layers, heads, tokens, tokens)
+            maps = maps + some.sum(axis=0, dtype=float)
+            rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)
+    return maps / len(cohort), rollout / len(cohort)
+
+
+def _check(encoder: Any) -> None:
+    if not hasattr(encoder.module_, "attention") or not hasattr(encoder, "patching_"):
+        raise problem(
+            f"attention_summary of {type(encoder).__name__}", "it has no attention between patches", expected="NERVE"
+        )
+    if not len(encoder.module_.encoder):
+        raise NerveError("The encoder has no layers (depth=0), expected at least one: there is no attention to show.")
+
+
+def _table(maps: np.ndarray, rollout: np.ndarray, patching: Patching, seeds: list[int]) -> pd.DataFrame:
+    """The rollout first, then layer by layer the mean over heads, then single heads."""
+    parts = [_rows(rollout, patching, seeds, ROLLOUT, HEADS_MEAN)]
+    layers, heads = maps.shape[1:3]
+    for layer in range(layers):
+        parts.append(_rows(maps[:, layer].mean(axis=1), patching, seeds, str(layer + 1), HEADS_MEAN))
+    for layer in range(layers):
+        agreed = float(parts[1 + layer]["stability"].iloc[0])
+        for head in range(heads):
+            one = _rows(maps[:, layer, head], patching, seeds, str(layer + 1), str(head + 1))
+            parts.append(one.assign(stability=agreed))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _rows(tokens: np.ndarray, patching: Patching, seeds: list[int], layer: str, head: str) -> pd.DataFrame:
+    networks = between_networks(tokens, patching)  # (seeds, 1 + G, 1 + G)
+    even = between_networks(np.full(tokens.shape[1:], 1.0 / tokens.shape[-1]), patching)
+    names = [CLS, *patching.group_names]
+    n = len(names)
+    return pd.DataFrame(
+        {
+            "seed": np.repeat(seeds, n * n),
+            "layer": layer,
+            "head": head,
+            "from": np.tile(np.repeat(names, n), len(seeds)),
+            "to": np.tile(names, n * len(seeds)),
+            "attention": networks.ravel(),
+            "ratio": (networks / even).ravel(),
+            "stability": stability(networks),
+            "n_seeds": len(seeds),
+        }
+    )
+
+
+def _pair_table(rollout: np.ndarray, patching: Patching) -> pd.DataFrame:
+    """How much of the mean patch token, the representation that `pooling="mean"` gives, comes from each pair."""
+    received = rollout[:, 1:, 1:].mean(axis=1)  # (seeds, P)
+    names = np.array(patching.group_names)
+    return pd.DataFrame(
+        {
+            "network_a": names[patching.pairs[:, 0]],
+            "network_b": names[patching.pairs[:, 1]],
+            "attention": received.mean(axis=0),
+            "ratio": received.mean(axis=0) * rollout.shape[-1],
+            "stability": stability(received),
+            "n_seeds": len(rollout),
+        }
+    )

@@ -1,0 +1,77 @@
+"""Which regions each network's embedding relies on: the rows of the learned factors U_l of the bilinear tokenizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import problem
+from nerve.interpret.stability import as_encoders, stability
+from nerve.patching import Patching
+
+FEWEST_REGIONS = 4  # a correlation over fewer regions says nothing
+
+
+def network_weights(encoders: Any) -> pd.DataFrame:
+    """The weight of every region in the embedding of its network.
+
+    A token is t_lm,k = Σ_ij U_l[i,k] x_ij U_m[j,k]: region i reaches it by its row of U_l. Scales of networks are
+    arbitrary (U_l may grow as U_m shrinks), so a weight is relative to the network, and 1 is its average region:
+
+        weight_i = ‖U_l[i]‖ / mean over j in l of ‖U_l[j]‖,      share_i = ‖U_l[i]‖² / Σ over j in l of ‖U_l[j]‖²
+
+    Parameters
+    ----------
+    encoders : fitted NERVE, or several that differ in the seed
+        With the bilinear tokenizer.
+
+    Returns
+    -------
+    DataFrame
+        One row a region, in the order of the parcellation: region, network, hemisphere, x, y, z (MNI, mm), weight
+        (mean over seeds), weight_sd (over seeds), share, rank (1 is the network's largest), network_stability (of the
+        weights within the network), stability (of the whole map), n_seeds.
+    """
+    several = as_encoders(encoders)
+    patching: Patching = several[0].patching_
+    norms = np.stack([_row_norms(encoder) for encoder in several])  # (seeds, regions)
+    maps = norms / _by_network(patching, norms, np.mean)
+    shares = norms**2 / _by_network(patching, norms**2, np.sum)
+    regions = several[0].parcellation_.to_table()
+    table = pd.DataFrame(
+        {
+            "region": regions["label"],
+            "network": [patching.group_names[g] for g in patching.group_of],
+            "hemisphere": regions["hemisphere"],
+            **{axis: regions[axis] for axis in "xyz"},
+            "weight": maps.mean(axis=0),
+            "weight_sd": maps.std(axis=0, ddof=1) if len(maps) > 1 else np.nan,
+            "share": shares.mean(axis=0),
+        }
+    )
+    table["rank"] = table.groupby("network")["weight"].rank(ascending=False, method="first").astype(int)
+    within = [stability(maps[:, m]) if len(m) >= FEWEST_REGIONS else np.nan for m in patching.members]
+    return table.assign(
+        network_stability=np.array(within)[patching.group_of], stability=stability(maps), n_seeds=len(maps)
+    )
+
+
+def _row_norms(encoder: Any) -> np.ndarray:
+    """(regions,) ‖U[i]‖."""
+    factors = getattr(getattr(encoder.module_, "tokenizer", None), "embed_factors", None)
+    if factors is None:
+        raise problem(
+            f"network_weights of {type(encoder).__name__}",
+            "it has no factor for each network",
+            expected="NERVE with tokenizer='bilinear'",
+            remedy="Use patch_importance, which works for every encoder.",
+        )
+    return np.linalg.norm(factors.detach().cpu().double().numpy(), axis=1)
+
+
+def _by_network(patching: Patching, values: np.ndarray, summary: Any) -> np.ndarray:
+    """(seeds, regions) each value's network summary."""
+    summaries = np.stack([summary(values[:, members], axis=1) for members in patching.members], axis=1)
+    return np.maximum(summaries, np.finfo(float).tiny)[:, patching.group_of]

@@ -1,0 +1,21 @@
+"""A small cohort and three small encoders that differ in the seed."""
+
+import pytest
+
+from nerve import NERVE
+from nerve.simulate import simulate_cohort
+
+
+@pytest.fixture(scope="session")
+def cohort():
+    return simulate_cohort(60, "schaefer100-7", timepoints=80, keep_timeseries=False, seed=3)
+
+
+@pytest.fixture(scope="session")
+def encoders(cohort):
+    return [
+        NERVE(
+            preset="small", dim=16, depth=2, epochs=2, seed=seed, device="cpu", options={"heads": 2, "decoder_dim": 16}
+        ).fit(cohort)
+        for seed in range(2)
+    ]
