@@ -151,6 +151,11 @@ class Results:
         label = about.get("label") or cohort
         return f"{label}: {shown}" if len({c for c, _ in self.columns}) > 1 or label != "cohort" else str(shown)
 
+    def interpreted(self, name: str) -> list[tuple[str, pd.DataFrame]]:
+        """The tables interpretation/`name`.tsv that there are, each with what it belongs to ("" for the whole)."""
+        sources = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
+        return [(label, tables[name]) for label, tables in sources if len(tables.get(name, ()))]
+
     def mean_scores(self) -> pd.DataFrame:
         """One row a cohort, target, method and variant: seeds are averaged."""
         keys = ["cohort", "target", *MODEL]

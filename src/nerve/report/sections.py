@@ -31,6 +31,12 @@ class Table:
     note: str = ""
 
     @property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers, and is aligned as such."""
+        columns = list(zip(*self.sort, strict=True)) or [()] * len(self.header)
+        return [all(isinstance(key, float) or key == "" for key in column) and any(column) for column in columns]
+
+    @property
     def folded(self) -> bool:
         """Whether the table is long enough to be closed at first."""
         return len(self.rows) > LONG

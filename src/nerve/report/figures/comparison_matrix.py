@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import DIVERGING, MUTED, panels, short
+from nerve.report.figures.style import DIVERGING, MUTED, lined, panels, short
 from nerve.report.results import NothingToDraw, Results, model_name
 
 SECTION = "comparison"
@@ -41,7 +41,7 @@ def draw(results: Results) -> Figure:
         names = [f"{short(model_name(*model), 32)}  {i + 1}" for i, model in enumerate(models)]
         ax.set_xticks(np.arange(len(models)), [str(i + 1) for i in range(len(models))], fontsize=7.5)
         ax.set_yticks(np.arange(len(models)), names, fontsize=7.5)
-        ax.set_title(short(results.column_name(*column), 30))
+        ax.set_title(lined(results.column_name(*column), 22))
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_color(MUTED)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nerve.report.figures.style import CYCLE, GRID, MUTED, panels, short
+from nerve.report.figures.style import CYCLE, GRID, MUTED, lined, panels, short
 from nerve.report.results import NothingToDraw, Results, model_name
 
 SECTION = "prediction"
@@ -47,7 +47,7 @@ def draw(results: Results) -> Figure:
                     ax.plot([one[low], one[high]], [row, row], color=colour, linewidth=width, solid_capstyle="butt")
             ax.plot(one["r"], row, "o", color=colour, markersize=5.5, markeredgecolor="white", markeredgewidth=0.6)
             _seeds(ax, results, cohort, target, model, row)
-        ax.set_title(short(results.column_name(cohort, target), 34))
+        ax.set_title(lined(results.column_name(cohort, target)))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r")

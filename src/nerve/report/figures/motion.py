@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import GRID, MUTED, ORANGE, VERMILION, panels, short
+from nerve.report.figures.style import GRID, MUTED, ORANGE, VERMILION, lined, panels, short
 from nerve.report.results import NothingToDraw, Results, model_name
 
 SECTION = "prediction"
@@ -44,7 +44,7 @@ def draw(results: Results) -> Figure:
             ax.plot(one["r_prediction_motion"], row, "o", color=VERMILION if more else ORANGE, markersize=5)
         target_motion = known[(known["cohort"] == cohort) & (known["target"] == target)]["r_target_motion"].mean()
         ax.axvline(target_motion, color=MUTED, linestyle="--", linewidth=1.1)
-        ax.set_title(short(results.column_name(cohort, target), 34))
+        ax.set_title(lined(results.column_name(cohort, target)))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r with mean FD")

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import CYCLE, INK, MUTED, panels, short
+from nerve.report.figures.style import CYCLE, INK, MUTED, lined, panels, short
 from nerve.report.results import NothingToDraw, Results, model_name
 
 SECTION = "prediction"
@@ -38,16 +38,16 @@ def draw(results: Results) -> Figure:
         raise NothingToDraw("No permutations were made (n_permutations: 0), so there is no null distribution.")
     figure, axes = panels(len(wanted[:MOST]), across=3, width=3.0, height=2.2)
     for ax, (kind, column) in zip(axes, wanted, strict=False):
-        name = short(results.column_name(*column), 30)
+        name = results.column_name(*column)
         if kind == "target":
             null, model = _null(results, *column)
             _bars(ax, null, {short(model_name(*model), 26): _observed(results, *column, model)})
-            ax.set_title(name)
+            ax.set_title(lined(name))
         else:
             null = _networks(results, *column)
             models = [model for model in results.models if np.isfinite(_observed(results, *column, model))]
             _bars(ax, null, {short(model_name(*m), 26): _observed(results, *column, m) for m in models[-4:]})
-            ax.set_title(short(f"{name} · networks", 38))
+            ax.set_title(lined(f"{name} · networks"))
     return figure
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import BLUE, MUTED, VERMILION, panels, short
+from nerve.report.figures.style import BLUE, MUTED, VERMILION, lined, panels, short
 from nerve.report.results import NothingToDraw, Results, model_name
 
 SECTION = "prediction"
@@ -43,7 +43,7 @@ def draw(results: Results) -> Figure:
             ends = np.array([observed.min(), observed.max()])
             ax.plot(ends, intercept + slope * ends, color=VERMILION, linewidth=1.6)
         ax.axhline(predicted.mean(), color=MUTED, linewidth=0.6, linestyle=":")
-        ax.set_title(short(results.column_name(cohort, target), 32))
+        ax.set_title(lined(results.column_name(cohort, target)))
         best = short(model_name(*results.best(cohort, target)), 30)
         said = f"{best}\nr = {r:.2f}, n = {len(points):,}" if np.isfinite(r) else best
         ax.text(0.03, 0.97, said, va="top", fontsize=8, transform=ax.transAxes)

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, MUTED, GRID = "#1f2430", "#636b7a", "#d5d9e2"
-DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858"}  # what stands for each on a dark page
 
 # Okabe and Ito (2008): told apart with every common kind of colour vision
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
+DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858", BLUE: "#4ea8e4"}  # what stands for each on a dark page
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
 DIVERGING = "RdBu_r"  # safe for red-green blindness, white at zero
 
