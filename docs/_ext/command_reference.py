@@ -1,0 +1,104 @@
+"""The directives `nerve-commands` and `nerve-experiment-file`: options and settings, read from the program itself."""
+
+import typer
+from docutils import nodes
+from docutils.parsers.rst import Directive
+
+from nerve.cli import app as program
+from nerve.experiments import config
+
+
+def commands_of(command, path=("nerve",)):
+    """Every command that can be run, with the words that run it, in the order of `nerve --help`."""
+    nested = getattr(command, "commands", None)
+    if nested is None:
+        return [(" ".join(path), command)]
+    return [found for name, one in nested.items() for found in commands_of(one, (*path, name))]
+
+
+class Commands(Directive):
+    """One section a command: what it does, an example, its options."""
+
+    def run(self):
+        """Sphinx calls this."""
+        return [_section(words, command) for words, command in commands_of(typer.main.get_command(program))]
+
+
+def _section(words, command):
+    section = nodes.section(ids=[words.replace(" ", "-")], names=[words])
+    section += nodes.title(text=words)
+    for paragraph in (command.help or "").split("\n\n"):
+        section += _paragraph(" ".join(paragraph.split()))
+    described = [(_name(one), [one.help, _default(one)]) for one in command.params if one.name != "help"]
+    if described:
+        section += _definitions(described)
+    return section
+
+
+def _definitions(described):
+    listed = nodes.definition_list()
+    for name, sentences in described:
+        term = nodes.term("", "", nodes.literal(text=name))
+        listed += nodes.definition_list_item("", term, nodes.definition("", _paragraph(" ".join(filter(None, sentences)))))
+    return listed
+
+
+def _name(parameter):
+    if parameter.param_type_name == "argument":
+        return parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    return ", ".join([*parameter.opts, *parameter.secondary_opts])
+
+
+def _default(parameter):
+    if parameter.required:
+        return "Needed." if parameter.param_type_name == "option" else ""
+    if parameter.default in (None, "", False, True) or callable(parameter.default):
+        return ""
+    return f"Default: `{parameter.default}`."
+
+
+def _paragraph(text):
+    made = nodes.paragraph()
+    for k, part in enumerate(text.split("`")):
+        made += nodes.literal(text=part) if k % 2 else nodes.Text(part)
+    return made
+
+
+PARTS = {
+    "the file": config.ExperimentConfig,
+    "cohorts, by name": config.CohortConfig,
+    "methods, a list": config.MethodConfig,
+    "protocol": config.ProtocolConfig,
+    "slurm": config.SlurmConfig,
+}
+
+
+class ExperimentFile(Directive):
+    """One section a part of the file: its settings, what they mean and their defaults."""
+
+    def run(self):
+        """Sphinx calls this."""
+        return [_part(title, model) for title, model in PARTS.items()]
+
+
+def _part(title, model):
+    section = nodes.section(ids=[title.split(",")[0].replace(" ", "-")], names=[title])
+    section += nodes.title(text=title[0].upper() + title[1:])
+    section += _paragraph(" ".join(model.__doc__.split()))
+    fields = model.model_fields.items()
+    section += _definitions([(name, [field.description, _default_of(field)]) for name, field in fields])
+    return section
+
+
+def _default_of(field):
+    if field.is_required():
+        return "Needed."
+    value = field.get_default(call_default_factory=True)
+    return "" if value is None or value == "" or hasattr(value, "model_fields") else f"Default: `{value}`."
+
+
+def setup(app):
+    """Registered by Sphinx."""
+    app.add_directive("nerve-commands", Commands)
+    app.add_directive("nerve-experiment-file", ExperimentFile)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,66 @@
+"""
+Pretrain, embed, evaluate
+=========================
+
+The whole path in Python: a cohort, an encoder that learns without labels, features, and what they predict in people who
+were not used to fit the prediction.
+"""
+
+# %%
+# A hundred simulated people. `p_factor` follows FC with a true correlation of 0.6.
+import matplotlib.pyplot as plt
+import numpy as np
+
+import nerve
+from nerve.evaluation import score_table
+
+cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
+print(cohort)
+
+# %%
+# The encoder is a scikit-learn transformer. It uses no target. Two hundred epochs would be better than these 25.
+encoder = nerve.NERVE(preset="small", epochs=25, seed=0, device="cpu").fit(cohort)
+print(encoder.history_[["epoch", "training_loss", "validation_loss"]].iloc[[0, -1]])
+
+# %%
+# Hide a third of one person's patches and let the model fill them in.
+patching = encoder.patching_
+hidden = np.random.default_rng(0).permutation(patching.n_patches)[: patching.n_patches // 3]
+person = cohort.subset([0])
+rebuilt = encoder.reconstruct(person, masked=hidden[None])[0]
+covered = patching.pack(person.connectivity[0])
+covered[np.isin(patching.patch_of, hidden)] = np.nan
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
+pictures = {"FC of one person": person.connectivity[0], "what the model sees": patching.unpack(covered)}
+for axis, (title, fc) in zip(axes, (pictures | {"what it makes of it": rebuilt}).items(), strict=True):
+    axis.imshow(fc, cmap="RdBu_r", vmin=-0.6, vmax=0.6)
+    axis.set(title=title, xticks=[], yticks=[])
+figure.tight_layout()
+
+# %%
+# Features: one vector a person, or one a person and pair of networks.
+Z = encoder.transform(cohort)
+tokens = encoder.transform(cohort, pooling="tokens")
+print(Z.shape, tokens.shape, patching.pair_names[:3])
+
+# %%
+# Out-of-fold predictions by kernel ridge regression, with age and sex removed, on the same folds for each kind of
+# features. Raw FC is always worth a row, and so is a target that follows nothing.
+features = {"NERVE": Z, "NERVE tokens": tokens.reshape(len(Z), -1), "raw FC": "raw"}
+predictions = nerve.evaluate(
+    features, cohort, ["p_factor", "null"], ["age", "sex"], n_folds=5, motion=None, pretrain_scope="all"
+)
+scores = score_table(predictions, n_bootstrap=200)
+print(scores[["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
+
+# %%
+# With intervals. On so few people, after so short a training, raw FC is hard to beat: say so when it is the case.
+figure, axis = plt.subplots(figsize=(6, 3))
+for place, row in enumerate(scores.itertuples()):
+    axis.plot([row.r_low_cv, row.r_high_cv], [place, place], color="0.5")
+    axis.plot(row.r, place, "o", color="crimson" if row.target == "p_factor" else "0.3")
+axis.set(yticks=range(len(scores)), yticklabels=[f"{row.target}: {row.method}" for row in scores.itertuples()])
+axis.axvline(0, color="0.8", zorder=0)
+axis.set_xlabel("r, observed against predicted (95 % interval)")
+figure.tight_layout()
+plt.show()

@@ -1,0 +1,44 @@
+"""
+Which network pairs carry a prediction?
+=======================================
+
+In a simulated cohort we know the network pairs on which a target acts. The weights of a linear model cannot be read as
+importance: they also cancel noise. Haufe's transformation, the covariance of each feature with the prediction, can.
+"""
+
+# %%
+# The target acts on known pairs.
+import matplotlib.pyplot as plt
+import numpy as np
+
+import nerve
+from nerve.simulate import patch_means
+
+cohort = nerve.simulate_cohort(200, "schaefer100-7", timepoints=200, seed=0, keep_timeseries=False)
+truth = cohort.notes["truth"]["targets"]["p_factor"]
+planted = {"–".join(pair) for pair in truth["pairs"]}
+print("planted:", sorted(planted))
+
+# %%
+# Predict it out of fold from raw FC.
+predictions = nerve.evaluate("raw", cohort, "p_factor", ["age", "sex"], n_folds=5, motion=None)
+predicted = predictions.set_index("participant")["predicted"].loc[cohort.participants["participant_id"]].to_numpy()
+print("r", round(np.corrcoef(predicted, cohort.participants["p_factor"])[0, 1], 2))
+
+# %%
+# Correlate the mean FC of each pair of networks with the prediction.
+patching = nerve.Patching.from_parcellation(cohort.parcellation)
+means = patch_means(cohort.connectivity, patching)  # (people, network pairs)
+pattern = np.array([np.corrcoef(column, predicted)[0, 1] for column in means.T])
+order = np.argsort(-np.abs(pattern))[:12]
+names = np.array(patching.pair_names)
+
+figure, axis = plt.subplots(figsize=(6, 4))
+colours = ["crimson" if names[i] in planted else "0.7" for i in order]
+axis.barh(range(len(order)), pattern[order], color=colours)
+axis.set(yticks=range(len(order)), yticklabels=names[order], xlabel="Correlation with the prediction")
+axis.invert_yaxis()
+axis.set_title("Planted pairs in red")
+figure.tight_layout()
+print("planted among the first three:", len(planted & set(names[order[:3]])), "of", len(planted))
+plt.show()
