@@ -62,9 +62,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # minutes on two CPU cores
     "small": {
-        "epochs": 200,
+        "epochs": 60,
         "warmup_epochs": 10,
-        "batch_size": 64,
+        "batch_size": 16,
         "lr": 3e-3,
         "dim": 64,
         "depth": 2,
