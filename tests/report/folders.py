@@ -49,7 +49,30 @@ def write_experiment(folder: Path, made: Made | None = None) -> Path:
     if len(comparisons):
         write_tsv(folder / "comparisons.tsv", comparisons)
     write_tsv(folder / "runs.tsv", write_runs(folder, made, rng))
+    write_interpretation(folder / "interpretation", made, rng)
     return folder
+
+
+def write_interpretation(folder: Path, made: Made, rng: np.random.Generator) -> None:
+    """Tables as `nerve.interpret` writes them."""
+    parcellation = load_parcellation("schaefer100-7")
+    names = np.array(parcellation.network_names)
+    agreed = {"stability": 0.8, "n_seeds": 2}
+    regions = parcellation.to_table().rename(columns={"label": "region"})
+    write_tsv(folder / "network_weights.tsv", regions.assign(weight=rng.uniform(0, 1, len(regions)), **agreed))
+    pairs = np.stack(np.triu_indices(len(names)), axis=1)
+    parts = []
+    for target in made.targets:
+        drop = rng.normal(0, 0.01, len(pairs))
+        bounds = {"drop_low": drop - 0.01, "drop_high": drop + 0.01}
+        part = {"target": target, "network_a": names[pairs[:, 0]], "network_b": names[pairs[:, 1]], "drop": drop}
+        parts.append(pd.DataFrame(part | bounds | {"pattern": rng.normal(size=len(pairs))} | agreed))
+    write_tsv(folder / "importance.tsv", pd.concat(parts))
+    n = len(names) + 1
+    tokens = np.array(["CLS", *names])
+    places = {"from": np.repeat(tokens, n), "to": np.tile(tokens, n), "seed": 0, "head": "mean"}
+    layers = [pd.DataFrame(places | {"layer": k, "ratio": rng.lognormal(0, 0.3, n * n)}) for k in ("rollout", "1", "2")]
+    write_tsv(folder / "attention.tsv", pd.concat(layers).assign(**agreed))
 
 
 def config(made: Made, folder: Path) -> dict[str, Any]:

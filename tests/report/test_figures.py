@@ -13,12 +13,12 @@ from nerve import plot
 from nerve.cohort import Cohort
 from nerve.parcellation import load_parcellation
 from nerve.report.figures import FIGURES, NothingToDraw, draw, svg
+from nerve.report.figures.interpretation_importance import square
 from nerve.report.figures.style import YEO7, YEO17, network_colours, network_order
 from nerve.report.figures.sweep import swept
 from nerve.report.results import Results, cohort_facts
 
 SECTIONS = {"cohorts", "pretraining", "prediction", "comparison", "interpretation"}
-OWN = [name for name in FIGURES if not name.startswith("interpretation")]
 
 
 def test_every_file_is_a_figure_and_every_figure_a_file():
@@ -36,7 +36,7 @@ def test_contract_of_a_figure(name):
         draw(name, Results())
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", FIGURES)
 def test_figure_is_drawn_with_a_caption_and_turns_dark(name, results):
     figure = draw(name, results)
     assert isinstance(figure, Figure)
@@ -74,6 +74,16 @@ def test_comparison_matrix_is_antisymmetric(results):
     assert np.isnan(np.diag(values)).all()
 
 
+def test_importance_is_symmetric_and_holds_every_pair(results):
+    table = results.interpretation["importance"]
+    part = table[table["target"] == "iq"]
+    networks = list(load_parcellation("schaefer100-7").network_names)
+    matrix = square(part, networks, "drop")
+    np.testing.assert_array_equal(matrix, matrix.T)
+    for a, b, drop in zip(part["network_a"], part["network_b"], part["drop"], strict=True):
+        assert matrix[networks.index(a), networks.index(b)] == drop
+
+
 def test_sweep_holds_each_value_of_the_setting(results):
     table = swept(results)
     assert set(table["setting"]) == {"mask_ratio"}
@@ -94,7 +104,7 @@ def test_patch_layout_needs_a_parcellation_only(source):
 
 def test_plot_takes_a_folder_and_knows_its_names(experiment):
     assert isinstance(plot.forest(experiment), Figure)
-    assert set(OWN) <= set(dir(plot))
+    assert set(FIGURES) <= set(dir(plot))
     with pytest.raises(AttributeError, match="forest"):
         plot.florest  # noqa: B018
 

@@ -14,6 +14,7 @@ from nerve.report.privacy import Scrubber
         ("12 people and/or families", "12 people and/or families"),
         ("/home/ada/study/fc.npy: empty", "[…]/fc.npy: empty"),
         ("p < 0.05", "p < 0.05"),
+        ("sub-unknown7_task-rest.tsv", "[participant]_task-rest.tsv"),
     ],
 )
 def test_clean(text, expected):

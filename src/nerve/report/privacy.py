@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a person, known here or not
 _PATH = re.compile(r"(?<![\w.])(?:/[^\s/:,;'\"<>()]+){2,}")  # two folders at least: "and/or" is no path
 
 
@@ -29,6 +30,7 @@ class Scrubber:
         for one in self._inside:
             if one in said:
                 said = said.replace(one, "[participant]")
+        said = _BIDS.sub("[participant]", said)
         return re.sub(r"[\w.-]+", lambda word: "[participant]" if self._is_id(word[0]) else word[0], said)
 
     def _is_id(self, word: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -156,20 +157,24 @@ class Results:
         sources = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
         return [(label, tables[name]) for label, tables in sources if len(tables.get(name, ()))]
 
+    @cached_property
     def mean_scores(self) -> pd.DataFrame:
         """One row a cohort, target, method and variant: seeds are averaged."""
+        if self.scores.empty:
+            return self.scores
         keys = ["cohort", "target", *MODEL]
         numbers = [name for name in self.scores.columns if name not in (*keys, "seed")]
         return self.scores.groupby(keys, sort=False)[numbers].mean(numeric_only=True).reset_index()
 
+    @cached_property
     def by_place(self) -> dict[tuple[str, str, str, str], dict[str, float]]:
         """(cohort, target, method, variant) → its scores, seeds averaged."""
         keys = ["cohort", "target", *MODEL]
-        return {tuple(row[key] for key in keys): row for row in self.mean_scores().to_dict("records")}  # type: ignore[misc]
+        return {tuple(row[key] for key in keys): row for row in self.mean_scores.to_dict("records")}  # type: ignore[misc]
 
     def best(self, cohort: str, target: str, among: Sequence[tuple[str, str]] | None = None) -> tuple[str, str]:
         """The model with the highest r on a target."""
-        scores = self.mean_scores()
+        scores = self.mean_scores
         rows = scores[(scores["cohort"] == cohort) & (scores["target"] == target)].dropna(subset=["r"])
         pairs = pd.Series(list(zip(rows["method"], rows["variant"], strict=True)), index=rows.index, dtype=object)
         if among is not None:

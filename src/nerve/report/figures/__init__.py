@@ -1,4 +1,4 @@
-"""Figures, one a file. To add one: a module here with the five names below, and one line in `FIGURES`.
+"""Figures, one a file. To add one: a module here with the four names below, and one line in `FIGURES`.
 
 SECTION                       cohorts, pretraining, prediction, comparison or interpretation
 TITLE                         what it shows, in a few words
@@ -38,6 +38,9 @@ FIGURES = {
     "motion": "nerve.report.figures.motion",
     "comparison_matrix": "nerve.report.figures.comparison_matrix",
     "sweep": "nerve.report.figures.sweep",
+    "interpretation_weights": "nerve.report.figures.interpretation_weights",
+    "interpretation_attention": "nerve.report.figures.interpretation_attention",
+    "interpretation_importance": "nerve.report.figures.interpretation_importance",
 }
 
 

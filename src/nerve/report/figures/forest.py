@@ -33,7 +33,7 @@ def draw(results: Results) -> Figure:
     colours = _colours(results)
     height = 0.9 + 0.26 * len(models)
     figure, axes = panels(len(columns), across=3, width=3.2, height=height, sharex=True, sharey=True)
-    scores = results.by_place()
+    scores = results.by_place
     for ax, (cohort, target) in zip(axes, columns, strict=True):
         ax.axvline(0, color=MUTED, linewidth=0.9)
         for row, model in enumerate(models):

@@ -32,7 +32,7 @@ def draw(results: Results) -> Figure:
     columns = list(dict.fromkeys(zip(known["cohort"], known["target"], strict=True)))[:MOST]
     models = results.models
     figure, axes = panels(len(columns), across=3, width=3.2, height=0.9 + 0.24 * len(models), sharex=True, sharey=True)
-    mean = results.by_place()
+    mean = results.by_place
     for ax, (cohort, target) in zip(axes, columns, strict=True):
         ax.axvline(0, color=MUTED, linewidth=0.9)
         for row, model in enumerate(models):

@@ -89,4 +89,4 @@ def _networks(results: Results, cohort: str, target: str) -> np.ndarray:
 
 
 def _observed(results: Results, cohort: str, target: str, model: tuple[str, str]) -> float:
-    return float(results.by_place().get((cohort, target, *model), {}).get("r", np.nan))
+    return float(results.by_place.get((cohort, target, *model), {}).get("r", np.nan))

@@ -135,6 +135,39 @@ def strip_networks(axes: Axes, networks: Sequence[str], labels: bool = True) -> 
         spine.set_visible(False)
 
 
+def network_grid(axes: Axes, networks: Sequence[str]) -> None:
+    """Names on both sides of a network × network image, each with the colour of its network."""
+    places = np.arange(len(networks))
+    names = [short(name, 14) for name in networks]
+    size = 6 if len(networks) > 10 else 7.5
+    axes.set_xticks(places, names, rotation=90, fontsize=size)
+    axes.set_yticks(places, names, fontsize=size)
+    axes.tick_params(length=0)
+    colours = network_colours(networks)
+    for i, name in enumerate(networks):
+        box = {"clip_on": False, "color": colours[name], "linewidth": 0}
+        axes.add_patch(_rectangle((-0.5 - 0.03 * len(networks), i - 0.45), 0.02 * len(networks), 0.9, **box))
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def agreement(table: Any) -> str:
+    """What a map's table says of its agreement over seeds, in words.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> agreement(pd.DataFrame({"stability": [0.812], "n_seeds": [3]}))
+    'r = 0.81 over 3 seeds'
+    >>> agreement(pd.DataFrame({"drop": [0.1]}))
+    'not known (one seed)'
+    """
+    if "stability" not in table or table["stability"].isna().all():
+        return "not known (one seed)"
+    seeds = f" over {int(table['n_seeds'].iloc[0])} seeds" if "n_seeds" in table else ""
+    return f"r = {float(table['stability'].dropna().iloc[0]):.2f}{seeds}"
+
+
 def network_order(networks: Sequence[str]) -> np.ndarray:
     """Positions of regions sorted by network, networks in the order of their first region; both hemispheres meet."""
     number = {name: i for i, name in enumerate(dict.fromkeys(networks))}

@@ -55,7 +55,7 @@ def draw(results: Results) -> Figure:
 def swept(results: Results) -> pd.DataFrame:
     """cohort, target, method, setting, value, r, r_half_width: one row a swept setting of a variant."""
     rows = []
-    for score in results.mean_scores().to_dict("records") if len(results.scores) else []:
+    for score in results.mean_scores.to_dict("records"):
         for setting, value in assignments(str(score["variant"])).items():
             kept = {key: score.get(key) for key in ("cohort", "target", "method", "r", "r_half_width")}
             rows.append(kept | {"setting": setting, "value": value})
