@@ -11,6 +11,7 @@ they agree (`stability`).
 """
 
 from nerve.interpret.attention import Attention, attention_summary
+from nerve.interpret.importance import patch_importance
 from nerve.interpret.stability import stability
 from nerve.interpret.weights import network_weights
 
@@ -18,5 +19,6 @@ __all__ = [
     "Attention",
     "attention_summary",
     "network_weights",
+    "patch_importance",
     "stability",
 ]

@@ -1,0 +1,182 @@
+"""Which network pairs carry a prediction: occlusion (what the model needs) and patterns (where the signal is seen)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, NerveWarning, listed
+from nerve.cohort import Cohort
+from nerve.evaluation import Settings, benjamini_hochberg, make_settings
+from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_correlations
+from nerve.evaluation.people import People, prepare_people
+from nerve.interpret.occlusion import OccludedPredictions, embedding_of, occluded_predictions
+from nerve.interpret.patterns import haufe_patterns, patch_means, standardised_in_folds
+from nerve.interpret.stability import as_encoders, stability
+from nerve.patching import Patching
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class _Map:
+    """One seed of the encoder, or one repeat of the folds."""
+
+    folds: np.ndarray  # (n,)
+    predictions: OccludedPredictions
+    rms: np.ndarray  # (P, T)
+
+
+def patch_importance(
+    features: Any,
+    cohort: Cohort,
+    targets: str | Sequence[str],
+    covariates: str | Sequence[str] = (),
+    *,
+    patching: Patching | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over people.
+
+        drop_p = r(observed, predicted) - r(observed, predicted with patch p hidden)
+        pattern_p = mean over the entries x of patch p of cov(x, ŷ) / sd(ŷ)
+
+    The two answer different questions. Occlusion finds what the fitted model cannot do without: of pairs that tell the
+    same, none may be missed. A pattern finds where FC goes with the prediction, also where other pairs tell it already.
+
+    Parameters
+    ----------
+    features : "raw", a fitted encoder, or several that differ in the seed
+        FC above the diagonal, or what `transform` gives. Predictions are those of `nerve.evaluate`: same folds and λ.
+    cohort : Cohort
+    targets, covariates : names of columns of the participants table
+    patching : Patching, optional
+        Patches to hide; by default those of the encoder, else one for each pair of networks.
+    progress : function, optional
+        Called with a label and the share of the work done.
+    **options
+        Fields of `nerve.evaluation.Settings`: groups, n_folds, n_repeats, kernel, seed, n_bootstrap, motion …
+
+    Returns
+    -------
+    DataFrame
+        One row a target and patch, largest drop first: target, network_a, network_b, n (people), r, r_low, r_high,
+        r_occluded, drop, drop_low, drop_high (95 %), p, q (over the target's patches), stability (of drops over
+        seeds), pattern, pattern_low, pattern_high, pattern_rms, pattern_stability, n_seeds (seeds × repeats of the folds).
+
+    Notes
+    -----
+    Intervals cover the choice of people, given the fitted models; `stability` covers the choice of the seed.
+    """
+    settings = make_settings(targets, covariates, **options)
+    if settings.combat or settings.regress_features:
+        raise NerveError("patch_importance hides patches before the features are made, expected combat and "
+                         "regress_features to be off: leave them out.")  # fmt: skip
+    encoders: list[Any] = [_raw(features)] if isinstance(features, str) else as_encoders(features)
+    if not isinstance(encoders[0], str):
+        cohort = encoders[0].fitted_cohort(cohort)
+    patching = patching or getattr(encoders[0], "patching_", None) or Patching.from_parcellation(cohort.parcellation)
+    people, settings = prepare_people(cohort, settings)
+    maps = _maps(encoders, cohort, people, patching, settings, progress)
+    means = patch_means(cohort, patching)  # (n, P)
+    parts = [
+        _target_rows(name, t, maps, means, people, patching, settings) for t, name in enumerate(people.targets.columns)
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    _warn_of_nothing(table)
+    return table
+
+
+def _warn_of_nothing(table: pd.DataFrame) -> None:
+    first = table.drop_duplicates("target")
+    lost = first[first["r_low"] <= 0]
+    if len(lost):
+        named = [f"{target} (r = {r:+.2f})" for target, r in zip(lost["target"], lost["r"], strict=True)]
+        warnings.warn(
+            f"{listed(named)}: the prediction cannot be told from chance, and maps of such a model explain nothing.",
+            NerveWarning,
+            stacklevel=3,
+        )
+
+
+def _raw(name: str) -> str:
+    if name != "raw":
+        raise NerveError(f"features are {name!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`).")
+    return name
+
+
+def _maps(
+    encoders: list[Any], cohort: Cohort, people: People, patching: Patching, settings: Settings, progress: Any
+) -> list[_Map]:
+    maps = []
+    for number, encoder in enumerate(encoders):
+        for repeat, folds in enumerate(people.folds):
+            label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
+            say = (lambda share, label=label: progress(label, share)) if progress else None
+            found = occluded_predictions(embedding_of(encoder), cohort, people, folds, patching, settings, say)
+            maps.append(_Map(folds, found, haufe_patterns(cohort, found.intact, folds, patching).rms))
+    return maps
+
+
+def _target_rows(
+    name: str, t: int, maps: list[_Map], means: np.ndarray, people: People, patching: Patching, settings: Settings
+) -> pd.DataFrame:
+    """The rows of one target; every resample of people is the same for all patches and seeds."""
+    used = np.flatnonzero(np.isfinite(maps[0].predictions.observed[:, t]))
+    families = None if people.groups is None else people.groups[used]
+    drawn = resample_counts(len(used), settings.n_bootstrap, settings.seed, families)
+    counts = np.concatenate([np.ones((1, len(used))), drawn])  # everyone once: the estimate itself
+    r = np.stack([_correlations(counts, one.predictions, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
+    drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P)
+    patterns = np.stack([_patterns(counts, one, means, used, t) for one in maps])  # (seeds, 1 + B, P)
+    names = np.array(patching.group_names)
+    p = np.array([two_sided_p(column) for column in drops[:, 1:].mean(axis=0).T])
+    table = pd.DataFrame(
+        {
+            "target": str(name),
+            "network_a": names[patching.pairs[:, 0]],
+            "network_b": names[patching.pairs[:, 1]],
+            "n": len(used),
+            **{column: value[0] for column, value in _with_interval("r", r[:, :, :1]).items()},
+            "r_occluded": r[:, 0, 1:].mean(axis=0),
+            **_with_interval("drop", drops),
+            "p": p,
+            "q": benjamini_hochberg(p),
+            "stability": stability(drops[:, 0]),
+            **_with_interval("pattern", patterns),
+            "pattern_rms": np.mean([one.rms[:, t] for one in maps], axis=0),
+            "pattern_stability": stability(patterns[:, 0]),
+            "n_seeds": len(maps),
+        }
+    )
+    return table.sort_values("drop", ascending=False, kind="stable")
+
+
+def _with_interval(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """The mean over seeds and its bootstrap interval, from (seeds, 1 + B, P)."""
+    mean = values.mean(axis=0)  # (1 + B, P)
+    bounds = np.array([interval(column) for column in mean[1:].T]).reshape(-1, 2)
+    return {name: mean[0], f"{name}_low": bounds[:, 0], f"{name}_high": bounds[:, 1]}
+
+
+def _correlations(counts: np.ndarray, found: OccludedPredictions, used: np.ndarray, t: int) -> np.ndarray:
+    """(1 + B, 1 + P) r of the intact predictions, then of those with each patch hidden."""
+    predicted = np.column_stack([found.intact[used, t], found.occluded[:, used, t].T])  # (n, 1 + P)
+    observed = np.repeat(found.observed[used, t][:, None], predicted.shape[1], axis=1)
+    return weighted_correlations(counts, observed, predicted)
+
+
+def _patterns(counts: np.ndarray, one: _Map, means: np.ndarray, used: np.ndarray, t: int) -> np.ndarray:
+    """(1 + B, P) covariance of each patch's mean FC with the standardised prediction, in every resample."""
+    score = standardised_in_folds(one.predictions.intact[used, t][:, None], one.folds[used])  # (n, 1)
+    total = counts.sum(axis=1, keepdims=True)
+    centred = means[used] - means[used].mean(axis=0)  # (n, P)
+    mean_score = counts @ score / total  # (1 + B, 1)
+    spread = np.sqrt(np.maximum(counts @ score**2 / total - mean_score**2, 1e-12))
+    return (counts @ (centred * score) / total - (counts @ centred / total) * mean_score) / spread

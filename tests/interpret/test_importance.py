@@ -1,0 +1,212 @@
+"""Occlusion and patterns: against the evaluation itself, slow literal versions, and planted network pairs."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nerve
+from nerve import NERVE, Cohort, NerveError, Patching
+from nerve.checks import NerveWarning
+from nerve.evaluation import KernelRidge, make_settings
+from nerve.evaluation.people import prepare_people
+from nerve.interpret import patch_importance
+from nerve.interpret.occlusion import (
+    embedding_of,
+    hidden_one_by_one,
+    occluded_predictions,
+    predictor,
+    training_means,
+)
+from nerve.interpret.patterns import haufe_patterns
+from nerve.simulate import Target, simulate_cohort
+
+QUICK = {"n_folds": 4, "n_bootstrap": 100}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """300 people whose target lies on three network pairs, among eight factors, age, sex, sites and motion."""
+    target = Target("score", 0.8, {"general": 1.0})
+    return simulate_cohort(300, "schaefer100-7", timepoints=250, keep_timeseries=False, seed=5, targets=[target])
+
+
+@pytest.fixture(scope="module")
+def truth(planted):
+    return {frozenset(pair) for pair in planted.notes["truth"]["targets"]["score"]["pairs"]}
+
+
+def top(table, column, most=3):
+    """Largest drops, or largest patterns of either sign: a pair whose absence helps is not one that is needed."""
+    size = table[column] if column == "drop" else table[column].abs()
+    order = size.sort_values(ascending=False).index[:most]
+    return {frozenset(pair) for pair in table.loc[order, ["network_a", "network_b"]].to_numpy().tolist()}
+
+
+@pytest.fixture(scope="module")
+def raw_table(planted):
+    return patch_importance("raw", planted, ["score"], n_repeats=2, **QUICK)
+
+
+def test_planted_pairs_come_out_on_top_of_raw_fc(raw_table, truth):
+    assert len(truth) == 3
+    assert top(raw_table, "pattern") == truth
+    assert top(raw_table, "pattern_rms") == truth
+    # what one pair tells the others tell in part: occlusion finds the two strongest, and no more than one before the third
+    assert top(raw_table, "drop", 2) <= truth
+    assert top(raw_table, "drop", 4) >= truth
+    assert (raw_table["drop_low"].head(2) > 0).all()
+
+
+@pytest.mark.slow
+def test_planted_pairs_are_found_whichever_they_are():
+    """Five structures of three pairs each: among the first three of 28 pairs a blind map has 1.6 of the 15."""
+    found = {"drop": 0, "pattern": 0}
+    for structure in range(5):
+        target = Target("score", 0.8, {"general": 1.0})
+        options = {"seed": 5 + structure, "structure_seed": structure, "targets": [target], "keep_timeseries": False}
+        people = simulate_cohort(300, "schaefer100-7", timepoints=250, **options)
+        truth = {frozenset(pair) for pair in people.notes["truth"]["targets"]["score"]["pairs"]}
+        table = patch_importance("raw", people, ["score"], n_folds=5, n_bootstrap=20)
+        for column in found:
+            found[column] += len(top(table, column) & truth)
+    assert found["drop"] >= 12
+    assert found["pattern"] >= 12
+
+
+def test_maps_state_their_stability(raw_table):
+    assert (raw_table["n_seeds"] == 2).all()
+    assert raw_table["stability"].iloc[0] > 0.7
+    assert raw_table["pattern_stability"].iloc[0] > 0.9
+
+
+@pytest.mark.slow
+def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
+    options = {"heads": 2, "decoder_dim": 16}
+    encoders = [
+        NERVE(preset="small", dim=16, depth=1, epochs=10, seed=s, pooling="tokens", device="cpu", options=options)
+        for s in range(2)
+    ]
+    table = patch_importance([one.fit(planted) for one in encoders], planted, ["score"], **QUICK)
+    assert len(top(table, "drop") & truth) >= 2
+    assert len(top(table, "pattern") & truth) >= 2
+    assert table["stability"].iloc[0] > 0.5
+
+
+def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
+    with pytest.warns(NerveWarning, match="null .*chance"):
+        table = patch_importance("raw", cohort, ["null"], **QUICK)
+    assert (table["drop_low"] <= table["drop_high"]).all()
+
+
+def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
+    evaluated = nerve.evaluate(encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4)
+    found = predictions_of(embedding_of(encoders[0]), cohort, ["p_factor", "age"], ["sex"])
+    for t, name in enumerate(["p_factor", "age"]):
+        expected = evaluated[evaluated["target"] == name].set_index("participant")
+        rows = expected.loc[cohort.participants["participant_id"]]
+        assert found.intact[:, t] == pytest.approx(rows["predicted"].to_numpy(), rel=1e-4, abs=1e-5)
+        assert found.observed[:, t] == pytest.approx(rows["observed"].to_numpy())
+
+
+def predictions_of(embed, cohort, targets, covariates=()):
+    people, settings = prepare_people(cohort, make_settings(targets, covariates, n_folds=4))
+    patching = Patching.from_parcellation(cohort.parcellation)
+    return occluded_predictions(embed, cohort, people, people.folds[0], patching, settings)
+
+
+def test_a_feature_that_reads_one_patch_is_harmed_by_that_patch_only(cohort):
+    patching = Patching.from_parcellation(cohort.parcellation)
+    patch = 9
+    columns = slice(patching.offsets[patch], patching.offsets[patch + 1])
+    found = predictions_of(lambda fc: patching.pack(fc)[:, columns], cohort, ["p_factor"])
+    changed = np.abs(found.occluded - found.intact).max(axis=(1, 2)) > 1e-9
+    assert np.flatnonzero(changed).tolist() == [patch]
+
+
+def test_hidden_patches_are_the_mean_and_everything_else_is_untouched(cohort):
+    patching = Patching.from_parcellation(cohort.parcellation)
+    fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
+    before = fc.copy()
+    for patch, hidden in enumerate(hidden_one_by_one(fc, mean, patching)):
+        inside = patching.patch_of == patch
+        packed = patching.pack(hidden)
+        assert (packed[:, inside] == patching.pack(mean)[inside]).all()
+        assert (packed[:, ~inside] == patching.pack(fc)[:, ~inside]).all()
+        assert (hidden == hidden.transpose(0, 2, 1)).all()
+    assert (fc == before).all()
+
+
+def test_the_mean_that_hides_a_patch_is_blind_to_the_test_fold(cohort):
+    folds = np.arange(len(cohort)) % 3
+    spoiled = cohort.connectivity.copy()
+    spoiled[folds == 1] = 0.123
+    other = Cohort(spoiled, cohort.participants, cohort.parcellation)
+    means, changed = training_means(cohort, folds), training_means(other, folds)
+    assert changed[1] == pytest.approx(means[1])
+    assert means[2] == pytest.approx(cohort.inputs("fc", np.flatnonzero(folds != 2)).mean(axis=0, dtype=float))
+    assert np.abs(changed[0] - means[0]).max() > 0.01
+
+
+@pytest.mark.parametrize("kernel", ["correlation", "cosine", "linear", "rbf"])
+@pytest.mark.parametrize("width", [5, 90])
+def test_weights_made_once_predict_as_kernel_ridge_does(kernel, width):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, width)), rng.normal(size=(50, 2))
+    ridge = KernelRidge(kernel).fit(x[:40], y[:40])
+    assert predictor(ridge)(x[40:]) == pytest.approx(ridge.predict(x[40:]), rel=1e-8, abs=1e-10)
+
+
+def test_patterns_are_covariances_of_fc_with_predictions(cohort):
+    patching = Patching.from_parcellation(cohort.parcellation)
+    predicted = np.random.default_rng(0).normal(size=(len(cohort), 1))
+    predicted[:4] = np.nan
+    folds = np.zeros(len(cohort), int)
+    found = haufe_patterns(cohort, predicted, folds, patching)
+    fc, y = cohort.inputs("fc")[4:].astype(float), predicted[4:, 0]
+    covariance = np.einsum("nij,n->ij", fc - fc.mean(axis=0), y - y.mean()) / len(y) / y.std()
+    for patch in (0, 5, 27):
+        a, b = patching.pairs[patch]
+        block = covariance[np.ix_(patching.members[a], patching.members[b])]
+        if a == b:
+            block = block[~np.eye(len(block), dtype=bool)]
+        assert found.mean[patch, 0] == pytest.approx(block.mean(), abs=1e-9)
+        assert found.rms[patch, 0] == pytest.approx(np.sqrt((block**2).mean()), abs=1e-9)
+
+
+def test_tables_pattern_is_the_one_of_the_formula(cohort):
+    table = patch_importance("raw", cohort, ["age"], **QUICK)
+    found = predictions_of(embedding_of("raw"), cohort, ["age"])
+    patching = Patching.from_parcellation(cohort.parcellation)
+    people, _ = prepare_people(cohort, make_settings(["age"], n_folds=4))
+    expected = haufe_patterns(cohort, found.intact, people.folds[0], patching).mean[:, 0]
+    row = table.iloc[0]
+    names = list(patching.group_names)
+    pair = patching.pairs.tolist().index([names.index(row["network_a"]), names.index(row["network_b"])])
+    assert row["pattern"] == pytest.approx(expected[pair], abs=1e-9)
+    assert row["pattern_low"] < row["pattern"] < row["pattern_high"]
+    assert np.isnan(row["stability"])
+
+
+def test_missing_targets_leave_people_out_and_regions_may_be_in_another_order(cohort, encoders):
+    people = cohort.participants.assign(some=cohort.participants["age"].where(np.arange(60) % 5 > 0))
+    order = np.random.default_rng(0).permutation(100)
+    mixed = Cohort(
+        np.ascontiguousarray(cohort.connectivity[:, order][:, :, order]), people, cohort.parcellation.subset(order)
+    )
+    plain = Cohort(cohort.connectivity, people, cohort.parcellation)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NerveWarning)
+        tables = [patch_importance(encoders[0], one, ["some", "age"], **QUICK) for one in (plain, mixed)]
+    assert set(tables[0]["n"]) == {48, 60}
+    pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-3, atol=1e-4)
+
+
+def test_what_cannot_be_explained_is_refused_in_a_sentence(cohort):
+    with pytest.raises(NerveError, match="expected 'raw'"):
+        patch_importance("pca", cohort, ["age"])
+    with pytest.raises(NerveError, match="combat"):
+        patch_importance("raw", cohort, ["age"], combat=True, site="site")
+    with pytest.raises(NerveError, match="agee"):
+        patch_importance("raw", cohort, ["agee"])
