@@ -85,5 +85,6 @@ predictions = nerve.evaluate(
     pretrain_scope="all",
 )
 print(score_table(predictions, n_bootstrap=200)[["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
-print(compare(predictions, "mean", "bilinear", n_bootstrap=200))
+paired = compare(predictions, "mean", "bilinear", n_bootstrap=200)
+print(paired[["target", "difference", "difference_low", "difference_high", "p"]].round(2))
 plt.show()

@@ -39,7 +39,8 @@ def _definitions(described):
     listed = nodes.definition_list()
     for name, sentences in described:
         term = nodes.term("", "", nodes.literal(text=name))
-        listed += nodes.definition_list_item("", term, nodes.definition("", _paragraph(" ".join(filter(None, sentences)))))
+        meaning = nodes.definition("", _paragraph(" ".join(filter(None, sentences))))
+        listed += nodes.definition_list_item("", term, meaning)
     return listed
 
 

@@ -1,0 +1,94 @@
+"""README and the first tutorial do what they say: their own lines are run, on few people and for one epoch."""
+
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.promises.documents import ROOT, blocks, nerve_commands
+
+import nerve
+from nerve.checks import NerveWarning
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "docs" / "tutorials" / "get-started.md").read_text(encoding="utf-8")
+
+
+def run(words, folder):
+    ended = subprocess.run([sys.executable, "-m", "nerve", *words], cwd=folder, capture_output=True, text=True)
+    assert ended.returncode == 0, f"nerve {' '.join(words)}\n{ended.stdout}{ended.stderr}"
+    return ended.stdout
+
+
+def quick(words):
+    """The same command with one epoch and few people."""
+    words = ["epochs=1" if word.startswith("epochs=") else word for word in words]
+    words = ["40" if before == "--subjects" else word for before, word in zip(["", *words], words, strict=False)]
+    return [*words, "--set", "epochs=1"] if words[0] == "pretrain" and "epochs=1" not in words else words
+
+
+def section(text, heading):
+    return text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def write_xcpd(folder, cohort):
+    """The people of a cohort in XCP-D's layout: 7-network order, labels without prefix, 56 regions more."""
+    seven = cohort.align("schaefer400-7")
+    labels = [label.removeprefix("7Networks_") for label in seven.parcellation.labels]
+    labels += [f"Outside_{i}" for i in range(56)]
+    for person, fc in zip(seven.participants["participant_id"], seven.connectivity, strict=True):
+        name = "sub-" + person.removeprefix("sub-")
+        func = folder / name / "func"
+        func.mkdir(parents=True)
+        whole = np.eye(len(labels))
+        whole[:400, :400] = fc
+        table = pd.DataFrame(whole, columns=labels, index=pd.Index(labels, name="Node"))
+        path = func / f"{name}_task-rest_space-fsLR_seg-4S456Parcels_stat-pearsoncorrelation_relmat.tsv"
+        table.to_csv(path, sep="\t", float_format="%.5f")
+
+
+@pytest.fixture(scope="module")
+def derivatives(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("readme")
+    cohort = nerve.simulate_cohort(20, "schaefer400-17", timepoints=100, seed=0, keep_timeseries=False)
+    write_xcpd(folder / "derivatives" / "xcp_d", cohort)
+    cohort.participants.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_run_on_an_xcpd_folder(derivatives):
+    for words in nerve_commands(section(README, "On your own data")):
+        if words[0] != "experiment":  # its configs want paths; tests/experiments runs them on simulated cohorts
+            run(quick(words), derivatives)
+    assert (derivatives / "results" / "report.html").stat().st_size > 10_000
+    assert len(pd.read_csv(derivatives / "embeddings.tsv", sep="\t")) == 20
+
+
+@pytest.mark.slow
+def test_the_readmes_python_runs(derivatives, monkeypatch):
+    monkeypatch.chdir(derivatives)
+    [code] = blocks(README, "python")
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NerveWarning)
+        exec(re.sub(r"epochs=\d+", "epochs=1", code), names)
+    assert names["Z"].shape == (20, 256)
+    assert len(names["predictions"]) == 20
+
+
+@pytest.mark.slow
+def test_the_first_tutorial_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    said = {words[0]: run(quick(words), tmp_path) for words in nerve_commands(START)}
+    assert "true r 0.60" in said["simulate"]
+    assert said["check"].strip().endswith("usable")
+    assert "pretrain_scope: all" in said["evaluate"]
+    assert (tmp_path / "results" / "report.html").is_file()
+    monkeypatch.chdir(tmp_path)
+    [code] = blocks(START, "python")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NerveWarning)
+        exec(re.sub(r"epochs=\d+", "epochs=1", code), {})

@@ -1,0 +1,47 @@
+"""The documentation is complete and builds without a warning."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.promises.documents import ROOT
+
+import nerve
+from nerve.methods import METHODS
+from nerve.readers import READERS
+
+DOCS = ROOT / "docs"
+
+
+def test_every_method_and_reader_has_a_page():
+    methods = " ".join(path.read_text(encoding="utf-8") for path in (DOCS / "methods").glob("*.md"))
+    for name in METHODS:
+        assert f"`{name}`" in methods, f"no page of docs/methods names {name}"
+    sources = (DOCS / "howto" / "bring-your-own-cohort" / "index.md").read_text(encoding="utf-8")
+    for name in READERS:
+        assert f"`{name}`" in sources, f"bring-your-own-cohort does not name the format {name}"
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    for name in nerve.__all__:
+        assert name == "__version__" or name in reference, f"docs/reference/api.md lacks {name}"
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings(tmp_path):
+    """Without running the gallery: `test_examples.py` runs the examples."""
+    pytest.importorskip("sphinx_gallery", reason="the documentation tools are not installed: make docs")
+    pytest.importorskip("furo", reason="the documentation tools are not installed: make docs")
+    pytest.importorskip("myst_parser", reason="the documentation tools are not installed: make docs")
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    for name in ("docs", "examples", "ARCHITECTURE.md"):  # the gallery writes beside its source: not into the checkout
+        subprocess.run(["cp", "-r", ROOT / name, copy], check=True)
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", copy / "docs", tmp_path / "html"]
+    environment = os.environ | {"NERVE_DOCS_GALLERY": "0", "MPLCONFIGDIR": str(tmp_path)}
+    ended = subprocess.run(build, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    pages = {path.relative_to(tmp_path / "html").as_posix() for path in (tmp_path / "html").rglob("*.html")}
+    assert {"index.html", "reference/commands.html", "gallery/plot_new_tokenizer.html"} <= pages
