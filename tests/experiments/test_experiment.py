@@ -19,6 +19,7 @@ from nerve.experiments.plan import PERMUTED, make_plan
 from nerve.experiments.run import EncodedInFolds
 from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, Store
+from nerve.experiments.workspace import _renamed
 
 
 def run(config, folder, **options):
@@ -150,6 +151,27 @@ def test_permuted_networks_give_a_null_a_spread_and_p(make_config, tmp_path, tin
     permuted = next(r for r in results["table"].rows if r.label == PERMUTED)
     assert permuted.cells[0].r == pytest.approx(values.mean())
     assert permuted.cells[0].spread == pytest.approx(values.std())
+
+
+def test_null_models_trained_together_are_those_trained_alone(make_config, tmp_path, tiny):
+    nulls = []
+    for name, together in (("alone", 1), ("together", 2)):
+        settings = tiny | {"keep": "last"}
+        rows = [{"method": "nerve", "label": "7", "settings": settings, "permutations": 3, "together": together}]
+        experiment, results = run(make_config(rows, layout="parcellations"), tmp_path / name)
+        nulls.append(results["null_scores"].sort_values(["cohort", "target", "variant"])["r"].to_numpy())
+        assert sum(task.kind == "encode" for task in experiment.plan.unique) == {1: 4, 2: 3}[together]
+    assert np.allclose(nulls[0], nulls[1], atol=2e-3)
+
+
+def test_columns_may_have_been_renamed_by_ingest_already():
+    table = pd.DataFrame({"participant_id": ["a"], "long_name": [1.0], "age": [2.0]})
+    assert _renamed(table, {"p": "long_name"}, "A").columns.tolist() == ["participant_id", "p", "age"]
+    assert _renamed(table, {"age": "AGE_AT_SCAN"}, "A").columns.tolist() == ["participant_id", "long_name", "age"]
+    both = table.assign(p=3.0)
+    assert _renamed(both, {"p": "long_name"}, "A")["p"].tolist() == [1.0]
+    with pytest.raises(NerveError, match=r"no column 'lnog_name'.* Did you mean 'long_name'"):
+        _renamed(table, {"p": "lnog_name"}, "A")
 
 
 def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, tmp_path, tiny):

@@ -55,6 +55,7 @@ class MethodConfig(_Strict):
     settings: dict[str, Any] = Field(default_factory=dict, description="Parameters of the method; lists are swept.")
     select: bool = Field(False, description="One row: the variant chosen in each fold on training people only.")
     permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
+    together: int = Field(1, ge=1, description="Permuted models trained in one process; more than 1 for tiny ones.")
 
     def variants(self) -> list[tuple[str, dict[str, Any]]]:
         """Every combination of the listed settings, with a name for it.

@@ -116,10 +116,29 @@ def _rows_of(method: MethodConfig, config: ExperimentConfig, data: Mapping[str, 
             tasks += make(spec, config, data, code, row, variant, seed, method.group)
     if method.select:
         tasks = _selected(tasks, method, config, data, code, row)
-    for number in range(method.permutations):
-        settings = method.variants()[0][1] | {"patching": f"permuted{number}"}
+    return tasks + _permuted(method, config, data, code)
+
+
+def _permuted(method: MethodConfig, config: ExperimentConfig, data: Mapping[str, str], code: str) -> list[Task]:
+    """Null models: regions assigned to networks at random, one permutation a model."""
+    tasks: list[Task] = []
+    for start in range(0, method.permutations, method.together):
+        numbers = range(start, min(start + method.together, method.permutations))
+        names = [f"permuted{number}" for number in numbers]
+        patching = names if method.together > 1 else names[0]
+        settings = method.variants()[0][1] | {"patching": patching}
         spec = {"method": method.method, "preset": method.preset or config.preset, "settings": settings, "seed": 0}
-        tasks += _encoded(spec, config, data, code, PERMUTED, f"permutation {number}", 0, "null")
+        if method.together == 1:
+            tasks += _encoded(spec, config, data, code, PERMUTED, names[0], 0, "null")
+            continue
+        encode = Task("encode", _encode_key(spec, config, data, code), PERMUTED, f"{len(names)} together", group="null")
+        tasks.append(encode)
+        for member, name in enumerate(names):
+            what = {"encoder": encode.id, "member": member}
+            tasks += [
+                _probe(cohort, config, data, code, what, PERMUTED, name, 0, (encode.id,), "null")
+                for cohort in config.cohorts
+            ]
     return tasks
 
 
@@ -134,12 +153,11 @@ def _encoded(
     group: str,
 ) -> list[Task]:
     """An encoder trained once, and a probe on every cohort; or, strictly, an encoder in every fold of every cohort."""
-    pooled = {name: data[name] for name, cohort in config.cohorts.items() if cohort.pretrain}
-    pooled_spec = {**spec, "pretrained_on": pooled, "timeseries": _series(config, pooled)}
+    key = _encode_key(spec, config, data, code)
     if config.protocol.pretrain_scope == "train_folds":
-        features = {"encoder_in_folds": pooled_spec}
+        features = {"encoder_in_folds": key}
         return [_probe(name, config, data, code, features, row, variant, seed, group=group) for name in config.cohorts]
-    encode = Task("encode", {"kind": "encode", **pooled_spec, "code": code}, row, variant, seed, group=group)
+    encode = Task("encode", key, row, variant, seed, group=group)
     return [
         encode,
         *(
@@ -223,5 +241,9 @@ def _evaluation_key(
     }
 
 
-def _series(config: ExperimentConfig, pooled: Mapping[str, str]) -> dict[str, bool]:
-    return {name: config.cohorts[name].timeseries for name in pooled}
+def _encode_key(
+    spec: Mapping[str, Any], config: ExperimentConfig, data: Mapping[str, str], code: str
+) -> dict[str, Any]:
+    pooled = {name: data[name] for name, cohort in config.cohorts.items() if cohort.pretrain}
+    series = {name: config.cohorts[name].timeseries for name in pooled}
+    return {"kind": "encode", **spec, "pretrained_on": pooled, "timeseries": series, "code": code}

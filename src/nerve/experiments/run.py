@@ -7,7 +7,7 @@ import logging
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,27 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
 
 def encode(workspace: Workspace, task: Task, folder: Path, device: str | None) -> dict[str, Any]:
     """Train an encoder on the pooled cohorts; it goes on from its last checkpoint."""
-    method = make_method(task.key, workspace.config.device if device is None else device)
-    cohorts = usable_cohorts(method, [workspace.cohort(name) for name in task.key["pretrained_on"]])
+    device = device or workspace.config.device
+    cohorts = [workspace.cohort(name) for name in task.key["pretrained_on"]]
+    if isinstance(task.key["settings"].get("patching"), list):
+        return encode_together(task.key, cohorts, folder, device)
+    method = make_method(task.key, device)
+    cohorts = usable_cohorts(method, cohorts)
     method.fit(cohorts, run_dir=folder, resume=True)
     method.save(folder)
     describe_run(method, cohorts, folder)
     return _described(method)
+
+
+def encode_together(key: Mapping[str, Any], cohorts: list[Cohort], folder: Path, device: str) -> dict[str, Any]:
+    """Train models that differ only in their patching in one go; each is saved as a member of the run."""
+    from nerve.methods.together import fit_together
+
+    settings = key["settings"]
+    methods = [make_method({**key, "settings": settings | {"patching": one}}, device) for one in settings["patching"]]
+    for number, method in enumerate(fit_together(methods, cohorts, run_dir=folder, resume=True)):
+        method.save(folder / "members" / str(number))
+    return _described(methods[0])
 
 
 def probe(workspace: Workspace, task: Task, folder: Path, device: str | None) -> dict[str, Any]:
@@ -90,7 +105,7 @@ def probe(workspace: Workspace, task: Task, folder: Path, device: str | None) ->
     elif "choose" in what:
         model, source = BestVariant(ridge), Variants([encoded(workspace, i, task, device) for i in what["choose"]])
     elif "encoder" in what:
-        features = one_feature_set(encoded(workspace, what["encoder"], task, device), cohort)
+        features = one_feature_set(encoded(workspace, what["encoder"], task, device, what.get("member")), cohort)
         model, source = model_and_source(features, cohort, people, settings)
     else:
         settings = replace(settings, n_components=what.get("components", settings.n_components))
@@ -183,7 +198,9 @@ def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
     return usable
 
 
-def encoded(workspace: Workspace, encoder_id: str, task: Task, device: str | None) -> np.ndarray:
+def encoded(
+    workspace: Workspace, encoder_id: str, task: Task, device: str | None, member: int | None = None
+) -> np.ndarray:
     """Features of the task's cohort, computed once by the encoder and kept beside its weights."""
     from nerve.methods import method_class
 
@@ -195,6 +212,7 @@ def encoded(workspace: Workspace, encoder_id: str, task: Task, device: str | Non
         raise NerveError(f"Its encoder is not trained: {reason}")
     cohort = workspace.cohort(task.key["cohort"])
     folder = workspace.store.run_folder(encoder_id)
+    folder = folder if member is None else folder / "members" / str(member)
     kept = folder / "features" / f"{task.key['data']}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
     if not kept.is_file():
         method = method_class(manifest["key"]["method"]).load(folder, device=device or workspace.config.device)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from nerve.checks import NerveError, known_columns
@@ -83,11 +84,7 @@ class Workspace:
         cohort.name = name
         if not settings.timeseries:
             cohort.timeseries = None
-        if settings.columns:
-            known_columns(settings.columns.values(), cohort.participants.columns, f"participants of {name!r}")
-            theirs = {theirs: ours for ours, theirs in settings.columns.items()}
-            kept = [column for column in cohort.participants if column in theirs or column not in theirs.values()]
-            cohort.participants = cohort.participants[kept].rename(columns=theirs)
+        cohort.participants = _renamed(cohort.participants, settings.columns, name)
         return cohort
 
     def people(self, name: str) -> tuple[People, Settings]:
@@ -126,6 +123,14 @@ class Workspace:
                 cohort.save(path, overwrite=True)
         if not mine:
             self.store.wait_for([f"cohort-{name}"])
+
+
+def _renamed(table: pd.DataFrame, columns: dict[str, str], name: str) -> pd.DataFrame:
+    """Columns by our names; one that `nerve ingest` has renamed already is taken as it is."""
+    missing = {ours: theirs for ours, theirs in columns.items() if theirs in table.columns or ours not in table.columns}
+    known_columns(missing.values(), table.columns, f"participants of {name!r}")
+    kept = [column for column in table if column in missing.values() or column not in missing]
+    return table[kept].rename(columns={theirs: ours for ours, theirs in missing.items()})
 
 
 def simulated(name: str, arguments: dict[str, Any], parcellation: str) -> Cohort:

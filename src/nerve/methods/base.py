@@ -130,7 +130,7 @@ class Method(BaseEstimator):
             label=type(self).__name__,
         )
         self.history_, self.best_step_ = result.history, result.best_step
-        self.data_ = _described_data(cohort, result)
+        self.data_ = described_data(cohort, result)
         return self
 
     def seeded_build(self, parcellation: Parcellation) -> torch.nn.Module:
@@ -314,7 +314,8 @@ class Encoder(TransformerMixin, Method):
         return self.apply(self.module_.embed, self.source(cohort))  # type: ignore[arg-type]
 
 
-def _described_data(cohort: Cohort, result: Result) -> dict[str, Any]:
+def described_data(cohort: Cohort, result: Result) -> dict[str, Any]:
+    """What a model remembers of its training people: how many, of which cohorts; nobody by name."""
     names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
     return {
         "fingerprint": cohort.fingerprint,

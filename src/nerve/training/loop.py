@@ -73,7 +73,8 @@ def train(
     ----------
     module : torch.nn.Module
         Has ``training_loss(batch, draws) -> scalar tensor``, the mean over the samples of the batch, with everything
-        random taken from `draws`. Optional verb: ``after_step(step, total_steps)``, called after each update.
+        random taken from `draws`. Optional verbs: ``after_step(step, total_steps)``, called after each update, and
+        ``clip_gradients(largest) -> norm``, instead of clipping the norm of all gradients together.
     source : Source
         ``len(source)`` samples, ``source.batch(rows)``.
     settings : TrainingSettings
@@ -278,7 +279,7 @@ class _Trainer:
         self.scaler.scale(loss).backward()
         self.processes.sum_gradients(self.module)
         self.scaler.unscale_(self.optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip or float("inf"))
+        norm = self._clip(self.settings.clip or float("inf"))
         value = float(self.processes.sum(loss.detach().float()))
         self._check_finite(value, float(norm))
         self.scaler.step(self.optimizer)
@@ -288,6 +289,11 @@ class _Trainer:
             self.module.after_step(self.step, self.total_steps)  # type: ignore[operator]
         self.epoch_loss, self.epoch_steps = self.epoch_loss + value, self.epoch_steps + 1
         return value, float(norm)
+
+    def _clip(self, largest: float) -> torch.Tensor:
+        if hasattr(self.module, "clip_gradients"):  # an ensemble clips each of its members by itself
+            return self.module.clip_gradients(largest)  # type: ignore[operator]
+        return torch.nn.utils.clip_grad_norm_(self.module.parameters(), largest)
 
     def _autocast(self) -> Any:
         if self.dtype is None:
