@@ -436,6 +436,50 @@ def _embedded(run: Any, cohort: Any) -> Any:
     return method.load(run).transform(cohort)
 
 
+@app.command()
+def interpret(
+    runs: Annotated[list[str], typer.Argument(help="The folder of a trained model; several that differ in the seed.")],
+    cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
+    targets: Annotated[str, typer.Option(help="Columns whose prediction to explain, separated by commas.")] = "",
+    covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
+    out: Annotated[str | None, typer.Option(help="Where to write interpretation/; the first run by default.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="mean, cls or tokens; as in the run by default.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
+    folds: Annotated[int, typer.Option(help="Folds.")] = 10,
+    repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
+    kernel: Annotated[str, typer.Option(help="correlation, linear, cosine or rbf.")] = "correlation",
+    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of people.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of folds and bootstrap.")] = 42,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+) -> None:
+    """Say what encoders rely on: regions, attention between networks, and the network pairs behind a prediction.
+
+    Give runs with different seeds to learn how stable the maps are.
+
+    Example: `nerve interpret runs/seed0 runs/seed1 cohorts/ucla --targets age --out results/ucla`
+    """
+    from nerve.cohort import Cohort
+    from nerve.interpret import interpret_to, load_encoder
+
+    encoders = [load_encoder(run, device) for run in runs]
+    for encoder in encoders if pooling else []:
+        encoder.set_params(pooling=pooling)
+    options = {"groups": groups, "n_folds": folds, "n_repeats": repeats, "kernel": kernel, "seed": seed}
+    with _progress() as progress:
+        tables = interpret_to(
+            out or runs[0], encoders, Cohort.load(cohort), targets, covariates, progress=progress,
+            n_bootstrap=bootstrap, **options,
+        )  # fmt: skip
+    for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if targets else []:
+        say(
+            f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, hidden {row.r_occluded:+.3f}, "
+            f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
+        )
+    if len(encoders) < 2:
+        typer.secho("note: one run; give runs with other seeds to learn how stable its maps are.", err=True)
+    say(f"{out or runs[0]}/interpretation: {', '.join(tables)} (TSV) and stability.json")
+
+
 @app.command("methods")
 def methods(
     parcellation: Annotated[

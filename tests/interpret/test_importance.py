@@ -53,7 +53,7 @@ def test_planted_pairs_come_out_on_top_of_raw_fc(raw_table, truth):
     assert len(truth) == 3
     assert top(raw_table, "pattern") == truth
     assert top(raw_table, "pattern_rms") == truth
-    # what one pair tells the others tell in part: occlusion finds the two strongest, and no more than one before the third
+    # what one pair tells, others tell in part: occlusion puts at most one other pair before the third
     assert top(raw_table, "drop", 2) <= truth
     assert top(raw_table, "drop", 4) >= truth
     assert (raw_table["drop_low"].head(2) > 0).all()

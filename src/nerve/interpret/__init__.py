@@ -3,6 +3,7 @@
     RUN/reconstruction.npz, reconstruction.json    one held-out person masked and reconstructed; errors (`pretraining`)
     OUT/interpretation/network_weights.tsv         which regions each network's embedding relies on (`weights`)
     OUT/interpretation/attention.tsv               attention between networks, by layer and head, and rollout
+    OUT/interpretation/attention_pairs.tsv         rollout received by each network pair
     OUT/interpretation/importance.tsv              which network pairs carry a prediction: occlusion and patterns
     OUT/interpretation/stability.json              agreement of every map over seeds
 
@@ -12,12 +13,15 @@ they agree (`stability`).
 
 from nerve.interpret.attention import Attention, attention_summary
 from nerve.interpret.importance import patch_importance
+from nerve.interpret.output import interpret_to, load_encoder
 from nerve.interpret.stability import stability
 from nerve.interpret.weights import network_weights
 
 __all__ = [
     "Attention",
     "attention_summary",
+    "interpret_to",
+    "load_encoder",
     "network_weights",
     "patch_importance",
     "stability",

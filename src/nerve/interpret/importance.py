@@ -68,7 +68,8 @@ def patch_importance(
     DataFrame
         One row a target and patch, largest drop first: target, network_a, network_b, n (people), r, r_low, r_high,
         r_occluded, drop, drop_low, drop_high (95 %), p, q (over the target's patches), stability (of drops over
-        seeds), pattern, pattern_low, pattern_high, pattern_rms, pattern_stability, n_seeds (seeds × repeats of the folds).
+        seeds), pattern, pattern_low, pattern_high, pattern_rms, pattern_stability, n_seeds (seeds ×
+        repeats of the folds).
 
     Notes
     -----
