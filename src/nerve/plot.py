@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
-from nerve.parcellation import Parcellation, parcellation_names
+from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
 from nerve.report.figures import FIGURES, draw
 from nerve.report.load import load_results
 from nerve.report.results import Results, cohort_facts
@@ -34,9 +34,9 @@ def results_of(source: Source) -> Results:
     if isinstance(source, Cohort):
         return Results(title=source.name, cohorts={source.name: cohort_facts(source)})
     if isinstance(source, Parcellation):
-        return Results(config={"parcellation": source})
+        return Results(parcellation=source)
     if isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names():
-        return Results(config={"parcellation": source})
+        return Results(parcellation=load_parcellation(source))
     if (Path(source) / "cohort.json").is_file():
         return results_of(Cohort.load(source))
     if not Path(source).is_dir():

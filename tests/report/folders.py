@@ -104,7 +104,8 @@ def make_cohort(name: str, n: int, made: Made, rng: np.random.Generator) -> Coho
     table["site"], table["mean_fd"] = rng.choice(["here", "there"], n), rng.lognormal(-2, 0.4, n)
     for target in made.targets:
         table[target] = rng.normal(size=n)
-    left_out = pd.DataFrame({"participant_id": ["sub-gone"], "reason": ["sub-gone: too much motion"]})
+    reasons = ["sub-gone: too much motion", f"the same matrix as participant {table['participant_id'].iloc[0]}"]
+    left_out = pd.DataFrame({"participant_id": ["sub-gone", "sub-twice"], "reason": reasons})
     return Cohort(fc, table, parcellation, name=name, exclusions=left_out)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pandas as pd
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.files import read_json, read_tsv, read_yaml
+from nerve.parcellation import Parcellation, load_parcellation
 from nerve.report.privacy import Scrubber
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
 from nerve.report.words import evaluation_words, experiment_words, run_words
@@ -75,6 +77,7 @@ class _Folder:
         return tables | {
             "title": str(config.get("title") or config.get("name") or "Experiment"),
             "kind": "experiment",
+            "parcellation": self._named(config.get("parcellation")) if not cohorts else None,
             "runs": runs,
             "config": config,
             "cohorts": {name: facts for name, facts in cohorts.items() if facts is not None},
@@ -119,6 +122,7 @@ class _Folder:
             "title": f"Pretraining of {config.get('method', 'an encoder')}",
             "kind": "run",
             "config": {},
+            "parcellation": self.tried(lambda: _regions(config), None) if config else None,
             "encoders": [encoder],
             "cohorts": {n: f for n, c in self.cohorts.items() if (f := self._facts(n, c, {})) is not None},
             "methods_text": run_words(config),
@@ -130,6 +134,9 @@ class _Folder:
         }
 
     # ---- parts
+
+    def _named(self, name: object) -> Parcellation | None:
+        return self.tried(lambda: load_parcellation(str(name)), None) if name else None
 
     def _tables(self) -> dict[str, pd.DataFrame]:
         names = ("predictions", "scores", "comparisons", "null_scores")
@@ -256,6 +263,7 @@ class _Folder:
             found["runs"] = runs.assign(reason=[scrub(reason) for reason in runs["reason"]])
         for name in ("methods_text", "warnings"):
             found[name] = list(dict.fromkeys(scrub(text) for text in found.get(name, [])))
+        found["cohorts"] = {name: _without_ids(facts, scrub) for name, facts in found.get("cohorts", {}).items()}
         return Results(**found, problems=list(dict.fromkeys(scrub(text) for text in self.problems)))
 
 
@@ -263,6 +271,17 @@ def _adapted(manifests: list[dict[str, Any]]) -> dict[str, str]:
     """What a run is called → the substitute that its method had to make."""
     found = {str(m.get("label")): (m.get("result") or {}).get("adapted", "") for m in manifests}
     return {label: how for label, how in found.items() if how}
+
+
+def _without_ids(facts: CohortFacts, scrub: Callable[[object], str]) -> CohortFacts:
+    """Reasons for leaving people out, counted again once they name nobody."""
+    reasons = facts.left_out.assign(reason=[scrub(reason) for reason in facts.left_out["reason"]])
+    return replace(facts, left_out=reasons.groupby("reason", sort=False)[["people"]].sum().reset_index())
+
+
+def _regions(config: Mapping[str, Any]) -> Parcellation:
+    about = config["parcellation"]
+    return Parcellation.from_table(pd.DataFrame(about["regions"]), name=str(about.get("name", "custom")))
 
 
 def _is_encoder(manifest: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from nerve.cohort import Cohort
 from nerve.files import write_text
 from nerve.report.load import load_results
 from nerve.report.paper_table import paper_table
+from nerve.report.privacy import Scrubber
 from nerve.report.results import Results
 from nerve.report.sections import (
     Section,
@@ -132,6 +133,8 @@ def _command(results: Results) -> str:
 
 def _settings_text(results: Results) -> str:
     """The resolved configuration as YAML, folders of cohorts left out."""
+    if results.kind == "run":
+        return _yaml(dict(results.encoders[0].settings)) if results.encoders else ""
     if not results.config:
         return ""
     cohorts = {
@@ -139,7 +142,12 @@ def _settings_text(results: Results) -> str:
         for name, about in results.config.get("cohorts", {}).items()
     }
     shown = dict(results.config) | ({"cohorts": cohorts} if cohorts else {})
-    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return _yaml(shown)
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return Scrubber([]).clean(text)
 
 
 def _blocks(text: str) -> dict[str, object]:

@@ -100,6 +100,8 @@ class Results:
     encoders : sequence of EncoderRun
     interpretation : mapping
         Name → table, of the whole experiment.
+    parcellation : Parcellation, optional
+        The regions that everything is in, where no cohort says so.
     config : dict
         The experiment file, or the settings of an evaluation.
     facts : dict
@@ -119,6 +121,7 @@ class Results:
     cohorts: Mapping[str, CohortFacts] = field(default_factory=dict)
     encoders: Sequence[EncoderRun] = ()
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    parcellation: Parcellation | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     methods_text: Sequence[str] = ()

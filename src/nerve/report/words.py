@@ -102,8 +102,9 @@ def run_words(config: Mapping[str, Any]) -> list[str]:
     options = (config.get("parameters") or {}).get("options", {})
     data = config.get("data") or {}
     parcellation = (config.get("parcellation") or {}).get("name", "its parcellation")
-    people = next((data[key] for key in ("n_participants", "n", "n_train") if data.get(key)), None)
-    who = f" on {people} people" if people else ""
+    cohorts = f" of {listed(data['cohorts'], most=20)}" if data.get("cohorts") else ""
+    who = f" on {data['n_training']:,} people{cohorts}" if data.get("n_training") else ""
+    who += f", with {data['n_validation']:,} more held out," if data.get("n_validation") else ""
     said = f"{config.get('method', 'The encoder')} was trained{who} in {parcellation}"
     if "tokenizer" in options:
         said += f" with the {options['tokenizer']} tokenizer, {options.get('mask_ratio', 0):.0%} of the patches masked"

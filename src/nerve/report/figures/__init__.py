@@ -39,6 +39,7 @@ FIGURES = {
     "comparison_matrix": "nerve.report.figures.comparison_matrix",
     "sweep": "nerve.report.figures.sweep",
     "interpretation_weights": "nerve.report.figures.interpretation_weights",
+    "interpretation_brain": "nerve.report.figures.interpretation_brain",
     "interpretation_attention": "nerve.report.figures.interpretation_attention",
     "interpretation_importance": "nerve.report.figures.interpretation_importance",
 }

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle
 
-from nerve.checks import NerveError
-from nerve.parcellation import Parcellation, load_parcellation
+from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.report.figures.style import DIVERGING, INK, MUTED, network_colours, network_order, strip_networks
 from nerve.report.results import NothingToDraw, Results
@@ -90,15 +89,12 @@ def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
 
 
 def _parcellation(results: Results) -> Parcellation:
-    """That of the cohorts, which are all in one order; else the one that is named."""
-    for facts in results.cohorts.values():
-        if facts.parcellation is not None:
-            return facts.parcellation
-    named = results.config.get("parcellation")
-    try:
-        return load_parcellation(named or "")
-    except NerveError:
-        raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.") from None
+    """That of the cohorts, which are all in one order; else the one that the results name."""
+    known = [facts.parcellation for facts in results.cohorts.values()] + [results.parcellation]
+    for parcellation in known:
+        if parcellation is not None:
+            return parcellation
+    raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
 
 
 def _matrix(results: Results, parcellation: Parcellation) -> np.ndarray:

@@ -143,6 +143,7 @@ def network_grid(axes: Axes, networks: Sequence[str]) -> None:
     axes.set_xticks(places, names, rotation=90, fontsize=size)
     axes.set_yticks(places, names, fontsize=size)
     axes.tick_params(length=0)
+    axes.tick_params(axis="y", pad=9)
     colours = network_colours(networks)
     for i, name in enumerate(networks):
         box = {"clip_on": False, "color": colours[name], "linewidth": 0}
