@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import tokenize
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,7 +121,7 @@ def open_npy(path: Path) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         return array if array.size else np.array(array)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # a damaged header is Python
         raise problem(
             path, f"it cannot be read as an array ({error})", remedy="The file is incomplete: make the cohort again."
         ) from error

@@ -96,7 +96,7 @@ def test_a_truncated_file_leaves_out_its_participant(tmp_path):
     path.write_bytes(path.read_bytes()[:2000])
     cohort = read_cohort(tmp_path, parcellation=PARCELLATION)
     assert cohort.participants["participant_id"].tolist() == ["0", "2"]
-    assert "sub-1.mat (participant 1): it cannot be read" in cohort.exclusions["reason"].item()
+    assert "sub-1.mat (participant 1): the MATLAB file is damaged" in cohort.exclusions["reason"].item()
 
 
 @pytest.mark.realdata

@@ -11,6 +11,7 @@ import numpy as np
 from nerve.checks import NerveError, problem
 from nerve.readers.arrays import as_numbers
 from nerve.readers.base import require_file
+from nerve.readers.mat5 import refuse_unsound
 
 
 def mat_shapes(path: Path, participant: str = "") -> dict[str, tuple[int, ...]]:
@@ -19,10 +20,11 @@ def mat_shapes(path: Path, participant: str = "") -> dict[str, tuple[int, ...]]:
     try:
         if _is_hdf5(path):
             return _hdf5_shapes(path)
-        from scipy.io import whosmat
-
         numeric = ("double", "single", "int", "uint", "logical", "sparse")
-        return {name: shape for name, shape, kind in whosmat(path) if kind.startswith(numeric)}
+        found = _scipy_io(path, participant).whosmat(path)
+        return {name: shape for name, shape, kind in found if kind.startswith(numeric)}
+    except NerveError:
+        raise
     except Exception as error:  # a damaged file: whatever the parser of scipy or h5py stumbles into
         raise _damaged(path, participant, error) from error
 
@@ -37,10 +39,10 @@ def read_mat(path: Path, name: str, participant: str = "") -> np.ndarray:
             with h5py.File(path, "r") as file:
                 array = np.asarray(file[name]).T  # HDF5 lists the axes of MATLAB's column-major arrays backwards
         else:
-            from scipy.io import loadmat
-
-            array = loadmat(path, variable_names=[name])[name]
+            array = _scipy_io(path, participant).loadmat(path, variable_names=[name])[name]
             array = array.toarray() if hasattr(array, "toarray") else array
+    except NerveError:
+        raise
     except Exception as error:
         raise _damaged(path, participant, error) from error
     return as_numbers(array, path, participant)
@@ -63,12 +65,20 @@ def read_mat_words(path: Path, name: str) -> tuple[str, ...]:
     try:
         if _is_hdf5(path):
             return _hdf5_words(path, name)
-        from scipy.io import loadmat
-
-        cells = np.asarray(loadmat(path, variable_names=[name])[name], dtype=object).ravel()
+        cells = np.asarray(_scipy_io(path).loadmat(path, variable_names=[name])[name], dtype=object).ravel()
         return tuple(str(np.asarray(cell).ravel()[0]).strip() if np.size(cell) else "" for cell in cells)
+    except NerveError:
+        raise
     except Exception as error:
         raise _damaged(path, "", error) from error
+
+
+def _scipy_io(path: Path, participant: str = "") -> Any:
+    """scipy.io, once the file is known to be sound: its compiled parser can end the process on a damaged one."""
+    import scipy.io
+
+    refuse_unsound(path, f"{path} (participant {participant})" if participant else path)
+    return scipy.io
 
 
 def _is_hdf5(path: Path) -> bool:

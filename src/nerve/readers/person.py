@@ -140,13 +140,19 @@ def _mean_fd(reading: Reading) -> float:
 
 
 def _average(matrices: list[np.ndarray]) -> np.ndarray:
-    """The mean in Fisher z of (R, R) matrices; a region that one run lacks is taken from the others."""
+    """The mean in Fisher z of (R, R) matrices; a region that one run lacks is taken from the others.
+
+    Values that are no correlations (netmats of UK Biobank) are averaged as they are.
+    """
     if len(matrices) == 1:
         return matrices[0]
-    z = fisher_z(np.stack(matrices))  # (runs, R, R)
+    stack = np.stack(matrices)  # (runs, R, R)
+    correlations = np.nanmax(np.abs(stack), initial=0.0) <= 1 + 1e-6
+    z = fisher_z(stack) if correlations else stack
     counts = np.isfinite(z).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return inverse_fisher_z(np.where(counts > 0, np.nansum(z, axis=0) / counts, np.nan))
+        mean = np.where(counts > 0, np.nansum(z, axis=0) / counts, np.nan)
+    return inverse_fisher_z(mean) if correlations else mean
 
 
 def _joined(series: list[np.ndarray]) -> np.ndarray:
