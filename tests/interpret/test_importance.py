@@ -1,5 +1,6 @@
 """Occlusion and patterns: against the evaluation itself, slow literal versions, and planted network pairs."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -12,13 +13,8 @@ from nerve.checks import NerveWarning
 from nerve.evaluation import KernelRidge, make_settings
 from nerve.evaluation.people import prepare_people
 from nerve.interpret import patch_importance
-from nerve.interpret.occlusion import (
-    embedding_of,
-    hidden_one_by_one,
-    occluded_predictions,
-    predictor,
-    training_means,
-)
+from nerve.interpret.embeddings import Embedding, TokenEmbedding, embedding_of, hidden_one_by_one
+from nerve.interpret.occlusion import occluded_predictions, predictor, training_means
 from nerve.interpret.patterns import haufe_patterns
 from nerve.simulate import Target, simulate_cohort
 
@@ -102,7 +98,7 @@ def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
 
 def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
     evaluated = nerve.evaluate(encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4)
-    found = predictions_of(embedding_of(encoders[0]), cohort, ["p_factor", "age"], ["sex"])
+    found = predictions_of(embedding_of(encoders[0], encoders[0].patching_), cohort, ["p_factor", "age"], ["sex"])
     for t, name in enumerate(["p_factor", "age"]):
         expected = evaluated[evaluated["target"] == name].set_index("participant")
         rows = expected.loc[cohort.participants["participant_id"]]
@@ -110,17 +106,27 @@ def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
         assert found.observed[:, t] == pytest.approx(rows["observed"].to_numpy())
 
 
-def predictions_of(embed, cohort, targets, covariates=()):
+def predictions_of(embedding, cohort, targets, covariates=()):
     people, settings = prepare_people(cohort, make_settings(targets, covariates, n_folds=4))
-    patching = Patching.from_parcellation(cohort.parcellation)
-    return occluded_predictions(embed, cohort, people, people.folds[0], patching, settings)
+    return occluded_predictions(embedding, cohort, people, people.folds[0], settings)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "tokens"])
+def test_hiding_a_token_is_hiding_its_patch_in_the_matrix(cohort, encoders, pooling):
+    encoder = copy.copy(encoders[0]).set_params(pooling=pooling)
+    embedding = embedding_of(encoder, encoder.patching_)
+    assert isinstance(embedding, TokenEmbedding)
+    fc, mean = cohort.inputs("fc", np.arange(6)), cohort.inputs("fc").mean(axis=0)
+    slow = Embedding(encoder.transform, encoder.patching_).hidden(fc, mean)
+    for quick, literal in zip(embedding.hidden(fc, mean), slow, strict=True):
+        assert quick == pytest.approx(literal, abs=1e-5)
 
 
 def test_a_feature_that_reads_one_patch_is_harmed_by_that_patch_only(cohort):
     patching = Patching.from_parcellation(cohort.parcellation)
     patch = 9
     columns = slice(patching.offsets[patch], patching.offsets[patch + 1])
-    found = predictions_of(lambda fc: patching.pack(fc)[:, columns], cohort, ["p_factor"])
+    found = predictions_of(Embedding(lambda fc: patching.pack(fc)[:, columns], patching), cohort, ["p_factor"])
     changed = np.abs(found.occluded - found.intact).max(axis=(1, 2)) > 1e-9
     assert np.flatnonzero(changed).tolist() == [patch]
 
@@ -177,8 +183,8 @@ def test_patterns_are_covariances_of_fc_with_predictions(cohort):
 
 def test_tables_pattern_is_the_one_of_the_formula(cohort):
     table = patch_importance("raw", cohort, ["age"], **QUICK)
-    found = predictions_of(embedding_of("raw"), cohort, ["age"])
     patching = Patching.from_parcellation(cohort.parcellation)
+    found = predictions_of(embedding_of("raw", patching), cohort, ["age"])
     people, _ = prepare_people(cohort, make_settings(["age"], n_folds=4))
     expected = haufe_patterns(cohort, found.intact, people.folds[0], patching).mean[:, 0]
     row = table.iloc[0]

@@ -15,7 +15,8 @@ from nerve.cohort import Cohort
 from nerve.evaluation import Settings, benjamini_hochberg, make_settings
 from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_correlations
 from nerve.evaluation.people import People, prepare_people
-from nerve.interpret.occlusion import OccludedPredictions, embedding_of, occluded_predictions
+from nerve.interpret.embeddings import embedding_of
+from nerve.interpret.occlusion import OccludedPredictions, occluded_predictions
 from nerve.interpret.patterns import haufe_patterns, patch_means, standardised_in_folds
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
@@ -120,7 +121,7 @@ def _maps(
         for repeat, folds in enumerate(people.folds):
             label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
             say = (lambda share, label=label: progress(label, share)) if progress else None
-            found = occluded_predictions(embedding_of(encoder), cohort, people, folds, patching, settings, say)
+            found = occluded_predictions(embedding_of(encoder, patching), cohort, people, folds, settings, say)
             maps.append(_Map(folds, found, haufe_patterns(cohort, found.intact, folds, patching).rms))
     return maps
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,8 @@ from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
 from nerve.evaluation.settings import Settings
 from nerve.evaluation.sources import Rows
-from nerve.patching import Patching
+from nerve.interpret.embeddings import Embedding
 
-Embed = Callable[[np.ndarray], np.ndarray]
 Progress = Callable[[float], None]
 CHUNK = 64  # people read at a time
 
@@ -32,11 +30,10 @@ class OccludedPredictions:
 
 
 def occluded_predictions(
-    embed: Embed,
+    embedding: Embedding,
     cohort: Cohort,
     people: People,
     folds: np.ndarray,
-    patching: Patching,
     settings: Settings,
     progress: Progress | None = None,
 ) -> OccludedPredictions:
@@ -47,16 +44,18 @@ def occluded_predictions(
 
     Parameters
     ----------
-    embed : function
-        (k, R, R) → (k, d) features.
+    embedding : Embedding
+        Makes the features, and knows the patches.
     folds : (n,) integers
         Test fold of each person; negative for people in none.
     """
-    features = np.concatenate([embed(cohort.inputs("fc", rows)) for rows in chunks(np.arange(len(cohort)))])
+    features = np.concatenate(
+        [embedding.features(cohort.inputs("fc", rows)) for rows in chunks(np.arange(len(cohort)))]
+    )
     means = training_means(cohort, folds)
     n_targets = people.targets.shape[1]
     observed, intact = np.full((2, len(cohort), n_targets), np.nan)
-    occluded = np.full((patching.n_patches, len(cohort), n_targets), np.nan)
+    occluded = np.full((embedding.patching.n_patches, len(cohort), n_targets), np.nan)
     names = list(map(str, people.targets.columns))
     for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, progress):
         columns = np.array([names.index(name) for name in task.names])
@@ -67,19 +66,9 @@ def occluded_predictions(
         observed[np.ix_(task.test, columns)] = task.values[task.test]
         intact[np.ix_(task.test, columns)] = predict(task.features[1])
         for rows in chunks(task.test):
-            for patch, hidden in enumerate(hidden_one_by_one(cohort.inputs("fc", rows), means[task.fold], patching)):
-                occluded[patch][np.ix_(rows, columns)] = predict(embed(hidden))
+            for patch, hidden in enumerate(embedding.hidden(cohort.inputs("fc", rows), means[task.fold])):
+                occluded[patch][np.ix_(rows, columns)] = predict(hidden)
     return OccludedPredictions(observed, intact, occluded)
-
-
-def hidden_one_by_one(fc: np.ndarray, mean: np.ndarray, patching: Patching) -> Iterator[np.ndarray]:
-    """(k, R, R) once for each patch, with that patch, and its mirror image, taken from `mean` (R, R)."""
-    for a, b in patching.pairs:
-        hidden = fc.copy()
-        block = np.ix_(patching.members[a], patching.members[b])
-        hidden[:, block[0], block[1]] = mean[block]
-        hidden[:, block[1].T, block[0].T] = mean[block].T
-        yield hidden
 
 
 def training_means(cohort: Cohort, folds: np.ndarray) -> dict[int, np.ndarray]:
@@ -115,15 +104,3 @@ def chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
     """Some rows at a time."""
     for start in range(0, len(rows), CHUNK):
         yield rows[start : start + CHUNK]
-
-
-def embedding_of(encoder: Any) -> Embed:
-    """(k, R, R) → (k, d): FC above the diagonal for "raw", otherwise what the encoder's `transform` gives."""
-    if isinstance(encoder, str):
-        return _upper
-    return lambda fc: encoder.transform(fc).reshape(len(fc), -1)
-
-
-def _upper(fc: np.ndarray) -> np.ndarray:
-    rows, columns = np.triu_indices(fc.shape[-1], 1)
-    return fc[:, rows, columns]
