@@ -28,6 +28,7 @@ class Made:
     ids: str = "sub-{cohort}{i:04d}"
     warning: str = "sub-alpha0003: one region has no data in /data/study/sub-alpha0003/fc.tsv"
     seeds: tuple[int, ...] = (0, 1)
+    interpretation: bool = True  # drawing on the brain takes seconds
 
 
 def write_experiment(folder: Path, made: Made | None = None) -> Path:
@@ -49,7 +50,8 @@ def write_experiment(folder: Path, made: Made | None = None) -> Path:
     if len(comparisons):
         write_tsv(folder / "comparisons.tsv", comparisons)
     write_tsv(folder / "runs.tsv", write_runs(folder, made, rng))
-    write_interpretation(folder / "interpretation", made, rng)
+    if made.interpretation:
+        write_interpretation(folder / "interpretation", made, rng)
     return folder
 
 

@@ -42,6 +42,11 @@ class Reader(HTMLParser):
         return " ".join(self.text)
 
 
+def copied(experiment, folder):
+    """A copy to damage, without the maps of the brain, which take seconds to draw."""
+    shutil.copytree(experiment, folder, ignore=shutil.ignore_patterns("interpretation"))
+
+
 @pytest.fixture(scope="module")
 def html(experiment):
     return write_report(experiment).read_text("utf-8")
@@ -59,6 +64,14 @@ def test_every_section_and_figure_is_on_the_page(html):
 def test_page_is_small_and_asks_for_nothing(html):
     assert len(html.encode()) < 5_000_000
     assert all(address.startswith(("#", "data:")) for address in Reader(html).addresses)
+
+
+def test_figures_that_would_not_fit_become_images(results, html, monkeypatch):
+    monkeypatch.setattr("nerve.report.page.BUDGET", 500_000)
+    small = page(results)
+    assert len(small) < len(html)
+    assert "data:image/png" in small
+    assert small.count("<figure") == html.count("<figure")
 
 
 def test_no_participant_and_no_folder_is_named(html, experiment):
@@ -98,7 +111,7 @@ def test_hostile_text_stays_text(hostile):
 
 @pytest.mark.parametrize("people", [1, 2, 3])
 def test_few_people_one_target_and_one_method_still_give_a_page(tmp_path, people):
-    made = Made(cohorts={"alone": people}, targets=["iq"], methods={"Raw FC": [""]})
+    made = Made(cohorts={"alone": people}, targets=["iq"], methods={"Raw FC": [""]}, interpretation=False)
     folder = write_experiment(tmp_path, made)
     words = Reader(write_report(folder).read_text("utf-8")).words
     assert "could not be drawn" not in words
@@ -106,7 +119,7 @@ def test_few_people_one_target_and_one_method_still_give_a_page(tmp_path, people
 
 
 def test_no_targets_gives_a_page_that_says_so(tmp_path, experiment):
-    shutil.copytree(experiment, tmp_path / "e")
+    copied(experiment, tmp_path / "e")
     for name in ("scores.tsv", "predictions.tsv", "comparisons.tsv"):
         (tmp_path / "e" / name).unlink()
     words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
@@ -116,7 +129,7 @@ def test_no_targets_gives_a_page_that_says_so(tmp_path, experiment):
 
 @pytest.mark.parametrize("damage", ["", "not\ta table\n1\n2\t3\t4\n", "\x00\x01"])
 def test_damaged_tables_cost_their_part_only(tmp_path, experiment, damage):
-    shutil.copytree(experiment, tmp_path / "e")
+    copied(experiment, tmp_path / "e")
     for name in ("scores.tsv", "runs.tsv", "runs/0001/manifest.json", "runs/0001/history.tsv"):
         write_text(tmp_path / "e" / name, damage)
     reader = Reader(write_report(tmp_path / "e").read_text("utf-8"))
@@ -125,7 +138,7 @@ def test_damaged_tables_cost_their_part_only(tmp_path, experiment, damage):
 
 
 def test_a_cohort_that_has_moved_is_said(tmp_path, experiment):
-    shutil.copytree(experiment, tmp_path / "e")
+    copied(experiment, tmp_path / "e")
     text = (tmp_path / "e" / "experiment.yaml").read_text().replace("/data/", "/moved/")
     write_text(tmp_path / "e" / "experiment.yaml", text)
     words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words

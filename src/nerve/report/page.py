@@ -17,6 +17,7 @@ from markupsafe import Markup
 import nerve
 from nerve.cohort import Cohort
 from nerve.files import write_text
+from nerve.report.figures import Drawn
 from nerve.report.load import load_results
 from nerve.report.paper_table import paper_table
 from nerve.report.privacy import Scrubber
@@ -36,6 +37,7 @@ from nerve.report.sections import (
 from nerve.report.words import citations
 
 NAME = "report.html"
+BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
 
 
 def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Path:
@@ -84,6 +86,7 @@ def page(results: Results) -> str:
 def sections(results: Results) -> list[Section]:
     """The sections between methods and provenance."""
     drawn = {name: figures_of(name, results) for name in _TITLES}
+    small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
     tables: dict[str, list[Any]] = {
         "cohorts": [cohorts_table(results), exclusions_table(results)],
         "pretraining": [encoders_table(list(results.encoders))],
@@ -97,9 +100,22 @@ def sections(results: Results) -> list[Section]:
         figures, missing = drawn[name]
         kept = [table for table in tables[name] if table is not None]
         cells = paper_cells(paper) if name == "prediction" and paper is not None else None
+        figures = [small[figure.name] for figure in figures]
         made.append(Section(name, title, lead, figures, kept, missing, cells))
     made.append(Section("provenance", "Provenance", "", [], provenance_tables(results)))
     return made
+
+
+def _within_budget(figures: list[Drawn]) -> dict[str, Drawn]:
+    """Figures by name; the largest become images, one after another, until all fit a page that can be mailed."""
+    kept = {figure.name: figure for figure in figures}
+    for figure in sorted(figures, key=lambda one: len(one.source), reverse=True):
+        if sum(len(one.source) for one in kept.values()) <= BUDGET:
+            break
+        image = figure.as_image()
+        if len(image.source) < len(figure.source):
+            kept[figure.name] = image
+    return kept
 
 
 def headline(results: Results) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from nerve.report.table_formats import number
 from nerve.report.tables import Cell, ResultsTable
 
 log = logging.getLogger("nerve.report")
+MOST_ROWS = 1000  # of a table on the page; its file has all
 LONG = 12  # rows beyond which a table is folded
 
 
@@ -73,6 +74,9 @@ def figures_of(section: str, results: Results) -> tuple[list[Drawn], list[str]]:
 
 def table_of(frame: pd.DataFrame, title: str, note: str = "", digits: int = 3) -> Table:
     """A DataFrame as text, numbers rounded, sorted by what they are."""
+    if len(frame) > MOST_ROWS:
+        title = f"{title} (the first {MOST_ROWS:,} of {len(frame):,} rows)"
+    frame = frame.head(MOST_ROWS)
     rows = [[_text(value, digits) for value in row] for row in frame.itertuples(index=False)]
     sort = [[_key(value) for value in row] for row in frame.itertuples(index=False)]
     return Table(title, [str(name) for name in frame.columns], rows, sort, note)
@@ -122,7 +126,7 @@ def encoders_table(encoders: list[EncoderRun]) -> Table | None:
         held = one.history["validation_loss"].min() if "validation_loss" in one.history else np.nan
         row = {
             "encoder": one.label,
-            "trainable parameters": one.parameters or "not known",
+            "trainable parameters": one.parameters or np.nan,
             "epochs": int(last["epoch"]) if "epoch" in last else 0,
             "best held-out loss": held,
             "minutes": one.seconds / 60,
@@ -211,7 +215,7 @@ def interpretation_tables(results: Results) -> list[Table]:
     sources: list[tuple[str, Mapping[str, pd.DataFrame]]] = [("", results.interpretation)]
     sources += [(one.label, one.interpretation) for one in results.encoders]
     return [
-        table_of(frame.head(500), " · ".join(filter(None, [label, name.replace("_", " ")])))
+        table_of(frame, " · ".join(filter(None, [label, name.replace("_", " ")])))
         for label, tables in sources
         for name, frame in tables.items()
         if len(frame)

@@ -62,5 +62,5 @@ def _grid(part: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
 def _tables(results: Results) -> list[tuple[str, pd.DataFrame]]:
     found = [(label, table) for label, table in results.interpreted("attention") if set(table.columns) >= _NEEDED]
     if not found:
-        raise NothingToDraw("Attention was not summarised (interpretation/attention.tsv).")
+        raise NothingToDraw("Attention was not summarised: `nerve interpret` does.")
     return found

@@ -78,5 +78,5 @@ def _name(label: str, target: object) -> str:
 def _tables(results: Results) -> list[tuple[str, pd.DataFrame]]:
     found = [(label, table) for label, table in results.interpreted("importance") if set(table.columns) >= _NEEDED]
     if not found:
-        raise NothingToDraw("The importance of network pairs was not computed (interpretation/importance.tsv).")
+        raise NothingToDraw("The importance of network pairs was not computed: `nerve interpret` does.")
     return found

@@ -1,19 +1,17 @@
-"""Which regions each network's embedding relies on, as dots at the regions' places in the brain."""
+"""Which regions each network's embedding relies on: one dot a region, the heaviest of each network named."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from nerve.report.figures.style import GRID, INK, agreement, network_colours, short
+from nerve.report.figures.style import GRID, INK, MUTED, agreement, network_colours, short
 from nerve.report.results import NothingToDraw, Results
 
 SECTION = "interpretation"
 TITLE = "Regions that networks rely on"
-_NEEDED = {"network", "weight", "x", "y", "z"}
-VIEWS = {"left side": ("y", "z"), "above": ("x", "y"), "behind": ("x", "z"), "right side": ("y", "z")}
+_NEEDED = {"network", "weight", "region"}
 
 
 def caption(results: Results) -> str:
@@ -21,44 +19,42 @@ def caption(results: Results) -> str:
     label, table = _table(results)
     whose = f" ({label})" if label else ""
     return (
-        f"Each dot is a region at its MNI centre, in the colour of its network{whose}; the larger, the more its "
-        "network's embedding weighs it (norm of its row of U, against the network's mean). See networks that rest on "
-        "few regions. "
-        f"Agreement over seeds is {agreement(table)}."
+        f"Each dot is a region{whose}: how much its network's embedding weighs it (norm of its row of U, divided by "
+        "the mean over the network's regions; 1 is the average region). The heaviest region of each network is named at "
+        "the right. See networks that rest on few regions: dots far to the right of the others. Agreement over seeds "
+        f"is {agreement(table)}."
     )
 
 
 def draw(results: Results) -> Figure:
-    """Four views."""
+    """One row a network."""
     _, table = _table(results)
-    colours = network_colours(list(dict.fromkeys(table["network"])))
-    mean = table.groupby("network")["weight"].transform("mean")
-    relative = (table["weight"] / mean.where(mean > 0)).fillna(0)
-    figure = Figure(figsize=(10.4, 3.2), layout="constrained")
-    for ax, (view, (across, up)) in zip(figure.subplots(1, len(VIEWS)), VIEWS.items(), strict=True):
-        seen = np.ones(len(table), bool)
-        if "side" in view:
-            seen = (table["x"] < 0).to_numpy() if view == "left side" else (table["x"] >= 0).to_numpy()
-        here = table[seen]
-        size = 14 * np.clip(relative[seen], 0.1, 4) ** 2
-        ax.scatter(
-            here[across], here[up], s=size, color=[colours[n] for n in here["network"]], edgecolors=GRID, linewidths=0.3
+    networks = list(dict.fromkeys(table["network"].astype(str)))
+    colours = network_colours(networks)
+    figure = Figure(figsize=(8.4, 0.9 + 0.3 * len(networks)), layout="constrained")
+    ax = figure.subplots()
+    rng = np.random.default_rng(0)
+    ax.axvline(1, color=MUTED, linewidth=0.8, linestyle="--")
+    for row, network in enumerate(networks):
+        mine = table[table["network"].astype(str) == network]
+        weights = mine["weight"].to_numpy(float)
+        relative = weights / weights.mean() if weights.mean() > 0 else weights
+        height = row + rng.uniform(-0.18, 0.18, len(mine))
+        ax.plot(
+            relative, height, "o", color=colours[network], markersize=4.5, markeredgecolor=MUTED, markeredgewidth=0.3
         )
-        ax.set_aspect("equal")
-        ax.set_title(view)
-        ax.set_xlabel(f"{across} (mm)")
-        ax.set_ylabel(f"{up} (mm)")
-        if view == "left side":
-            ax.invert_xaxis()  # the front is at the left, as one sees a left hemisphere from outside
-    marks = [
-        Line2D([], [], color=colour, marker="o", linestyle="", label=short(n, 16)) for n, colour in colours.items()
-    ]
-    figure.legend(handles=marks, loc="outside lower center", ncols=min(9, len(marks)), labelcolor=INK)
+        heaviest = str(mine["region"].iloc[int(np.argmax(relative))])
+        named = short(heaviest.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
+        ax.text(1.01, row, named, transform=ax.get_yaxis_transform(), va="center", fontsize=7.5, color=INK)
+    ax.set_yticks(np.arange(len(networks)), [short(network, 18) for network in networks])
+    ax.set_ylim(len(networks) - 0.5, -0.5)
+    ax.grid(axis="y", color=GRID)
+    ax.set_xlabel("weight, relative to the network's mean")
     return figure
 
 
 def _table(results: Results) -> tuple[str, pd.DataFrame]:
     for label, table in results.interpreted("network_weights"):
-        if set(table.columns) >= _NEEDED and table[["x", "y", "z"]].notna().all(axis=1).any():
-            return label, table.dropna(subset=["x", "y", "z", "weight"])
-    raise NothingToDraw("The weights of regions were not computed (interpretation/network_weights.tsv).")
+        if set(table.columns) >= _NEEDED and table["weight"].notna().any():
+            return label, table.dropna(subset=["weight"])
+    raise NothingToDraw("The weights of regions were not computed: `nerve interpret` does.")

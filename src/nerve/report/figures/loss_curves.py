@@ -29,7 +29,7 @@ def draw(results: Results) -> Figure:
     encoders = _trained(results)[:MOST]
     if not encoders:
         raise NothingToDraw("No encoder was trained here, or none has kept its history.")
-    figure, axes = panels(len(encoders), across=4, width=2.5, height=2.25)
+    figure, axes = panels(len(encoders), across=4, width=2.5 if len(encoders) > 1 else 4.0, height=2.25)
     for ax, encoder in zip(axes, encoders, strict=True):
         history = encoder.history
         ax.plot(history["epoch"], history["training_loss"], color=MUTED, linewidth=0.9, label="training people")

@@ -28,6 +28,7 @@ def caption(results: Results) -> str:
         "Each patch X becomes one token through the weights of its two networks, Uₗ and Uₘ, so that networks share "
         "parameters over all pairs in which they take part. Half of the tokens are then masked, and the model learns "
         "to reconstruct their patches from the others."
+        + ("" if _known_mean(results, patching.n_regions) is not None else " The matrix is a sketch, not data.")
     )
 
 
@@ -97,11 +98,18 @@ def _parcellation(results: Results) -> Parcellation:
     raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
 
 
+def _known_mean(results: Results, n_regions: int) -> np.ndarray | None:
+    for facts in results.cohorts.values():
+        if facts.mean is not None and len(facts.mean) == n_regions:
+            return np.array(facts.mean)
+    return None
+
+
 def _matrix(results: Results, parcellation: Parcellation) -> np.ndarray:
     """The first cohort's mean, or a sketch with the contrast of networks where no cohort is known."""
-    for facts in results.cohorts.values():
-        if facts.mean is not None and len(facts.mean) == parcellation.n_regions:
-            return np.array(facts.mean)
+    known = _known_mean(results, parcellation.n_regions)
+    if known is not None:
+        return known
     number = {name: i for i, name in enumerate(parcellation.network_names)}
     groups = np.array([number[name] for name in parcellation.networks])
     rng = np.random.default_rng(0)

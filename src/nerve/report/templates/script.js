@@ -43,7 +43,9 @@ for (const button of document.querySelectorAll("button.zoom")) {
     large.alt = image.alt;
     const link = document.getElementById("download");
     link.href = image.src;
-    link.download = button.closest("figure").id + ".svg";
+    const vector = image.src.startsWith("data:image/svg");
+    link.download = button.closest("figure").id + (vector ? ".svg" : ".png");
+    link.textContent = vector ? "Save as SVG" : "Save as PNG";
     dialog.showModal();
   });
 }
