@@ -33,8 +33,8 @@ print("stability of drops", round(table["stability"].iloc[0], 2))
 nerve.plot.interpretation_importance(Results(interpretation={"importance": table}))
 
 # %%
-# Two small encoders that differ in the seed. Trained for three epochs they hardly agree (`stability`): such maps show the
-# random start, not the brain.
+# Two small encoders that differ in the seed. Trained for three epochs they hardly agree (`stability`): such maps show
+# the random start, not the brain.
 encoders = [
     nerve.NERVE(preset="small", dim=16, depth=1, epochs=3, pooling="tokens", seed=seed, device="cpu").fit(cohort)
     for seed in range(2)
