@@ -272,7 +272,9 @@ def embed(
     run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
     cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
     out: Annotated[str, typer.Argument(help="A .tsv (participant_id, dim0 …) or a .npy.")],
-    pooling: Annotated[str, typer.Option(help="mean, cls or tokens (needs .npy).")] = "mean",
+    pooling: Annotated[
+        str | None, typer.Option(help="mean, cls, tokens (needs .npy), factors or pca; as the model does by default.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
     """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
@@ -282,7 +284,7 @@ def embed(
     from nerve.methods.runs import embed_file
 
     values = embed_file(run, cohort, out, pooling=pooling, device=device)
-    say(f"{out}: {' x '.join(map(str, values.shape))} ({pooling})")
+    say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
 
 
 @app.command()

@@ -33,6 +33,7 @@ class NerveConfig(TrainingSettings):
     center: bool = Field(False, description="Learn deviations from the training people's mean FC.")
     scale_tokens: bool = Field(False, description="Bring the tokens of every patch to unit size.")
     tokenizer_bias: bool = Field(False, description="Biases in shared and specific tokenizers, as released.")
+    completion: int = Field(0, ge=0, description="Rank of the person's factors that complete patches first; 0: none.")
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
@@ -73,11 +74,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "init": "eigen",
         "scale_tokens": True,
     },
+    # the recipe of docs/recipe.md
     "default": {
-        "epochs": 200,
-        "warmup_epochs": 10,
-        "batch_size": 128,
-        "lr": 2e-3,
+        "epochs": 10,
+        "warmup_epochs": 0.5,
+        "batch_size": 16,
+        "lr": 1e-3,
+        "weight_decay": 0.0,
+        "depth": 2,
+        "completion": 64,
         "center": True,
         "init": "eigen",
         "scale_tokens": True,

@@ -25,6 +25,8 @@ from nerve.training.draws import VALIDATION_STEP, mixed_seed
 
 _SHORTCUTS = ("patching", "tokenizer", "mask_ratio", "dim", "depth", "epochs", "batch_size", "lr", "seed", "device")
 _SAMPLE = 512  # people read at a time for the start
+_SUMMARISED = 2048  # training people, at most, from whom the components of `pooling="pca"` come
+_AT_A_TIME = 64  # people whose factors are found together
 
 
 class NERVE(Encoder):
@@ -32,7 +34,8 @@ class NERVE(Encoder):
 
     FC is cut into one patch for each pair of networks, each patch becomes a token, half of the tokens are masked, a
     transformer encodes the others and a light decoder reconstructs the masked patches. The representation of a person
-    is the encoder's output with nothing masked.
+    is the encoder's output with nothing masked. Presets with `completion` predict patches from factors of the person
+    first and leave the rest to the transformer; there the representation is the person's factors (docs/recipe.md).
 
     Parameters
     ----------
@@ -50,8 +53,10 @@ class NERVE(Encoder):
         Width and layers of the encoder.
     epochs, batch_size : int, optional
     lr : float, optional
-    pooling : {"mean", "cls", "tokens"}
-        What `transform` returns.
+    pooling : {"mean", "cls", "tokens", "factors", "pca"}, optional
+        What `transform` returns: the mean of the patch tokens, the CLS token, all patch tokens, the person's factors
+        minus the group's, or these on principal components of the training people. By default ``pca`` where the
+        configuration has `completion`, else ``mean``.
     seed : int
         Fixes start, split, data order and masks.
     device : str
@@ -96,7 +101,7 @@ class NERVE(Encoder):
         epochs: int | None = None,
         batch_size: int | None = None,
         lr: float | None = None,
-        pooling: str = "mean",
+        pooling: str | None = None,
         seed: int = 0,
         device: str = "auto",
         options: dict[str, Any] | None = None,
@@ -146,8 +151,14 @@ class NERVE(Encoder):
 
     def training_settings(self) -> TrainingSettings:
         """How it is trained."""
-        one_of("pooling", self.pooling, POOLINGS)
+        self._pooling(self.pooling)
         return self.config().training_settings()
+
+    def _pooling(self, given: str | None) -> str:
+        """The pooling that is meant."""
+        if given is None:
+            return "pca" if self.config().completion else "mean"
+        return one_of("pooling", given, POOLINGS)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Packed FC, made once."""
@@ -156,13 +167,18 @@ class NERVE(Encoder):
     def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Mean, eigenvectors and token sizes of the training people, where the configuration asks for them."""
         order = np.random.default_rng([self.seed, 3]).permutation(rows)
-
-        def batches() -> Iterator[torch.Tensor]:
-            for begin in range(0, len(order), _SAMPLE):
-                yield source.batch(np.sort(order[begin : begin + _SAMPLE]))
-
         if isinstance(module, MaskedAutoencoder):
-            start_from(module, batches(), torch.Generator().manual_seed(mixed_seed(self.seed, 4)))
+            generator = torch.Generator().manual_seed(mixed_seed(self.seed, 4))
+            start_from(module, _batches(source, order, _SAMPLE), generator)
+            self.summarise(module, source, rows)
+
+    def summarise(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+        """Components of the training people's factors, for ``pca``; nothing without `completion`."""
+        completion = getattr(module, "completion", None)
+        if completion is not None:
+            chosen = np.random.default_rng([self.seed, 6]).permutation(rows)[:_SUMMARISED]
+            device = completion.factors.device
+            completion.fit_summary(batch.to(device) for batch in _batches(source, np.sort(chosen), _AT_A_TIME))
 
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
@@ -200,6 +216,9 @@ class NERVE(Encoder):
         With `run_dir`, checkpoints and history are written there and `resume` goes on from them.
         """
         super().fit(X, y, run_dir=run_dir, resume=resume, progress=progress)
+        cohort = self.fitted_cohort(X)
+        training, _ = self.split(cohort, cohort, self.training_settings())  # type: ignore[arg-type]
+        self.summarise(self.module_, PackingSource(cohort, self.patching_), training)
         remove_packed(None if run_dir is None else Path(run_dir))
         return self
 
@@ -210,16 +229,17 @@ class NERVE(Encoder):
         ----------
         X : Cohort or (n, R, R) array
             A cohort may have its regions in another order; one that lacks a region or network is refused by name.
-        pooling : {"mean", "cls", "tokens"}, optional
+        pooling : {"mean", "cls", "tokens", "factors", "pca"}, optional
             As in the class by default.
         progress : bool
             Show progress on standard error.
 
         Returns
         -------
-        (n, dim) array, or (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`
+        (n, dim) array, or (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`, or (n, R · rank) for
+        ``factors``
         """
-        chosen = one_of("pooling", self.pooling if pooling is None else pooling, POOLINGS)
+        chosen = self._pooling(self.pooling if pooling is None else pooling)
         source = PackingSource(self.fitted_cohort(X), self.patching_)
         module: Any = self.module_
         return self.apply(lambda packed: module.embed(packed, chosen), source, progress)
@@ -260,11 +280,13 @@ class NERVE(Encoder):
 
     @property
     def _n_features_out(self) -> int:
+        if self._pooling(self.pooling) == "factors":
+            return len(self.module_.completion.feature_mean)  # type: ignore[union-attr, arg-type]
         return self.config_.dim
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """dim0 … of the pooled representation."""
-        return np.array([f"dim{k}" for k in range(self.config_.dim)], object)
+        return np.array([f"dim{k}" for k in range(self._n_features_out)], object)
 
     def _described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""
@@ -292,6 +314,12 @@ class NERVE(Encoder):
     def target_parcellation(self, data: Any) -> Parcellation | None:
         """The parameter, as an object."""
         return None if self.parcellation is None else load_parcellation(self.parcellation)
+
+
+def _batches(source: Source, rows: np.ndarray, size: int) -> Iterator[torch.Tensor]:
+    """The people of some rows, some at a time."""
+    for begin in range(0, len(rows), size):
+        yield source.batch(np.sort(rows[begin : begin + size]))
 
 
 class _Masked:

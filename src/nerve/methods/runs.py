@@ -99,14 +99,15 @@ def embed_file(
     cohort: Cohort | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    pooling: str = "mean",
+    pooling: str | None = None,
     device: str = "auto",
     progress: bool = True,
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
 
     A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
-    participant each row is and, for ``tokens``, which pair of networks each token is.
+    participant each row is and, for ``tokens``, which pair of networks each token is. The pooling is the model's own by
+    default.
     """
     path = Path(out)
     suffix = path.suffix.lower()
@@ -115,6 +116,7 @@ def embed_file(
     if pooling == "tokens" and suffix != ".npy":
         raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     encoder = NERVE.load(run, device=device)
+    pooling = encoder._pooling(encoder.pooling if pooling is None else pooling)
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     values = encoder.transform(people, pooling, progress=progress)
     ids = people.participants["participant_id"]

@@ -10,6 +10,8 @@ from nerve.models.masked_autoencoder import MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS
 from nerve.patching import Patching
 
+_PARTS = {"tokenizer.embed": "tokenizer", "tokenizer.reconstruct": "reconstruction", "completion": "completion"}
+
 
 def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options: Any) -> dict[str, int]:
     """Parameters of the tokenizer, its way back, and the whole model, without allocating them.
@@ -23,8 +25,8 @@ def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options:
         model = MaskedAutoencoder(patching, tokenizer, **options)
     parts = {"tokenizer": 0, "reconstruction": 0, "transformer": 0}
     for name, parameter in model.named_parameters():
-        embeds, rebuilds = name.startswith("tokenizer.embed"), name.startswith("tokenizer.reconstruct")
-        parts["tokenizer" if embeds else "reconstruction" if rebuilds else "transformer"] += parameter.numel()
+        part = next((kind for prefix, kind in _PARTS.items() if name.startswith(prefix)), "transformer")
+        parts[part] = parts.get(part, 0) + parameter.numel()
     return {**parts, "total": sum(parts.values())}
 
 

@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from nerve.checks import NerveError, one_of
+from nerve.models.person_factors import PersonFactors
 from nerve.models.tokenizers import TOKENIZERS, PatchChoice
 from nerve.models.transformer import Block, start_linears
 from nerve.patching import Patching
 
 LOSSES = ("patch_mean", "sum")
 INITS = ("scaled", "released", "eigen")
-POOLINGS = ("mean", "cls", "tokens")
+POOLINGS = ("mean", "cls", "tokens", "factors", "pca")
 
 
 class _Draws(Protocol):
@@ -52,6 +53,9 @@ class MaskedAutoencoder(nn.Module):
         Divide the tokens of each patch by their root mean square over training people.
     tokenizer_bias : bool
         Biases in the `shared` and `specific` tokenizers, as in the released code.
+    completion : int
+        Rank of the factors of a person by which patches are completed first (see `PersonFactors`); the transformer
+        then predicts what they leave, starting at nothing. 0 for the transformer alone, as in the paper.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class MaskedAutoencoder(nn.Module):
         center: bool = False,
         scale_tokens: bool = False,
         tokenizer_bias: bool = False,
+        completion: int = 0,
     ) -> None:
         super().__init__()
         one_of("tokenizer", tokenizer, list(TOKENIZERS))
@@ -99,6 +104,7 @@ class MaskedAutoencoder(nn.Module):
         self.token_scale: torch.Tensor | None
         self.register_buffer("mean", torch.zeros(patching.n_entries) if center else None)
         self.register_buffer("token_scale", torch.ones(n_patches, 1) if scale_tokens else None)
+        self.completion = PersonFactors(patching, completion, dim) if completion else None
         self._start()
 
     def _start(self) -> None:
@@ -106,6 +112,8 @@ class MaskedAutoencoder(nn.Module):
         self.tokenizer.start("scaled" if self.init == "eigen" else self.init)
         for parameter in (self.cls, self.positions, self.mask_token, self.decoder_positions):
             nn.init.normal_(parameter, std=0.02)
+        if self.completion is not None:
+            nn.init.zeros_(self.decoder_norm.weight)  # training starts at the completion alone
 
     # ---- the verbs
 
@@ -131,14 +139,18 @@ class MaskedAutoencoder(nn.Module):
         Parameters
         ----------
         packed : (subjects, S) tensor
-        pooling : {"mean", "cls", "tokens"}
+        pooling : {"mean", "cls", "tokens", "factors", "pca"}
             Mean of the patch tokens without CLS; the CLS token; all patch tokens in the order of `patching.pairs`.
+            With completion also: the factors of the person minus those of the group; their principal components.
 
         Returns
         -------
-        (subjects, dim), or (subjects, P, dim) for ``tokens``
+        (subjects, dim), (subjects, P, dim) for ``tokens``, (subjects, R · rank) for ``factors``
         """
-        one_of("pooling", pooling, POOLINGS)
+        if one_of("pooling", pooling, POOLINGS) in ("factors", "pca"):
+            if self.completion is None:
+                raise NerveError(f"pooling is {pooling!r}, which needs a model with completion; this one has none.")
+            return self.completion.features(packed) if pooling == "factors" else self.completion.summary(packed)
         encoded = self.encode(self._centred(packed), None)  # (subjects, 1 + P, dim)
         if pooling == "cls":
             return encoded[:, 0]
@@ -159,8 +171,10 @@ class MaskedAutoencoder(nn.Module):
             Every patch as the decoder gives it, visible ones too.
         """
         visible = None if masked is None else self._others(masked)
-        encoded = self.encode(self._centred(packed), visible)
-        predicted = self.tokenizer.reconstruct(self.decode(encoded, visible))
+        packed = self._centred(packed)
+        predicted = self.tokenizer.reconstruct(self.decode(self.encode(packed, visible), visible))
+        if self.completion is not None:
+            predicted = predicted + self._completed(packed, visible)
         return predicted if self.mean is None else predicted + self.mean
 
     def attention(self, packed: torch.Tensor) -> torch.Tensor:
@@ -215,11 +229,17 @@ class MaskedAutoencoder(nn.Module):
     def masked_loss(self, packed: torch.Tensor, visible: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
         """The loss of centred patches, given which are visible and which are masked."""
         decoded = self.decode(self.encode(packed, visible), visible)  # (subjects, P, decoder_dim)
+        target = packed if self.completion is None else packed - self._completed(packed, visible)
         wanted = decoded.gather(1, masked[..., None].expand(-1, -1, decoded.shape[-1]))  # (subjects, masked, …)
-        errors = self.tokenizer.squared_errors(wanted, packed, PatchChoice(masked, self.patching.n_patches))
+        errors = self.tokenizer.squared_errors(wanted, target, PatchChoice(masked, self.patching.n_patches))
         if self.loss == "patch_mean":
             errors = [error / size for error, size in zip(errors, self.tokenizer.sizes, strict=True)]
         return torch.stack(errors).sum() / masked.numel()
+
+    def _completed(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
+        """Centred patches → what the factors of each person predict of all patches, centred: (subjects, S)."""
+        whole = packed if self.mean is None else packed + self.mean
+        return self._centred(self.completion(whole, visible))  # type: ignore[misc]
 
     def _centred(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self.mean is None else packed - self.mean

@@ -1,4 +1,4 @@
-"""Starts computed from training people: their mean, each network's eigenvectors, the size of the tokens.
+"""Starts computed from training people: their mean and its factors, each network's eigenvectors, the size of tokens.
 
 A multiplicative decoder x̂_ij = Σ_k z_k D_ik D_jk started at small random factors sits near a saddle and spends hundreds
 of steps on the average brain. Here the average is taken away first (`center`), the factors start where people differ
@@ -30,7 +30,7 @@ def start_from(model: MaskedAutoencoder, batches: Iterable[torch.Tensor], genera
     generator : torch.Generator
         Chooses which eigenvectors meet in the later columns.
     """
-    if model.mean is None and model.init != "eigen" and model.token_scale is None:
+    if model.mean is None and model.init != "eigen" and model.token_scale is None and model.completion is None:
         return
     sample: torch.Tensor | None = None
     total, count = torch.zeros(model.patching.n_entries, dtype=torch.float64), 0
@@ -43,10 +43,13 @@ def start_from(model: MaskedAutoencoder, batches: Iterable[torch.Tensor], genera
     mean = (total / count).float()
     if model.mean is not None:
         model.mean.copy_(mean)
+    if model.completion is not None:
+        model.completion.start(mean)
     if model.init == "eigen" and isinstance(model.tokenizer, BilinearTokenizer):
         vectors = network_eigenvectors(sample - mean, model.patching)
         start_factors(model.tokenizer, vectors, generator)
-        model.decoder_norm.weight.fill_(SMALL_START)
+        if model.completion is None:
+            model.decoder_norm.weight.fill_(SMALL_START)
     if model.token_scale is not None:
         tokens = model.tokenizer.embed(sample if model.mean is None else sample - mean)  # (people, P, dim)
         model.token_scale.copy_(tokens.square().mean((0, 2)).sqrt().clamp_min(1e-6)[:, None])

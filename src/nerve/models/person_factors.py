@@ -1,0 +1,162 @@
+"""A person's own factors, found from the visible patches: the group's factors, moved by a few learned steps.
+
+A correlation matrix is positive and nearly of low rank, so its masked patches follow from the visible ones: with one
+factor matrix F_l (regions of l × rank) for each network, a patch is
+
+    x̂_lm = F_l F_mᵀ + C_lm
+
+The group has factors D (leading eigenvectors of the mean M, times the roots of their eigenvalues) and a remainder
+C = M - D Dᵀ: before anything is known of a person the prediction is the group mean. A person's F starts at D and takes
+T steps of descent with momentum on the visible patches alone, V being the velocity and ∘ the product entry by entry:
+
+    N = F + b_t V;    G = [visible ∘ (N Nᵀ + C - x)] N;    V ← b_t V - s a_t ∘ G;    F ← F + V
+    s = 1 / (√f ‖visible ∘ x‖),   f the visible share of the entries
+
+D, C, the sizes a (T × rank) and the momenta b (T) are trained through the steps, with the loss of the masked patches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import nn
+
+from nerve.models.principal import principal_components
+from nerve.patching import Patching
+
+STEPS = 12  # T
+STEP, LARGEST_STEP, MOMENTUM = 0.55, 1.0, 0.8  # a and b at the start; a is kept below the largest
+QUICKER = 10.0  # a and b learn at ten times the rate of D and C: they are logits, and few
+LARGEST_MOVE = 0.5  # a step moves F by at most this share of the size of D, so that no matrix makes it diverge
+
+
+class PersonFactors(nn.Module):
+    """Predicts all patches of a person from the visible ones, and represents the person by F - D.
+
+    Parameters
+    ----------
+    patching : Patching
+    rank : int
+        Columns of the factors; at most one a region.
+    width : int
+        Components that `summary` reduces F - D to.
+    """
+
+    place: torch.Tensor
+    patch_at: torch.Tensor
+    entry: torch.Tensor
+    diagonal: torch.Tensor
+    feature_mean: torch.Tensor
+    components: torch.Tensor
+
+    def __init__(self, patching: Patching, rank: int, width: int) -> None:
+        super().__init__()
+        n_regions = patching.n_regions
+        rank = min(rank, n_regions)
+        self.n_patches, self.width = patching.n_patches, width
+        self.factors = nn.Parameter(torch.randn(n_regions, rank) * 0.5 * rank**-0.5)  # D, until `start` knows better
+        self.remainder = nn.Parameter(torch.zeros(n_regions, n_regions))  # C
+        self.step = nn.Parameter(torch.full((STEPS, rank), _logit(STEP / LARGEST_STEP) / QUICKER))
+        self.momentum = nn.Parameter(torch.full((STEPS,), _logit(MOMENTUM) / QUICKER))
+        self.register_buffer("diagonal", torch.ones(n_regions))  # FC of a region with itself, the same for everyone
+        self.register_buffer("feature_mean", torch.zeros(n_regions * rank))
+        self.register_buffer("components", torch.zeros(n_regions * rank, width))
+        place = np.zeros((n_regions, n_regions), int)  # where the packed layout has each entry of the matrix
+        place[patching.cols, patching.rows] = place[patching.rows, patching.cols] = np.arange(patching.n_entries)
+        self.register_buffer("place", torch.from_numpy(place), persistent=False)
+        self.register_buffer("patch_at", torch.from_numpy(patching.patch_of[place]), persistent=False)
+        entry = torch.from_numpy(patching.rows * n_regions + patching.cols)
+        self.register_buffer("entry", entry, persistent=False)
+
+    # ---- what is computed from training people before the first step, and after the last
+
+    @torch.no_grad()
+    def start(self, mean: torch.Tensor) -> None:
+        """Set D and C from the packed mean FC of training people, (S,)."""
+        matrix = mean[self.place].double()  # (R, R)
+        matrix = (matrix + matrix.T) / 2
+        values, vectors = torch.linalg.eigh(matrix)
+        rank = self.factors.shape[1]
+        factors = vectors[:, -rank:] * values[-rank:].clamp_min(0).sqrt()  # (R, rank)
+        self.factors.copy_(factors)
+        self.remainder.copy_(matrix - factors @ factors.T)
+        self.diagonal.copy_(matrix.diagonal())
+
+    @torch.no_grad()
+    def fit_summary(self, batches: Iterable[torch.Tensor]) -> None:
+        """Principal components of F - D over people, without labels; batches of (people, S)."""
+        features = torch.cat([self.features(packed) for packed in batches])  # (people, R · rank)
+        mean, components, _ = principal_components(features, self.width)
+        self.feature_mean.copy_(mean)
+        self.components.copy_(components)
+
+    # ---- the verbs
+
+    def forward(self, packed: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
+        """Every patch as predicted from the visible ones.
+
+        Parameters
+        ----------
+        packed : (subjects, S) tensor
+        visible : (subjects, K) tensor of int, optional
+            The patches that may be looked at; all by default.
+
+        Returns
+        -------
+        (subjects, S) tensor
+        """
+        with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
+            factors = self.person(packed, visible)
+            predicted = factors @ factors.mT + self._symmetric_remainder()  # (subjects, R, R)
+            return predicted.flatten(1)[:, self.entry]
+
+    def features(self, packed: torch.Tensor) -> torch.Tensor:
+        """F - D with nothing masked: (subjects, R · rank)."""
+        with torch.autocast(packed.device.type, enabled=False):
+            return (self.person(packed, None) - self.factors).flatten(1)
+
+    def summary(self, packed: torch.Tensor) -> torch.Tensor:
+        """The same on its first principal components: (subjects, width)."""
+        return (self.features(packed) - self.feature_mean) @ self.components
+
+    def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
+        """F of each person: (subjects, R, rank)."""
+        seen = self._seen(packed, visible)  # (subjects or 1, R, R)
+        eye = torch.eye(len(self.diagonal), dtype=torch.bool, device=packed.device)
+        known = torch.where(seen > 0, packed[:, self.place], 0.0)
+        known = torch.where(eye, self.diagonal, known)  # of a masked patch not even the diagonal is read
+        share = seen.mean((1, 2), keepdim=True)
+        size = known.square().sum((1, 2), keepdim=True).sqrt().clamp_min(1e-6)
+        scale = 1 / (share.sqrt() * size)  # (subjects, 1, 1)
+        target = known - self._symmetric_remainder() * seen
+        largest = LARGEST_MOVE * self.factors.detach().square().sum().sqrt().clamp_min(1e-6)
+        factors = self.factors.expand(len(packed), -1, -1)
+        velocity = torch.zeros_like(factors)
+        sizes = LARGEST_STEP * (QUICKER * self.step).sigmoid()  # a
+        momenta = (QUICKER * self.momentum).sigmoid()  # b
+        for step, momentum in zip(sizes, momenta, strict=True):
+            ahead = factors + momentum * velocity
+            gradient = (ahead @ ahead.mT * seen - target) @ ahead  # (subjects, R, rank)
+            velocity = momentum * velocity - scale * step * gradient
+            moved = velocity.detach().square().sum((1, 2), keepdim=True).sqrt()
+            velocity = velocity * (largest / moved.clamp_min(1e-12)).clamp_max(1.0)
+            factors = factors + velocity
+        return factors
+
+    def _seen(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
+        """1 where an entry may be looked at, else 0; the diagonal is known of everyone."""
+        if visible is None:
+            return packed.new_ones(1, *self.place.shape)
+        patches = packed.new_zeros(len(packed), self.n_patches).scatter(1, visible, 1.0)  # (subjects, P)
+        eye = torch.eye(len(self.diagonal), dtype=packed.dtype, device=packed.device)
+        return torch.maximum(patches[:, self.patch_at], eye)  # (subjects, R, R)
+
+    def _symmetric_remainder(self) -> torch.Tensor:
+        return (self.remainder + self.remainder.T) / 2
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
