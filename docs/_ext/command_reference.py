@@ -53,7 +53,7 @@ def _name(parameter):
 def _default(parameter):
     if parameter.required:
         return "Needed." if parameter.param_type_name == "option" else ""
-    if parameter.default in (None, "", False, True) or callable(parameter.default):
+    if parameter.default is None or parameter.default == "" or isinstance(parameter.default, bool):
         return ""
     return f"Default: `{parameter.default}`."
 
