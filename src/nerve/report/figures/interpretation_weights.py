@@ -21,7 +21,7 @@ def caption(results: Results) -> str:
     return (
         f"Each dot is a region{whose}: how much its network's embedding weighs it (norm of its row of U, divided by "
         "the mean over the network's regions; 1 is the average region). The heaviest region of each network is named "
-        "at the right. See networks that rest on few regions: dots far to the right of the others. Agreement over seeds "
+        "at the right. See networks that rest on few regions: dots far to the right. Agreement over seeds "
         f"is {agreement(table)}."
     )
 
