@@ -6,7 +6,7 @@ import torch
 
 from nerve import NERVE, NerveError
 from nerve.interpret import attention_summary, network_weights, stability
-from nerve.interpret.attention import between_networks, rolled_out
+from nerve.interpret.attention import _table, between_networks, rolled_out
 
 
 def test_stability_is_the_mean_of_numpy_correlations():
@@ -125,3 +125,20 @@ def test_pairs_of_attention_are_a_distribution(encoders, cohort):
     assert len(found.pairs) == 28
     assert 0.5 < found.pairs["attention"].sum() <= 1
     assert found.pairs["n_seeds"].eq(2).all()
+
+
+def test_even_attention_has_ratios_of_one_and_no_stability(encoders):
+    patching = encoders[0].patching_
+    tokens = 1 + patching.n_patches
+    maps = np.full((2, 3, 2, tokens, tokens), 1 / tokens)
+    table = _table(maps, rolled_out(maps), patching, [0, 1])
+    assert table["ratio"].to_numpy() == pytest.approx(1)
+    assert table["stability"].abs().max() < 1e-6  # alike only in what says nothing
+
+
+def test_unrelated_attention_is_not_called_stable(encoders):
+    patching = encoders[0].patching_
+    tokens = 1 + patching.n_patches
+    maps = np.random.default_rng(0).dirichlet(np.ones(tokens), (4, 2, 2, tokens))
+    table = _table(maps, rolled_out(maps), patching, [0, 1, 2, 3])
+    assert table["stability"].abs().max() < 0.3

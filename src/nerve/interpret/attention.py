@@ -40,8 +40,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
 
         N_ab = Σ_q Σ_k m_qa A_qk m_kb / Σ_q m_qa,       m_qa = 1 if q is the pair (a, a), ½ if a is one of two, else 0
 
-    with CLS as a "network" of its own, so that rows sum to one. `ratio` divides by what even attention would give.
-    Rollout (Abnar and Zuidema, 2020) follows attention through all layers, person by person:
+    with CLS as a "network" of its own, so that rows sum to one. `ratio` divides by what even attention would give
+    (for rollout: the rollout of even attention). Rollout (Abnar and Zuidema, 2020) follows attention through all layers, person by person:
     R = Ã_L … Ã_1 with Ã = ½ (mean over heads of A + I).
 
     Parameters
@@ -54,7 +54,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     -------
     Attention
         Heads have no common order over seeds: the table keeps seeds apart, and `stability` compares rollouts, and for
-        each layer the mean over its heads.
+        each layer the mean over its heads. It compares ratios: the residual path, and tokens that belong to two
+        networks, make all attention maps alike in a way that says nothing.
     """
     several = as_encoders(encoders)
     for encoder in several:
@@ -63,7 +64,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     maps, rollout = np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
     patching: Patching = several[0].patching_
     seeds = [int(encoder.seed) for encoder in several]
-    return Attention(_table(maps, rollout, patching, seeds), _pair_table(rollout, patching), maps, rollout)
+    pairs = _pair_table(rollout, _even_rollout(maps.shape[1], rollout.shape[-1]), patching)
+    return Attention(_table(maps, rollout, patching, seeds), pairs, maps, rollout)
 
 
 def between_networks(maps: np.ndarray, patching: Patching) -> np.ndarray:
@@ -114,21 +116,29 @@ def _check(encoder: Any) -> None:
 
 def _table(maps: np.ndarray, rollout: np.ndarray, patching: Patching, seeds: list[int]) -> pd.DataFrame:
     """The rollout first, then layer by layer the mean over heads, then single heads."""
-    parts = [_rows(rollout, patching, seeds, ROLLOUT, HEADS_MEAN)]
     layers, heads = maps.shape[1:3]
+    even = np.full(maps.shape[-2:], 1.0 / maps.shape[-1])
+    parts = [_rows(rollout, _even_rollout(layers, len(even)), patching, seeds, ROLLOUT, HEADS_MEAN)]
     for layer in range(layers):
-        parts.append(_rows(maps[:, layer].mean(axis=1), patching, seeds, str(layer + 1), HEADS_MEAN))
+        parts.append(_rows(maps[:, layer].mean(axis=1), even, patching, seeds, str(layer + 1), HEADS_MEAN))
     for layer in range(layers):
         agreed = float(parts[1 + layer]["stability"].iloc[0])
         for head in range(heads):
-            one = _rows(maps[:, layer, head], patching, seeds, str(layer + 1), str(head + 1))
+            one = _rows(maps[:, layer, head], even, patching, seeds, str(layer + 1), str(head + 1))
             parts.append(one.assign(stability=agreed))
     return pd.concat(parts, ignore_index=True)
 
 
-def _rows(tokens: np.ndarray, patching: Patching, seeds: list[int], layer: str, head: str) -> pd.DataFrame:
+def _even_rollout(layers: int, tokens: int) -> np.ndarray:
+    """(tokens, tokens) rollout of a model that attends evenly: what the residual path alone gives."""
+    return rolled_out(np.full((1, layers, 1, tokens, tokens), 1.0 / tokens))[0]
+
+
+def _rows(
+    tokens: np.ndarray, even: np.ndarray, patching: Patching, seeds: list[int], layer: str, head: str
+) -> pd.DataFrame:
     networks = between_networks(tokens, patching)  # (seeds, 1 + G, 1 + G)
-    even = between_networks(np.full(tokens.shape[1:], 1.0 / tokens.shape[-1]), patching)
+    ratio = networks / between_networks(even, patching)
     names = [CLS, *patching.group_names]
     n = len(names)
     return pd.DataFrame(
@@ -139,14 +149,14 @@ def _rows(tokens: np.ndarray, patching: Patching, seeds: list[int], layer: str, 
             "from": np.tile(np.repeat(names, n), len(seeds)),
             "to": np.tile(names, n * len(seeds)),
             "attention": networks.ravel(),
-            "ratio": (networks / even).ravel(),
-            "stability": stability(networks),
+            "ratio": ratio.ravel(),
+            "stability": stability(ratio),
             "n_seeds": len(seeds),
         }
     )
 
 
-def _pair_table(rollout: np.ndarray, patching: Patching) -> pd.DataFrame:
+def _pair_table(rollout: np.ndarray, even: np.ndarray, patching: Patching) -> pd.DataFrame:
     """How much of the mean patch token, the representation that `pooling="mean"` gives, comes from each pair."""
     received = rollout[:, 1:, 1:].mean(axis=1)  # (seeds, P)
     names = np.array(patching.group_names)
@@ -155,7 +165,7 @@ def _pair_table(rollout: np.ndarray, patching: Patching) -> pd.DataFrame:
             "network_a": names[patching.pairs[:, 0]],
             "network_b": names[patching.pairs[:, 1]],
             "attention": received.mean(axis=0),
-            "ratio": received.mean(axis=0) * rollout.shape[-1],
+            "ratio": received.mean(axis=0) / even[1:, 1:].mean(axis=0),
             "stability": stability(received),
             "n_seeds": len(rollout),
         }
