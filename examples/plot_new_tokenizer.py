@@ -49,7 +49,7 @@ class MeanNERVE(nerve.NERVE):
 # %%
 # Everything but the tokenizer is the same: people, width, epochs, seed and start.
 cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
-same = {"preset": "small", "dim": 32, "epochs": 25, "seed": 0, "device": "cpu", "options": {"init": "scaled"}}
+same = {"preset": "small", "dim": 32, "epochs": 15, "seed": 0, "device": "cpu", "options": {"init": "scaled"}}
 encoders = {
     "bilinear": nerve.NERVE(tokenizer="bilinear", **same),
     "shared": nerve.NERVE(tokenizer="shared", **same),
