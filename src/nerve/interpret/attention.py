@@ -41,8 +41,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
         N_ab = Σ_q Σ_k m_qa A_qk m_kb / Σ_q m_qa,       m_qa = 1 if q is the pair (a, a), ½ if a is one of two, else 0
 
     with CLS as a "network" of its own, so that rows sum to one. `ratio` divides by what even attention would give
-    (for rollout: the rollout of even attention). Rollout (Abnar and Zuidema, 2020) follows attention through all layers, person by person:
-    R = Ã_L … Ã_1 with Ã = ½ (mean over heads of A + I).
+    (for rollout: the rollout of even attention). Rollout (Abnar and Zuidema, 2020) follows attention through all
+    layers, person by person: R = Ã_L … Ã_1 with Ã = ½ (mean over heads of A + I).
 
     Parameters
     ----------
