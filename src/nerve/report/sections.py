@@ -35,7 +35,8 @@ class Table:
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers, and is aligned as such."""
         columns = list(zip(*self.sort, strict=True)) or [()] * len(self.header)
-        return [all(isinstance(key, float) or key == "" for key in column) and any(column) for column in columns]
+        known = [[key for key in column if key != ""] for column in columns]
+        return [bool(keys) and all(isinstance(key, float) for key in keys) for keys in known]
 
     @property
     def folded(self) -> bool:

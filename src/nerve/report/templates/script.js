@@ -50,7 +50,7 @@ for (const button of document.querySelectorAll("button.zoom")) {
   });
 }
 dialog.addEventListener("click", event => { if (event.target === dialog) dialog.close(); });
-// A link to something inside a folded table opens it; printing opens all.
+// Printing opens what is folded, but for long tables: those stay on the screen and in their files.
 window.addEventListener("beforeprint", () => {
-  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  for (const fold of document.querySelectorAll("details")) fold.open = fold.open || !fold.querySelector("table");
 });
