@@ -22,6 +22,7 @@ METHODS: dict[str, str] = {
     "brainmass": "nerve.methods.brainmass:BrainMass",
     "raw": "nerve.methods.references:RawFC",
     "pca": "nerve.methods.references:PrincipalComponents",
+    "ppca": "nerve.methods.ppca:PPCA",
     "covariates": "nerve.methods.references:Covariates",
 }
 
