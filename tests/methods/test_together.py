@@ -71,3 +71,11 @@ def test_an_interrupted_ensemble_goes_on_bit_for_bit(cohort, tmp_path, monkeypat
 def test_different_settings_are_refused(cohort):
     with pytest.raises(NerveError, match="same settings and seed"):
         fit_together([make(0), make(1, lr=0.5)], cohort)
+
+
+def test_completion_is_trained_together_too(cohort):
+    alone = [make(k, completion=8).fit(cohort) for k in range(2)]
+    together = fit_together([make(k, completion=8) for k in range(2)], cohort)
+    for one, other in zip(alone, together, strict=True):
+        assert np.allclose(one.transform(cohort, "factors"), other.transform(cohort, "factors"), atol=1e-4)
+        assert np.allclose(one.transform(cohort), other.transform(cohort), atol=1e-3)
