@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,13 @@ from nerve.checks import NerveError
 from nerve.evaluation.output import folds_table
 from nerve.evaluation.permutation import benjamini_hochberg, permutation_p
 from nerve.evaluation.statistics import COLUMNS, all_comparisons, motion_table, score_table
-from nerve.experiments.config import ExperimentConfig
 from nerve.experiments.plan import PERMUTED, Plan, Task
 from nerve.experiments.store import DONE, FAILED
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_tsv, write_text, write_tsv
+from nerve.report.paper_table import build_table
 from nerve.report.table_formats import to_csv, to_latex, to_markdown
-from nerve.report.tables import ResultsTable, extended_table, results_table
-
-FIRST_COLUMN = {"methods": "Method", "tokenizers": "Tokenizer", "parcellations": "Parcellation"}
+from nerve.report.tables import extended_table
 
 
 def collect(workspace: Workspace, plan: Plan) -> dict[str, Any]:
@@ -42,7 +40,17 @@ def collect(workspace: Workspace, plan: Plan) -> dict[str, Any]:
     comparisons = _comparisons(workspace, real)
     adapted = adaptations(workspace, plan)
     failed = {(task.cohort, task.row) for task in plan.tasks if workspace.store.status(task.id) == FAILED}
-    table = paper_table(config, plan, scores, comparisons, null_scores, adapted, failed)
+    table = build_table(
+        config.model_dump(mode="json"),
+        scores,
+        comparisons,
+        null_scores,
+        rows=plan.rows,
+        groups=plan.groups,
+        columns=[(name, target) for name, cohort in config.cohorts.items() for target in cohort.targets],
+        adapted=adapted,
+        failed=failed,
+    )
     write_tsv(folder / "predictions.tsv", real)
     write_tsv(folder / "scores.tsv", scores)
     write_tsv(folder / "comparisons.tsv", comparisons)
@@ -94,49 +102,6 @@ def adaptations(workspace: Workspace, plan: Plan) -> dict[tuple[str, str], str]:
         if adapted:
             found[task.cohort, task.row] = adapted
     return found
-
-
-def paper_table(
-    config: ExperimentConfig,
-    plan: Plan,
-    scores: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    null_scores: pd.DataFrame,
-    adapted: Mapping[tuple[str, str], str],
-    failed: Collection[tuple[str, str]] = (),
-) -> ResultsTable:
-    """The table of the experiment's layout."""
-    names: dict[str | tuple[str, str], str] = {}
-    for name, cohort in config.cohorts.items():
-        names[name] = cohort.label or name
-        names |= {(name, target): cohort.target_labels.get(target, target) for target in cohort.targets}
-    parcellations = config.layout == "parcellations"
-    rows = list(plan.rows)
-    daggers = spreads = None
-    if len(null_scores):
-        over_models = null_scores.groupby(["cohort", "target", "method"], sort=False)["r"].agg(["mean", "std"])
-        spreads = over_models.rename(columns={"mean": "r", "std": "spread"}).fillna({"spread": 0.0}).reset_index()
-        scores = pd.concat([scores, spreads.assign(variant="", r_half_width=np.nan)], ignore_index=True)
-        daggers = scores.rename(columns={"p": "p_target", "p_permuted_networks": "p"}).dropna(subset=["p"])
-        rows = [PERMUTED, *(row for row in rows if row != PERMUTED)]
-    best = comparisons[comparisons["best_two"]] if len(comparisons) and not parcellations else None
-    scope = {"all": "all people, unlabelled", "train_folds": "training folds only"}[config.protocol.pretrain_scope]
-    return results_table(
-        scores,
-        best,
-        rows=rows,
-        groups=plan.groups,
-        columns=[(name, target) for name, cohort in config.cohorts.items() for target in cohort.targets],
-        names=names,
-        daggers=daggers,
-        spreads=spreads,
-        adapted=adapted,
-        failed=failed,
-        title=config.title,
-        signed=parcellations,
-        first_column=FIRST_COLUMN[config.layout],
-        notes=[f"Encoders were pretrained on {scope} (pretrain_scope: {config.protocol.pretrain_scope})."],
-    )
 
 
 def _scores(workspace: Workspace, plan: Plan, predictions: pd.DataFrame) -> pd.DataFrame:

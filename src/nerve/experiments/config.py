@@ -114,6 +114,7 @@ class ExperimentConfig(_Strict):
     parcellation: str = Field("schaefer400-17", description="All cohorts are brought into this order, by label.")
     preset: str = Field("default", description="Preset of methods that name none.")
     device: str = "auto"
+    interpret: bool = Field(False, description="Maps of the last NERVE row: weights, attention, patch importance.")
     seeds: list[int] = Field(default_factory=lambda: [0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)

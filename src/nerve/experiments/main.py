@@ -11,9 +11,10 @@ from typing import Any
 from nerve.experiments.collect import collect, runs_table
 from nerve.experiments.config import ExperimentConfig, load_config
 from nerve.experiments.launch import Report, launch, statuses
-from nerve.experiments.plan import Plan, make_plan
-from nerve.experiments.store import FAILED
+from nerve.experiments.plan import PERMUTED, Plan, make_plan
+from nerve.experiments.store import DONE, FAILED
 from nerve.experiments.workspace import Workspace
+from nerve.files import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,37 @@ class Experiment:
     def run(self, launcher: str = "local", jobs: int | None = None, report: Report | None = None) -> dict[str, Any]:
         """Run what is not done, then write tables; failed runs are listed, they do not stop the others."""
         launch(self.workspace, self.plan, launcher, jobs, report)
-        return collect(self.workspace, self.plan)
+        results = collect(self.workspace, self.plan)
+        if self.workspace.config.interpret:
+            interpret(self.workspace, self.plan)
+        return results
 
     def failures(self) -> list[str]:
         """One line a failed run, with its reason."""
         table = runs_table(self.workspace, self.plan)
         return [f"{row.run}: {row.reason}" for row in table[table["status"] == FAILED].itertuples()]
+
+
+def interpret(workspace: Workspace, plan: Plan) -> None:
+    """Maps of the last NERVE row, over its seeds, on the first cohort; written once for the same encoders."""
+    from nerve.interpret import interpret_to
+    from nerve.methods.nerve import NERVE
+
+    encoders = [t for t in plan.tasks if t.kind == "encode" and t.key["method"] == "nerve" and t.row != PERMUTED]
+    done = [task for task in encoders if workspace.store.status(task.id) == DONE]
+    rows = [task for task in done if (task.row, task.variant) == (done[-1].row, done[-1].variant)]
+    name = next(iter(workspace.config.cohorts))
+    mark = workspace.folder / "interpretation" / "of.json"
+    wanted = {"encoders": [task.id for task in rows], "cohort": name}
+    if not rows or (mark.is_file() and read_json(mark) == wanted):
+        return
+    _, settings = workspace.people(name)
+    models = [NERVE.load(workspace.store.run_folder(task.id), device=workspace.config.device) for task in rows]
+    interpret_to(
+        workspace.folder, models, workspace.cohort(name), settings.targets[:1], settings.covariates,
+        n_folds=settings.n_folds, seed=settings.seed,
+    )  # fmt: skip
+    write_json(mark, wanted)
 
 
 def prepare(config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]) -> Experiment:

@@ -76,7 +76,10 @@ def encode(workspace: Workspace, task: Task, folder: Path, device: str | None) -
     cohorts = usable_cohorts(method, cohorts)
     method.fit(cohorts, run_dir=folder, resume=True)
     method.save(folder)
-    describe_run(method, cohorts, folder)
+    try:
+        describe_run(method, cohorts, folder)
+    except NerveError as error:  # the encoder is trained and saved: its description is for the report only
+        warnings.warn(f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2)
     return _described(method)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,36 +15,66 @@ FIRST_COLUMN = {"methods": "Method", "tokenizers": "Tokenizer", "parcellations":
 PERMUTED = "Permutation"
 
 
+SCOPES = {"all": "all people, unlabelled", "train_folds": "training folds only"}
+
+
 def paper_table(results: Results) -> ResultsTable | None:
-    """The table, or None where nothing was predicted."""
+    """The table of a loaded folder, or None where nothing was predicted."""
     if results.scores.empty or not {"r", "r_half_width"} <= set(results.scores.columns):
         return None
-    config = results.config
-    scores, daggers, spreads = results.scores, None, None
-    rows = list(results.groups) or list(dict.fromkeys(scores["method"]))
+    return build_table(
+        results.config,
+        results.scores,
+        results.comparisons,
+        results.null_scores,
+        rows=list(results.groups),
+        groups=results.groups,
+        columns=_columns(results),
+        adapted=_by_place(results.facts.get("adapted", {}), results),
+        failed=set(_by_place(_failed(results), results)),
+    )
+
+
+def build_table(
+    config: Mapping[str, Any],
+    scores: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    null_scores: pd.DataFrame,
+    *,
+    rows: Sequence[str] = (),
+    groups: Mapping[str, str] | None = None,
+    columns: Sequence[tuple[str, str]] | None = None,
+    adapted: Mapping[tuple[str, str], str] | None = None,
+    failed: Collection[tuple[str, str]] = (),
+) -> ResultsTable:
+    """The table of an experiment's layout, from its file (as a mapping) and what was scored."""
     signed = config.get("layout") == "parcellations"
-    if len(results.null_scores):
-        over = results.null_scores.groupby(["cohort", "target", "method"], sort=False)["r"].agg(["mean", "std"])
-        spreads = over.rename(columns={"mean": "r", "std": "spread"}).fillna({"spread": 0.0}).reset_index()
+    rows = list(rows) or list(dict.fromkeys(scores["method"]))
+    daggers = spreads = None
+    if len(null_scores):
+        over_models = null_scores.groupby(["cohort", "target", "method"], sort=False)["r"].agg(["mean", "std"])
+        spreads = over_models.rename(columns={"mean": "r", "std": "spread"}).fillna({"spread": 0.0}).reset_index()
         scores = pd.concat([scores, spreads.assign(variant="", r_half_width=np.nan)], ignore_index=True)
         if "p_permuted_networks" in scores:
             daggers = scores.rename(columns={"p": "p_target", "p_permuted_networks": "p"}).dropna(subset=["p"])
-        rows = [PERMUTED, *rows]
-    comparisons = results.comparisons
+        rows = [PERMUTED, *(row for row in rows if row != PERMUTED)]
     best = comparisons[comparisons["best_two"]] if "best_two" in comparisons and not signed else None
+    scope = (config.get("protocol") or {}).get("pretrain_scope")
     return results_table(
         scores,
         best,
         rows=rows,
-        groups=results.groups,
-        columns=_columns(results),
+        groups=groups,
+        columns=columns,
         names=_names(config),
         daggers=daggers,
         spreads=spreads,
-        adapted=_by_place(results.facts.get("adapted", {}), results),
-        failed=set(_by_place(_failed(results), results)),
+        adapted=adapted,
+        failed=failed,
+        title=str(config.get("title") or ""),
         signed=signed,
         first_column=FIRST_COLUMN.get(str(config.get("layout")), "Method"),
+        notes=[f"Encoders were pretrained on {SCOPES[scope]} (pretrain_scope: {scope})."] if scope in SCOPES else [],
     )
 
 
