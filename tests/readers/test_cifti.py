@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from write_formats import random_fc, random_series, write_dtseries, write_pconn, write_ptseries
+from tests.readers.write_formats import random_fc, random_series, write_dtseries, write_pconn, write_ptseries
 
 from nerve.checks import NerveError
 from nerve.parcellation import load_parcellation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from write_formats import random_fc, random_series, write_cpac
+from tests.readers.write_formats import random_fc, random_series, write_cpac
 
 from nerve.checks import NerveError, NerveWarning
 from nerve.readers import Options, get_reader, read_cohort

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
-from write_formats import (
+from tests.readers.write_formats import (
     confounds_table,
     random_fc,
     random_series,
@@ -19,6 +18,7 @@ from write_formats import (
     write_ukb,
     write_xcpd,
 )
+from typer.testing import CliRunner
 
 from nerve.cli import app
 from nerve.cohort import Cohort

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from write_formats import (
+from tests.readers.write_formats import (
     confounds_table,
     random_fc,
     random_series,

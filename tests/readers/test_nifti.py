@@ -8,7 +8,7 @@ import json
 import nibabel
 import numpy as np
 import pytest
-from write_formats import (
+from tests.readers.write_formats import (
     AFFINE,
     confounds_table,
     label_volume,

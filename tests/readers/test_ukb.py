@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from write_formats import random_fc, write_ukb, write_ukb_bulk
+from tests.readers.write_formats import random_fc, write_ukb, write_ukb_bulk
 
 from nerve.checks import NerveError
 from nerve.readers import Options, get_reader, read_cohort

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from write_formats import (
+from tests.readers.write_formats import (
     XCPD_GENERATIONS,
     four_s_labels,
     random_fc,
