@@ -63,13 +63,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # minutes on two CPU cores
     "small": {
-        "epochs": 60,
-        "warmup_epochs": 10,
+        "epochs": 20,
+        "warmup_epochs": 1,
         "batch_size": 16,
-        "lr": 3e-3,
+        "lr": 1e-3,
+        "weight_decay": 0.0,
         "dim": 64,
         "depth": 2,
         "heads": 4,
+        "completion": 32,
         "center": True,
         "init": "eigen",
         "scale_tokens": True,
