@@ -92,6 +92,7 @@ class _Folder:
         settings = self.json("settings.json")
         tables = self._tables()
         about = settings.get("cohort", {})
+        self.cohorts = self.cohorts or self._recorded_cohort(about)
         cohorts = {name: self._facts(name, cohort, {}) for name, cohort in self.cohorts.items()}
         name = str(about.get("name", "cohort"))
         if not cohorts and about:
@@ -111,6 +112,15 @@ class _Folder:
                 "fingerprints": {"cohorts": {name: about.get("fingerprint", "")}},
             },
         }
+
+    def _recorded_cohort(self, about: Mapping[str, Any]) -> dict[str, Cohort]:
+        """The cohort that was evaluated, if it is still where it was and still the same."""
+        path = Path(str(self.json("inputs.json").get("cohort", "")))
+        if not (path / "cohort.json").is_file():
+            return {}
+        cohort = self.tried(lambda: Cohort.load(path), None)
+        same = cohort is not None and cohort.fingerprint == about.get("fingerprint")
+        return {cohort.name: cohort} if cohort is not None and same else {}
 
     def _run(self) -> dict[str, Any]:
         encoder = self._encoder(self.folder, {"label": "encode " + self.folder.name})

@@ -1,0 +1,43 @@
+"""What the commands share: the application, how it speaks, how it shows progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+app = typer.Typer(
+    name="nerve",
+    help="Representations of brain functional connectivity, and an honest test of what they predict.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
+app.add_typer(atlas, name="atlas")
+
+
+def say(text: str) -> None:
+    """Print one line for the user, on standard output."""
+    typer.echo(text)
+
+
+@contextmanager
+def shown_progress() -> Iterator[Any]:
+    """A progress bar on standard error, as a function of a label and the share done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def update(label: str, share: float) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=1.0)
+            bar.update(tasks[label], completed=share)
+
+        yield update

@@ -1,0 +1,146 @@
+"""Commands about models: pretrain, embed, interpret, methods."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from nerve.cli.common import app, say, shown_progress
+
+
+@app.command()
+def pretrain(
+    cohorts: Annotated[list[str], typer.Argument(help="Cohort folders, pooled in the region order of the first.")],
+    out: Annotated[str, typer.Option("--out", help="The run folder to write.")],
+    preset: Annotated[str | None, typer.Option(help="default, paper or small.")] = None,
+    config: Annotated[str | None, typer.Option(help="A YAML file of settings.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, as key=value; repeat it.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the run folder.")] = False,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = None,
+) -> None:
+    """Train NERVE on one or several cohorts. Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
+
+    Example: `nerve pretrain cohorts/ucla cohorts/stages --out runs/first --preset small --set epochs=100`
+
+    On several processes: `torchrun --nproc-per-node 2 -m nerve pretrain …`
+    """
+    import logging
+
+    from nerve.cohort import Cohort
+    from nerve.interpret.pretraining import describe_run
+    from nerve.methods.runs import pretrain as run
+    from nerve.training import TrainingStopped
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        encoder = run(
+            cohorts, out, preset=preset, config=config, assignments=assignments or [], resume=resume, device=device
+        )
+    except TrainingStopped as stopped:
+        typer.secho(f"nerve: {stopped}", fg=typer.colors.YELLOW, err=True)
+        raise typer.Exit(128 + stopped.signal_number) from None
+    if os.environ.get("RANK", "0") == "0":
+        last = encoder.history_.iloc[-1]
+        say(
+            f"{out}: {int(last['step'])} steps, training loss {last['training_loss']:.4g}, best at {encoder.best_step_}"
+        )
+        described = describe_run(encoder, [Cohort.load(cohort) for cohort in cohorts], out)
+        if described:
+            error, mean = described["model"], described["group_mean"]
+            say(f"masked patches of held-out people: {error / mean:.3f} of the error of the group mean")
+
+
+@app.command()
+def embed(
+    run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
+    cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
+    out: Annotated[str, typer.Argument(help="A .tsv (participant_id, dim0 …) or a .npy.")],
+    pooling: Annotated[
+        str | None, typer.Option(help="mean, cls, tokens (needs .npy), factors or pca; as the model does by default.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+) -> None:
+    """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
+
+    Example: `nerve embed runs/first cohorts/ucla ucla.tsv --pooling mean`
+    """
+    from nerve.methods.runs import embed_file
+
+    values = embed_file(run, cohort, out, pooling=pooling, device=device)
+    say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
+
+
+@app.command()
+def interpret(
+    runs: Annotated[list[str], typer.Argument(help="The folder of a trained model; several that differ in the seed.")],
+    cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
+    targets: Annotated[str, typer.Option(help="Columns whose prediction to explain, separated by commas.")] = "",
+    covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
+    out: Annotated[str | None, typer.Option(help="Where to write interpretation/; the first run by default.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="mean, cls or tokens; as in the run by default.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
+    folds: Annotated[int, typer.Option(help="Folds.")] = 10,
+    repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
+    kernel: Annotated[str, typer.Option(help="correlation, linear, cosine or rbf.")] = "correlation",
+    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of people.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of folds and bootstrap.")] = 42,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+) -> None:
+    """Say what encoders rely on: regions, attention between networks, and the network pairs behind a prediction.
+
+    Give runs with different seeds to learn how stable the maps are.
+
+    Example: `nerve interpret runs/seed0 runs/seed1 cohorts/ucla --targets age --out results/ucla`
+    """
+    from nerve.cohort import Cohort
+    from nerve.interpret import interpret_to, load_encoder
+
+    encoders = [load_encoder(run, device) for run in runs]
+    for encoder in encoders if pooling else []:
+        encoder.set_params(pooling=pooling)
+    options = {"groups": groups, "n_folds": folds, "n_repeats": repeats, "kernel": kernel, "seed": seed}
+    with shown_progress() as progress:
+        tables = interpret_to(
+            out or runs[0], encoders, Cohort.load(cohort), targets, covariates, progress=progress,
+            n_bootstrap=bootstrap, **options,
+        )  # fmt: skip
+    for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if targets else []:
+        say(
+            f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, hidden {row.r_occluded:+.3f}, "
+            f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
+        )
+    if len(encoders) < 2:
+        typer.secho("note: one run; give runs with other seeds to learn how stable its maps are.", err=True)
+    say(f"{out or runs[0]}/interpretation: {', '.join(tables)} (TSV) and stability.json")
+
+
+@app.command("methods")
+def methods(
+    parcellation: Annotated[
+        str, typer.Option("--parcellation", help="Count parameters for this parcellation.")
+    ] = "schaefer400-17",
+    preset: Annotated[str, typer.Option("--preset", help="Count parameters of this preset: paper or small.")] = "paper",
+    tsv: Annotated[bool, typer.Option("--tsv", help="Print a table for other programs.")] = False,
+) -> None:
+    """List the methods: what each needs, its size, its paper, and what we changed.
+
+    Example: `nerve methods`
+    """
+    from nerve.methods.listing import method_table
+
+    table = method_table(parcellation, preset)
+    if tsv:
+        say(table.to_csv(sep="\t", index=False).rstrip())
+        return
+    for row in table.to_dict("records"):
+        learns = "learns with a target, inside each fold" if row["supervised"] else "learns without labels"
+        size = f"{learns}; {row['parameters']:,} parameters" if row["parameters"] else "nothing to train"
+        say(f"{row['method']:<12} needs {row['needs']}; {size}")
+        say(f"{'':<12} {row['paper']}")
+        if row["adapted"]:
+            say(f"{'':<12} ours: {row['adapted']}")
+    say(f"\nParameters are those of the preset {preset!r} with {parcellation}.")
