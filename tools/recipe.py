@@ -1,0 +1,372 @@
+"""Regenerate the tables of docs/recipe.md from real cohorts.
+
+`python tools/recipe.py abide|features|stages|transfer|labels` writes OUT/<command>.tsv and prints it as Markdown. Rows
+that are in the TSV already are not computed again; trained models are kept in OUT/models. Times are CPU seconds of
+one thread.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import nerve
+from nerve.checks import NerveWarning
+from nerve.evaluation import KernelRidge, compare, evaluate, score_table
+from nerve.files import write_tsv
+from nerve.methods.ppca import PPCA
+from nerve.methods.references import PrincipalComponents
+from nerve.patching import Patching
+
+TARGETS = ["age", "sex", "diagnosis"]
+PAPER_SECONDS = 200.0  # as long as the default takes
+
+
+class Table:
+    """Rows of results, written after each one; what is there already is not computed again."""
+
+    def __init__(self, path: Path, keys: list[str]) -> None:
+        self.path, self.keys = path, keys
+        self.rows: list[dict[str, Any]] = []
+        if path.is_file():
+            self.rows = pd.read_csv(path, sep="\t", dtype=dict.fromkeys(keys, str)).to_dict("records")
+
+    def add(self, key: dict[str, Any], compute: Callable[[], dict[str, Any] | None]) -> None:
+        """One row, or the rows of a DataFrame under ``rows``."""
+        key = {name: str(value) for name, value in key.items()}
+        if any(all(row.get(name) == value for name, value in key.items()) for row in self.rows):
+            return
+        found = compute()
+        if found is None:
+            return
+        self.rows += [key | row for row in found.pop("rows", [found])]
+        write_tsv(self.path, pd.DataFrame(self.rows))
+
+    def markdown(self) -> str:
+        """The table as docs/recipe.md shows it."""
+        table = pd.DataFrame(self.rows).map(lambda value: f"{value:.3f}" if isinstance(value, float) else str(value))
+        lines = [list(table.columns), ["---"] * table.shape[1], *table.to_numpy().tolist()]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# ---- people
+
+
+def whole(upper: np.ndarray, n_regions: int) -> np.ndarray:
+    """(n, R (R - 1) / 2) → (n, R, R) with a unit diagonal."""
+    fc = np.ones((len(upper), n_regions, n_regions), np.float32)
+    rows, columns = np.triu_indices(n_regions, 1)
+    fc[:, rows, columns] = fc[:, columns, rows] = upper
+    return fc
+
+
+def abide(data: Path) -> nerve.Cohort:
+    """ABIDE CC200 in Yeo-17 and NonCortical groups, people without constant regions."""
+    folder = data / "abide_cc200"
+    table = pd.read_csv(folder / "participants.tsv", sep="\t", na_values="n/a")
+    good = (table["n_constant_rois"] == 0).to_numpy()
+    names = {
+        "FILE_ID": "participant_id",
+        "AGE_AT_SCAN": "age",
+        "SEX": "sex",
+        "DX_GROUP": "diagnosis",
+        "SITE_ID": "site",
+    }
+    regions = pd.read_csv(folder / "regions.tsv", sep="\t", dtype=str)
+    networks = tuple(regions["net17"].fillna("NonCortical"))
+    parcellation = nerve.Parcellation(tuple(regions["label"]), networks, name="cc200")
+    upper = np.load(folder / "fc_upper_200.npy", mmap_mode="r")[good]
+    return nerve.Cohort(
+        whole(upper, 200), table[good].reset_index(drop=True).rename(columns=names), parcellation, name="abide"
+    )
+
+
+def ucla(data: Path) -> nerve.Cohort:
+    """UCLA, 400 cortical and 19 subcortical regions; diagnosis is any against none."""
+    table = pd.read_csv(data / "ucla_cnp" / "participants.tsv", sep="\t", na_values="n/a")
+    table["diagnosis"] = np.where(table["diagnosis"] == "CONTROL", "control", "patient")
+    fc = whole(np.load(data / "ucla_cnp" / "fc_upper_419.npy"), 419)
+    return nerve.Cohort(fc, table, "schaefer400-17+aseg19", name="ucla")
+
+
+def stages(data: Path) -> tuple[nerve.Cohort, nerve.Cohort]:
+    """The two sessions of the people who came twice, in the region order of UCLA."""
+    sessions = [np.load(data / "stages" / f"timeseries_ses-{s}.npz", allow_pickle=False) for s in (1, 2)]
+    ids = [key for key in sessions[0].files if key in sessions[1].files]
+
+    def correlations(series: np.ndarray) -> np.ndarray:
+        return np.corrcoef(series if series.shape[0] == 419 else series.T)
+
+    def cohort(session: Any, name: str) -> nerve.Cohort:
+        fc = np.nan_to_num(np.stack([correlations(session[key]) for key in ids])).astype(np.float32)
+        table = pd.DataFrame({"participant_id": ids})
+        order = nerve.load_parcellation("schaefer400-17+aseg19")
+        return nerve.Cohort(fc, table, "schaefer400-7+aseg19", name=name).align(order)
+
+    return cohort(sessions[0], "ses-1"), cohort(sessions[1], "ses-2")
+
+
+def held_out(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test people: a fifth is held out."""
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[n // 5 :]), np.sort(order[: n // 5])
+
+
+# ---- models
+
+
+def trained(
+    args: argparse.Namespace, name: str, cohort: nerve.Cohort, seed: int, **changes: Any
+) -> tuple[nerve.NERVE, float]:
+    """A model from OUT/models, trained if it is not there, and the CPU seconds of its training."""
+    folder = args.out / "models" / f"{name}_{seed}"
+    clock = folder / "cpu_seconds.txt"
+    if clock.is_file():
+        return nerve.NERVE.load(folder, device="cpu"), float(clock.read_text())
+    preset = changes.pop("preset", "default")
+    began = time.process_time()
+    encoder = nerve.NERVE.from_preset(preset, seed=seed, device="cpu", **changes).fit(cohort)
+    seconds = time.process_time() - began
+    encoder.save(folder)
+    clock.write_text(f"{seconds:.1f}")
+    return encoder, seconds
+
+
+def untrained(cohort: nerve.Cohort, seed: int, **changes: Any) -> nerve.NERVE:
+    """The default with what it takes from the training people, and no step."""
+    encoder = nerve.NERVE.from_preset("default", seed=seed, device="cpu", **changes)
+    encoder.parcellation_, encoder.n_features_in_ = cohort.parcellation, cohort.n_regions
+    encoder.module_ = encoder.seeded_build(cohort.parcellation)
+    encoder.start(encoder.module_, encoder.source(cohort), np.arange(len(cohort)))
+    return encoder
+
+
+def masked_error(method: Any, patching: Patching, training: nerve.Cohort, test: nerve.Cohort, seed: int) -> float:
+    """Error of masked patches relative to that of the training people's mean.
+
+    Σ over people and masked patches of ‖x̂_p - x_p‖² / size_p, for the model and for the mean.
+    """
+    noise = np.random.default_rng(1234 + seed).random((len(test), patching.n_patches))
+    masked = np.sort(np.argsort(noise, axis=1)[:, patching.n_patches // 2 :], axis=1)
+    truth = patching.pack(test.connectivity)
+    mean = patching.pack(np.mean(training.connectivity, axis=0, dtype=float))
+
+    def error(guess: np.ndarray) -> float:
+        by_patch = np.add.reduceat(np.square(guess - truth), patching.offsets[:-1], axis=1) / patching.sizes
+        return float(np.take_along_axis(by_patch, masked, axis=1).sum())
+
+    return error(patching.pack(method.reconstruct(test, masked))) / error(mean)
+
+
+# ---- the tables
+
+
+def run_abide(args: argparse.Namespace) -> None:
+    """Masked error of held-out people: the recipe, the linear reference, the paper in the same time, controls."""
+    cohort, table = abide(args.data), Table(args.out / "abide.tsv", ["model", "seed"])
+    for seed in args.seeds:
+        for name, compute in abide_rows(args, cohort, seed).items():
+            if not args.only or name in args.only:
+                table.add({"model": name, "seed": seed}, compute)
+    say(table.markdown())
+
+
+def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What computes each row."""
+    training, test = (cohort.subset(rows) for rows in held_out(len(cohort), seed))
+
+    def row(method: Any, seconds: float) -> dict[str, Any]:
+        error = masked_error(method, method.patching_, training, test, seed)
+        return {"masked_error": error, "cpu_seconds": round(seconds)}
+
+    def ppca() -> dict[str, Any]:
+        began = time.process_time()
+        model = PPCA().fit(training)
+        return row(model, time.process_time() - began)
+
+    def paper() -> dict[str, Any]:
+        began = time.process_time()
+        nerve.NERVE.from_preset("paper", seed=seed, device="cpu", max_steps=1).fit(training)
+        steps = max(1, int(PAPER_SECONDS / (time.process_time() - began)))
+        return row(*trained(args, "paper", training, seed, preset="paper", max_steps=steps, warmup_epochs=steps / 10))
+
+    return {
+        "default": lambda: row(*trained(args, "default", training, seed)),
+        "default, no training": lambda: row(untrained(training, seed), 0.0),
+        "ppca, 200 components": ppca,
+        "small": lambda: row(*trained(args, "small", training, seed, preset="small")),
+        "permuted networks, no training": lambda: row(untrained(training, seed, patching=f"permuted{seed}"), 0.0),
+        "paper, same time": paper,
+    }
+
+
+def feature_rows(cohort: nerve.Cohort, encoder: nerve.NERVE, seed: int) -> dict[str, Any]:
+    """r and AUC of every feature set, and the paired bootstrap of NERVE's against raw FC and its components."""
+    tokens = encoder.transform(cohort, "tokens")
+    sets: dict[str, Any] = {
+        "raw": "raw",
+        "pca": "pca",
+        "NERVE pca": encoder.transform(cohort, "pca"),
+        "NERVE factors": encoder.transform(cohort, "factors"),
+        "NERVE tokens": tokens.reshape(len(tokens), -1),
+        "NERVE no training": untrained(cohort, seed).transform(cohort, "pca"),
+    }
+    predictions = evaluate(sets, cohort, TARGETS, motion=None)
+    scores = score_table(predictions, n_bootstrap=0)
+    rows = []
+    for _, one in scores.iterrows():
+        line = {"target": one["target"], "features": one["method"], "r": float(one["r"]), "auc": float(one["auc"])}
+        for other in ("raw", "pca"):
+            if one["method"] not in ("raw", "pca"):
+                found = compare(predictions, one["method"], other).set_index("target").loc[one["target"]]
+                line[f"minus_{other}"] = difference_text(found)
+        rows.append(line)
+    return {"rows": rows}
+
+
+def difference_text(found: pd.Series) -> str:
+    """A difference with its interval, as one cell."""
+    return f"{found['difference']:+.3f} [{found['difference_low']:+.3f}, {found['difference_high']:+.3f}]"
+
+
+def run_features(args: argparse.Namespace) -> None:
+    """Age, sex and diagnosis out of fold; encoders saw four fifths of these people, unlabelled."""
+    table = Table(args.out / "features.tsv", ["cohort", "seed"])
+    for name, read in (("abide", abide), ("ucla", ucla)):
+        if args.only and name not in args.only:
+            continue
+        cohort = read(args.data)
+        for seed in args.seeds:
+            training = cohort.subset(held_out(len(cohort), seed)[0])
+            encoder, _ = trained(args, "default" if name == "abide" else f"default_{name}", training, seed)
+            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, encoder, seed))
+    say(table.markdown())
+
+
+def identification(first: np.ndarray, second: np.ndarray) -> float:
+    """Share of people whose other session is the most correlated one, both ways."""
+    similarity = np.corrcoef(first, second)[: len(first), len(first) :]
+    right = np.arange(len(first))
+    return float(((similarity.argmax(1) == right).mean() + (similarity.argmax(0) == right).mean()) / 2)
+
+
+def run_stages(args: argparse.Namespace) -> None:
+    """Do two sessions three months apart belong together? Components and encoders come from UCLA alone."""
+    table, other = Table(args.out / "stages.tsv", ["features"]), ucla(args.data)
+    first, second = stages(args.data)
+    upper = [cohort.inputs("upper") for cohort in (first, second)]
+    mean = other.inputs("upper").mean(0)
+    table.add({"features": "raw"}, lambda: {"identified": identification(*upper)})
+    table.add({"features": "raw minus UCLA mean"}, lambda: {"identified": identification(*[u - mean for u in upper])})
+    components = PrincipalComponents().fit(other)
+    table.add(
+        {"features": "PCA of UCLA, 223"},
+        lambda: {"identified": identification(components.transform(first), components.transform(second))},
+    )
+    encoders = {"NERVE start, UCLA": lambda: untrained(other, 0)}
+    if "trained" in args.only:
+        encoders["NERVE default, UCLA"] = lambda: trained(args, "default_ucla_all", other, 0)[0]
+    for name, make in encoders.items():
+        for pooling in ("pca", "factors", "tokens"):
+            key = {"features": f"{name}, {pooling}"}
+            table.add(
+                key, lambda make=make, pooling=pooling: {"identified": identified_by(make(), pooling, first, second)}
+            )
+    say(table.markdown())
+
+
+def identified_by(encoder: nerve.NERVE, pooling: str, first: nerve.Cohort, second: nerve.Cohort) -> float:
+    """`identification` by the features of an encoder."""
+    return identification(*(encoder.transform(cohort, pooling).reshape(len(cohort), -1) for cohort in (first, second)))
+
+
+def run_transfer(args: argparse.Namespace) -> None:
+    """Encoder of half of the ABIDE sites; prediction within the others, whom it has never seen."""
+    cohort, table = abide(args.data), Table(args.out / "transfer.tsv", ["seed"])
+    sites = np.array(sorted(cohort.participants["site"].unique()))
+    for seed in args.seeds:
+        chosen = np.random.default_rng(seed).permutation(sites)[: len(sites) // 2]
+        there = cohort.participants["site"].isin(chosen).to_numpy()
+        encoder, _ = trained(args, "default_sites", cohort.subset(there), seed)
+        table.add({"seed": seed}, partial(feature_rows, cohort.subset(~there), encoder, seed))
+    say(table.markdown())
+
+
+def run_labels(args: argparse.Namespace) -> None:
+    """Prediction from few labelled people: kernel ridge on 25 … 200 of them, tested on all others, 20 draws."""
+    cohort, table = abide(args.data), Table(args.out / "labels.tsv", ["n_labelled"])
+    training = cohort.subset(held_out(len(cohort), 0)[0])
+    encoder, _ = trained(args, "default", training, 0)
+    sets = {
+        "raw": cohort.inputs("upper"),
+        "NERVE pca": encoder.transform(cohort, "pca"),
+        "NERVE factors": encoder.transform(cohort, "factors"),
+    }
+    for n in (25, 50, 100, 200):
+        table.add({"n_labelled": n}, lambda n=n: {"rows": list(few_labels(sets, cohort, n))})
+    say(table.markdown())
+
+
+def few_labels(sets: dict[str, np.ndarray], cohort: nerve.Cohort, n: int, draws: int = 20) -> Any:
+    """Mean correlation of predicted and observed over draws, for each target and feature set."""
+    kernels = {}
+    for name, features in sets.items():
+        rows = features - features.mean(1, keepdims=True)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        kernels[name] = (rows @ rows.T).astype(float)
+    for target in TARGETS:
+        y = pd.to_numeric(cohort.participants[target]).to_numpy(float)
+        for name, kernel in kernels.items():
+            found = []
+            for draw in range(draws):
+                order = np.random.default_rng([n, draw]).permutation(len(y))
+                train, test = order[:n], order[n:]
+                model = KernelRidge(kernel="precomputed").fit(kernel[np.ix_(train, train)], y[train])
+                found.append(np.corrcoef(model.predict(kernel[np.ix_(test, train)]).ravel(), y[test])[0, 1])
+            yield {"target": target, "features": name, "r": float(np.mean(found)), "sd": float(np.std(found))}
+
+
+def say(text: str) -> None:
+    """To standard output."""
+    sys.stdout.write(text + "\n")
+
+
+COMMANDS = {
+    "abide": run_abide,
+    "features": run_features,
+    "stages": run_stages,
+    "transfer": run_transfer,
+    "labels": run_labels,
+}
+
+
+def main() -> None:
+    """Read the command line and run one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=list(COMMANDS))
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--out", type=Path, default=Path("out/recipe"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--only", nargs="*", default=[], help="Some rows (abide), cohorts (features); stages: trained.")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", NerveWarning)
+    COMMANDS[args.table](args)
+
+
+if __name__ == "__main__":
+    main()
