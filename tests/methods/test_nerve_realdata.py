@@ -1,4 +1,4 @@
-"""On real people: masked patches of held-out people are predicted better than by the group mean."""
+"""On real people: masked patches of held-out people are predicted with less than half the error of the group mean."""
 
 from pathlib import Path
 
@@ -51,14 +51,14 @@ def _by_region(series: np.ndarray) -> np.ndarray:
     return series if series.shape[0] == 419 else series.T
 
 
-@pytest.mark.parametrize(("reader", "epochs", "batch"), [(abide, 20, 64), (ucla_and_stages, 50, 16)])
-def test_held_out_people_are_predicted_better_than_by_the_group_mean(shared_data, reader, epochs, batch, capsys):
+@pytest.mark.parametrize("reader", [abide, ucla_and_stages])
+def test_held_out_people_are_predicted_better_than_by_the_group_mean(shared_data, reader, capsys):
     cohorts = reader(shared_data)
     generator = np.random.default_rng(0)
     held_out = [generator.permutation(len(cohort))[: len(cohort) // 5] for cohort in cohorts]
     training = [c.subset(np.setdiff1d(np.arange(len(c)), out)) for c, out in zip(cohorts, held_out, strict=True)]
     testing = nerve.Cohort.concat([c.subset(out) for c, out in zip(cohorts, held_out, strict=True)])
-    encoder = nerve.NERVE.from_preset("small", epochs=epochs, batch_size=batch, device="cpu").fit(training)
+    encoder = nerve.NERVE.from_preset("small", epochs=5, device="cpu").fit(training)
     patching = encoder.patching_
     noise = Draws(7, 0, len(testing)).uniform(patching.n_patches)
     masked = encoder.module_.split(noise)[1].numpy()
@@ -74,4 +74,4 @@ def test_held_out_people_are_predicted_better_than_by_the_group_mean(shared_data
     model, group_mean = error(rebuilt), error(mean)
     with capsys.disabled():  # both numbers belong in the log of a test run
         print(f"\n{reader.__name__}: masked error {model:.5f}, of the group mean {group_mean:.5f}")  # noqa: T201
-    assert model < group_mean, f"{model:.5f} against {group_mean:.5f}"
+    assert model < 0.5 * group_mean, f"{model:.5f} against {group_mean:.5f}"
