@@ -151,7 +151,8 @@ def untrained(cohort: nerve.Cohort, seed: int, **changes: Any) -> nerve.NERVE:
     encoder = nerve.NERVE.from_preset("default", seed=seed, device="cpu", **changes)
     encoder.parcellation_, encoder.n_features_in_ = cohort.parcellation, cohort.n_regions
     encoder.module_ = encoder.seeded_build(cohort.parcellation)
-    encoder.start(encoder.module_, encoder.source(cohort), np.arange(len(cohort)))
+    training, _ = encoder.split(cohort, cohort, encoder.training_settings())
+    encoder.start(encoder.module_, encoder.source(cohort), training)
     return encoder
 
 
@@ -214,7 +215,7 @@ def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dic
     }
 
 
-def feature_rows(cohort: nerve.Cohort, encoder: nerve.NERVE, seed: int) -> dict[str, Any]:
+def feature_rows(cohort: nerve.Cohort, encoder: nerve.NERVE, start: nerve.NERVE) -> dict[str, Any]:
     """r and AUC of every feature set, and the paired bootstrap of NERVE's against raw FC and its components."""
     tokens = encoder.transform(cohort, "tokens")
     sets: dict[str, Any] = {
@@ -223,7 +224,7 @@ def feature_rows(cohort: nerve.Cohort, encoder: nerve.NERVE, seed: int) -> dict[
         "NERVE pca": encoder.transform(cohort, "pca"),
         "NERVE factors": encoder.transform(cohort, "factors"),
         "NERVE tokens": tokens.reshape(len(tokens), -1),
-        "NERVE no training": untrained(cohort, seed).transform(cohort, "pca"),
+        "NERVE no training": start.transform(cohort, "pca"),
     }
     predictions = evaluate(sets, cohort, TARGETS, motion=None)
     scores = score_table(predictions, n_bootstrap=0)
@@ -253,7 +254,7 @@ def run_features(args: argparse.Namespace) -> None:
         for seed in args.seeds:
             training = cohort.subset(held_out(len(cohort), seed)[0])
             encoder, _ = trained(args, "default" if name == "abide" else f"default_{name}", training, seed)
-            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, encoder, seed))
+            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, encoder, untrained(training, seed)))
     say(table.markdown())
 
 
@@ -302,7 +303,9 @@ def run_transfer(args: argparse.Namespace) -> None:
         chosen = np.random.default_rng(seed).permutation(sites)[: len(sites) // 2]
         there = cohort.participants["site"].isin(chosen).to_numpy()
         encoder, _ = trained(args, "default_sites", cohort.subset(there), seed)
-        table.add({"seed": seed}, partial(feature_rows, cohort.subset(~there), encoder, seed))
+        table.add(
+            {"seed": seed}, partial(feature_rows, cohort.subset(~there), encoder, untrained(cohort.subset(there), seed))
+        )
     say(table.markdown())
 
 
