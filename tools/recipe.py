@@ -215,7 +215,9 @@ def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dic
     }
 
 
-def feature_rows(cohort: nerve.Cohort, encoder: nerve.NERVE, start: nerve.NERVE) -> dict[str, Any]:
+def feature_rows(
+    cohort: nerve.Cohort, training: nerve.Cohort, encoder: nerve.NERVE, start: nerve.NERVE
+) -> dict[str, Any]:
     """r and AUC of every feature set, and the paired bootstrap of NERVE's against raw FC and its components."""
     tokens = encoder.transform(cohort, "tokens")
     sets: dict[str, Any] = {
@@ -224,6 +226,7 @@ def feature_rows(cohort: nerve.Cohort, encoder: nerve.NERVE, start: nerve.NERVE)
         "NERVE pca": encoder.transform(cohort, "pca"),
         "NERVE factors": encoder.transform(cohort, "factors"),
         "NERVE tokens": tokens.reshape(len(tokens), -1),
+        "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
         "NERVE no training": start.transform(cohort, "pca"),
     }
     predictions = evaluate(sets, cohort, TARGETS, motion=None)
@@ -254,7 +257,10 @@ def run_features(args: argparse.Namespace) -> None:
         for seed in args.seeds:
             training = cohort.subset(held_out(len(cohort), seed)[0])
             encoder, _ = trained(args, "default" if name == "abide" else f"default_{name}", training, seed)
-            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, encoder, untrained(training, seed)))
+            table.add(
+                {"cohort": name, "seed": seed},
+                partial(feature_rows, cohort, training, encoder, untrained(training, seed)),
+            )
     say(table.markdown())
 
 
@@ -302,10 +308,9 @@ def run_transfer(args: argparse.Namespace) -> None:
     for seed in args.seeds:
         chosen = np.random.default_rng(seed).permutation(sites)[: len(sites) // 2]
         there = cohort.participants["site"].isin(chosen).to_numpy()
-        encoder, _ = trained(args, "default_sites", cohort.subset(there), seed)
-        table.add(
-            {"seed": seed}, partial(feature_rows, cohort.subset(~there), encoder, untrained(cohort.subset(there), seed))
-        )
+        training, test = cohort.subset(there), cohort.subset(~there)
+        encoder, _ = trained(args, "default_sites", training, seed)
+        table.add({"seed": seed}, partial(feature_rows, test, training, encoder, untrained(training, seed)))
     say(table.markdown())
 
 
@@ -316,6 +321,7 @@ def run_labels(args: argparse.Namespace) -> None:
     encoder, _ = trained(args, "default", training, 0)
     sets = {
         "raw": cohort.inputs("upper"),
+        "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
         "NERVE pca": encoder.transform(cohort, "pca"),
         "NERVE factors": encoder.transform(cohort, "factors"),
     }
