@@ -150,4 +150,7 @@ def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConf
             return cohort
         return cohort.model_copy(update={"path": str((base / cohort.path).resolve())})
 
-    return config.model_copy(update={"cohorts": {name: settled(cohort) for name, cohort in config.cohorts.items()}})
+    cohorts = {name: settled(cohort) for name, cohort in config.cohorts.items()}
+    table = base / config.parcellation  # a table of the user's own, or a built-in name
+    parcellation = str(table.resolve()) if table.is_file() else config.parcellation
+    return config.model_copy(update={"cohorts": cohorts, "parcellation": parcellation})

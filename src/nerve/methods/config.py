@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from nerve.checks import NerveError, did_you_mean, one_of, problem
+from nerve.models.tokenizers import TOKENIZERS
 from nerve.training import TrainingSettings
 
 
@@ -20,7 +21,7 @@ class NerveConfig(TrainingSettings):
     patching: str = Field(
         "networks", description="networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
     )
-    tokenizer: Literal["bilinear", "shared", "specific"] = Field("bilinear", description="How patches become tokens.")
+    tokenizer: str = Field("bilinear", description="How patches become tokens: bilinear, shared or specific.")
     mask_ratio: float = Field(0.5, gt=0, lt=1, description="Share of the patches that is masked.")
     dim: int = Field(256, ge=1, description="Width of the encoder, and of the embedding.")
     depth: int = Field(4, ge=0, description="Layers of the encoder.")
@@ -109,6 +110,10 @@ def resolve(preset: str = "default", *layers: Mapping[str, Any], where: str = "T
                     "docs/howto/pretrain.md lists them all."
                 )
             values[name] = value
+    one_of("tokenizer", values.get("tokenizer", "bilinear"), list(TOKENIZERS))
+    asked = any("init" in layer for layer in layers)
+    if values.get("tokenizer", "bilinear") != "bilinear" and values.get("init") == "eigen" and not asked:
+        values["init"] = "scaled"  # a preset's eigenvectors are a start for the bilinear tokenizer only
     try:
         return NerveConfig(**values)
     except ValidationError as error:
