@@ -81,7 +81,9 @@ def interpret(
     targets: Annotated[str, typer.Option(help="Columns whose prediction to explain, separated by commas.")] = "",
     covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
     out: Annotated[str | None, typer.Option(help="Where to write interpretation/; the first run by default.")] = None,
-    pooling: Annotated[str | None, typer.Option(help="mean, cls or tokens; as in the run by default.")] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="mean, cls, tokens, factors or pca; as in the run by default.")
+    ] = None,
     groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
     folds: Annotated[int, typer.Option(help="Folds.")] = 10,
     repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
