@@ -116,7 +116,7 @@ class Cohort:
     def fingerprint(self) -> str:
         """A hash of FC, participants table, labels and time series: equal only for equal contents."""
         if self._fingerprint is None:
-            digest = hashlib.blake2b(digest_size=16)
+            digest = hashlib.sha256()
             for chunk in self._chunks():
                 digest.update(np.ascontiguousarray(chunk).data)
             self._fingerprint = seal(digest, self.parcellation, self.participants, self.timeseries)

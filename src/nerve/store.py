@@ -35,7 +35,7 @@ class CohortWriter:
         self.dtype = np.dtype(one_of("dtype", dtype, DTYPES))
         self.n_written = 0
         self.finished = False
-        self._digest = hashlib.blake2b(digest_size=16)
+        self._digest = hashlib.sha256()
         self._matrices = open(folder / "connectivity.npy", "w+b")  # noqa: SIM115, closed by close()
         self._series: BinaryIO | None = None
         self._lengths: list[int] = []
@@ -140,7 +140,7 @@ def seal(digest: Any, parcellation: Parcellation, participants: pd.DataFrame, se
     digest.update(table.to_csv(index=False, float_format="%.12g").encode())
     for one in series or ():
         digest.update(np.ascontiguousarray(one, np.float32).data)
-    return str(digest.hexdigest())
+    return str(digest.hexdigest())[:32]
 
 
 def _write_header(stream: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
