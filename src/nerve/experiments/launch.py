@@ -19,6 +19,7 @@ from nerve.experiments.plan import Plan, Task, make_plan
 from nerve.experiments.run import run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.workspace import Workspace
+from nerve.readers.parallel import usable_cores
 
 LAUNCHERS = ("local", "slurm")
 Report = Callable[[Task, str], None]
@@ -53,11 +54,6 @@ def default_jobs() -> int:
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else usable_cores()
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) -> str:
