@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench docs clean
+.PHONY: demo test check format bench torture docs clean
 
 demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> report
 	$(BIN)/nerve demo out/demo
@@ -23,6 +23,9 @@ format: .venv/dev
 
 bench: .venv/dev  ## speed and memory, each as a ratio to a reference in the same run
 	$(BIN)/python -m benchmarks
+
+torture: .venv/dev  ## faults, bad input and load, at most 15 minutes; fills the table of docs/reliability.md
+	$(BIN)/python -m torture
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
