@@ -60,10 +60,12 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
     path = Path(path)
     if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
         raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
-    draft = Path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent))
+    except OSError as error:
+        raise clear_errors("write", path, error) from error
+    try:
         yield draft
         for file in draft.rglob("*"):
             if file.is_file():
