@@ -35,6 +35,13 @@ def test_sizes_of_the_papers_patchings(patching, n_patches, n_entries):
     assert (patching.n_patches, patching.n_entries) == (n_patches, n_entries)
 
 
+def test_pairs_go_along_the_rows_of_the_upper_triangle():
+    """Written out: stored models and exported tokens depend on this very order."""
+    assert Patching([0, 1, 2]).pairs.tolist() == [[0, 0], [0, 1], [0, 2], [1, 1], [1, 2], [2, 2]]
+    entries = Patching([0, 1, 2]).pack(np.arange(9).reshape(3, 3))
+    assert entries.tolist() == [0, 1, 2, 4, 5, 8]
+
+
 @given(patchings())
 @settings(max_examples=60, deadline=None)
 def test_unpack_undoes_pack(patching):
