@@ -27,14 +27,51 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path):
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
+def test_a_file_is_replaced_by_a_rename_and_never_written_over(tmp_path):
+    write_text(tmp_path / "a.txt", "old and whole")
+    with open(tmp_path / "a.txt") as reader:  # somebody reads while it is written again
+        write_text(tmp_path / "a.txt", "new")
+        assert reader.read() == "old and whole"
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
 def test_a_failed_folder_keeps_the_old_one(tmp_path):
-    with atomic_folder(tmp_path / "f") as draft:
+    with atomic_folder(tmp_path / "f", "x") as draft:
         (draft / "x").write_text("1")
-    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "f", overwrite=True) as draft:
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "f", "x", overwrite=True) as draft:
         (draft / "x").write_text("2")
         1 / 0  # noqa: B018
     assert (tmp_path / "f" / "x").read_text() == "1"
     assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    for content in "12":
+        with atomic_folder(tmp_path / "f", "x", overwrite=True) as draft:
+            (draft / "x").write_text(content)
+    assert (tmp_path / "f" / "x").read_text() == "2"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "a\0b", "file/below"])
+def test_a_folder_that_cannot_be_made_removes_nothing(tmp_path, monkeypatch, name):
+    (tmp_path / "file").write_text("precious")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NerveError), atomic_folder(name, "x", overwrite=True):
+        pytest.fail("the folder was made")
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path, monkeypatch):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(NerveError, match="not replaced"), atomic_folder(tmp_path, "x", overwrite=True):
+        pytest.fail("the folder was made")
+    (tmp_path / "x").write_text("1")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NerveError, match="inside"), atomic_folder(tmp_path, "x", overwrite=True):
+        pytest.fail("the folder was made")
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
 def test_tables_round_trip_with_missing_values(tmp_path):

@@ -19,10 +19,10 @@ from nerve.checks import NerveError
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
 
-def clear_errors(action: str, path: Path, error: OSError) -> NerveError:
-    """An operating-system error in one sentence."""
+def clear_errors(action: str, path: Path, error: OSError | ValueError) -> NerveError:
+    """An operating-system error in one sentence (a ValueError: a name that no file can have)."""
     return NerveError(
-        f"{path}: could not {action} ({error.strerror or error}). "
+        f"{path}: could not {action} ({getattr(error, 'strerror', None) or error}). "
         "Check that the folder exists, can be written to and has space left."
     )
 
@@ -52,18 +52,18 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
 
 
 @contextmanager
-def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], marker: str, *, overwrite: bool = False) -> Iterator[Path]:
     """Fill a temporary folder that takes the name `path` only if the block ends well.
 
-    An existing non-empty `path` is refused unless `overwrite`; it is replaced at the very end.
+    An existing non-empty `path` is refused unless `overwrite`; it is replaced at the very end, and only if it holds a
+    file named `marker`, which shows that it is one of ours and not somebody's home.
     """
     path = Path(path)
-    if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
-        raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
+    _check_replaceable(path, marker, overwrite)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise clear_errors("write", path, error) from error
     try:
         yield draft
@@ -71,9 +71,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
             if file.is_file():
                 _sync(file)
         os.chmod(draft, 0o777 & ~_umask())
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(draft, path)
+        _swap(draft, path)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise clear_errors("write", path, error) from error
@@ -81,6 +79,36 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
         shutil.rmtree(draft, ignore_errors=True)
         raise
     _sync_folder(path.parent)
+
+
+def _check_replaceable(path: Path, marker: str, overwrite: bool) -> None:
+    """Refuse what must not be replaced, before any work is done."""
+    try:
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return
+    except OSError as error:
+        raise clear_errors("write", path, error) from error
+    if not overwrite:
+        raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
+    if not (path / marker).is_file():
+        raise NerveError(f"{path}: holds no {marker}, so it is not replaced: it may be something else of yours.")
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise NerveError(f"{path}: you are working inside this folder, so it is not replaced. Change to another first.")
+
+
+def _swap(draft: Path, path: Path) -> None:
+    """Give a finished draft its name; what had the name is removed after, so that it is never lost to a crash."""
+    if not path.is_dir():
+        os.replace(draft, path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name[:80]}.", suffix=".old", dir=path.parent))
+    os.replace(path, old)  # onto an empty folder
+    try:
+        os.replace(draft, path)
+    except OSError:
+        os.replace(old, path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

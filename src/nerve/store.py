@@ -106,7 +106,7 @@ def writing_cohort(
     path: str | os.PathLike[str], parcellation: Parcellation | str, *, dtype: str = "float32", overwrite: bool = False
 ) -> Iterator[CohortWriter]:
     """A writer whose folder takes its name only once `finish` was called and the block ended well."""
-    with atomic_folder(path, overwrite=overwrite) as draft:
+    with atomic_folder(path, "cohort.json", overwrite=overwrite) as draft:
         writer = CohortWriter(draft, load_parcellation(parcellation), dtype)
         try:
             yield writer
