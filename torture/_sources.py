@@ -1,0 +1,216 @@
+"""Small sound sources of every layout that `nerve ingest` reads, and the files beside them: what the fuzzing damages."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel
+import numpy as np
+import pandas as pd
+from nibabel import cifti2
+from scipy import sparse
+from scipy.io import savemat
+from tests.readers.write_formats import (
+    AFFINE,
+    confounds_table,
+    parcels_axis,
+    random_fc,
+    random_series,
+    write_cpac,
+    write_dlabel,
+    write_fmriprep,
+    write_four_s_table,
+    write_giga,
+    write_label_image,
+    write_pconn,
+    write_ptseries,
+    write_ukb,
+    write_ukb_bulk,
+    write_xcpd,
+)
+
+from nerve.parcellation import Parcellation
+
+N_REGIONS, N_VOLUMES = 21, 60
+LABELS = [f"{word}_{i}" for i, word in enumerate("abc" * 7)]
+PEOPLE = ("S01", "S02")
+FC = [random_fc(N_REGIONS, i) for i in range(3)]
+SERIES = [random_series(N_VOLUMES, N_REGIONS, i) for i in range(3)]
+MOTION = np.full(N_VOLUMES, 0.1)
+Files = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sound source: how it is written, which file is damaged, of what kind that is, and options of the command."""
+
+    write: Callable[[Path], object]
+    damaged: str  # the end of a file's name
+    kind: str  # text, gz, json, npy, npz, mat5, hdf5, nifti, cifti
+    options: tuple[str, ...] = ()
+
+
+def _each(write: Callable[[Path, str, int], object]) -> Callable[[Path], object]:
+    return lambda folder: [write(folder, person, i) for i, person in enumerate(PEOPLE)]
+
+
+def _images(folder: Path, **how: Any) -> None:
+    for i, person in enumerate(PEOPLE):
+        write_fmriprep(folder, person, SERIES[i], confounds=confounds_table(N_VOLUMES, i), **how)
+    write_label_image(folder / "atlas.nii.gz", N_REGIONS)
+    write_dlabel(folder / "atlas.dlabel.nii", LABELS)
+    image = next((folder / f"sub-{PEOPLE[0]}").rglob("*_desc-preproc_bold.nii.gz"))
+    image.with_name(image.name.replace(".nii.gz", ".json")).write_text('{"RepetitionTime": 2.0}')
+
+
+def _quality(folder: Path, person: str, i: int) -> None:
+    _xcpd("series", "motion")(folder, person, i)
+    next(folder.rglob(f"*{person}*_motion.tsv")).unlink()
+
+
+def _xcpd(*parts: str) -> Callable[[Path, str, int], object]:
+    def write(folder: Path, person: str, i: int) -> None:
+        given: dict[str, Any] = {"matrix": FC[i], "series": SERIES[i], "motion": MOTION}
+        write_xcpd(folder, person, LABELS, atlas="Own", **{name: given[name] for name in parts})
+
+    return write
+
+
+def _cpac_series(folder: Path, person: str, i: int) -> None:
+    write_cpac(folder, person, series=SERIES[i], motion=MOTION, atlas="Own")
+
+
+def _one_d(folder: Path, person: str, i: int) -> None:
+    header = "\t".join(f"#{k}" for k in range(1, N_REGIONS + 1))
+    np.savetxt(folder / f"CMU_a_005064{i}_rois_cc200.1D", SERIES[i], header=header, comments="", delimiter="\t")
+
+
+def _gz(folder: Path, person: str, i: int) -> None:
+    pd.DataFrame(FC[i]).to_csv(folder / f"{person}.tsv.gz", sep="\t", header=False, index=False)
+
+
+def _stack(folder: Path) -> None:
+    np.save(folder / "all.npy", np.stack(FC[:2]))
+    (folder / "participants.tsv").write_text("participant_id\nS01\nS02\n")
+
+
+def _netmats(folder: Path) -> None:
+    write_ukb(folder / "netmats.txt", {"1000001": FC[0], "1000002": FC[1]})
+
+
+def write_hdf5(path: Path, array: np.ndarray, name: str = "corr_mat") -> None:
+    """A MATLAB v7.3 file."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file[name] = np.asarray(array).T
+    sign_as_matlab(path)
+
+
+def sign_as_matlab(path: Path) -> None:
+    """MATLAB writes its signature into the user block of an HDF5 file."""
+    with open(path, "r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+
+
+IMAGE = ("--atlas-image", "{source}/atlas.nii.gz", "--denoise", "6p:0.01-")
+SURFACE = ("--atlas-image", "{source}/atlas.dlabel.nii", "--denoise", "none")
+SOURCES = {
+    "xcpd matrix": Source(_each(_xcpd("matrix")), "relmat.tsv", "text"),
+    "xcpd series": Source(_each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)),
+    "xcpd motion": Source(_each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")),
+    "xcpd quality": Source(_each(_quality), "qc.tsv", "text"),
+    "4S table": Source(lambda f: (_each(_xcpd("matrix"))(f), write_four_s_table(f)), "dseg.tsv", "text"),
+    "giga": Source(_each(lambda f, p, i: write_giga(f, p, labels=LABELS, matrix=FC[i])), "relmat.tsv", "text"),
+    "cpac matrix": Source(
+        _each(lambda f, p, i: write_cpac(f, p, matrix=FC[i], atlas="Own")), "correlations.tsv", "text"
+    ),
+    "cpac series": Source(_each(_cpac_series), "timeseries.1D", "text", ("--kind", "partial")),
+    "cpac motion": Source(_each(_cpac_series), "motion.1D", "text"),
+    "pconn": Source(_each(lambda f, p, i: write_pconn(f / f"{p}.own.pconn.nii", FC[i], LABELS)), ".pconn.nii", "cifti"),
+    "ptseries": Source(
+        _each(lambda f, p, i: write_ptseries(f / f"{p}.own.ptseries.nii", SERIES[i], LABELS)), ".ptseries.nii", "cifti"
+    ),
+    "bold": Source(_images, "_bold.nii.gz", "nifti", IMAGE),
+    "bold sidecar": Source(_images, "_bold.json", "json", IMAGE),
+    "label image": Source(_images, "atlas.nii.gz", "nifti", IMAGE),
+    "confounds": Source(_images, "_desc-confounds_timeseries.tsv", "text", IMAGE),
+    "dtseries": Source(lambda f: _images(f, surface=True), ".dtseries.nii", "cifti", SURFACE),
+    "dlabel": Source(lambda f: _images(f, surface=True), ".dlabel.nii", "cifti", SURFACE),
+    "ukb table": Source(_netmats, "netmats.txt", "text"),
+    "ukb bulk": Source(lambda f: [write_ukb_bulk(f, f"100000{i}", FC[i]) for i in (1, 2)], "1_25750_2_0.txt", "text"),
+    "abide": Source(_each(_one_d), "0_rois_cc200.1D", "text"),
+    "cbig v7.3": Source(_each(lambda f, p, i: write_hdf5(f / f"sub-{p}_corrMat.mat", FC[i])), "01_corrMat.mat", "hdf5"),
+    "cbig v5": Source(
+        _each(lambda f, p, i: savemat(f / f"sub-{p}_corrMat.mat", {"corr_mat": FC[i]})), "01_corrMat.mat", "mat5"
+    ),
+    "mat compressed": Source(
+        _each(lambda f, p, i: savemat(f / f"{p}.mat", {"fc": FC[i]}, do_compression=True)), "S01.mat", "mat5"
+    ),
+    "npy": Source(_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i])), "S01.npy", "npy"),
+    "npy of all": Source(_stack, "all.npy", "npy"),
+    "npz": Source(_each(lambda f, p, i: np.savez(f / f"{p}.npz", fc=FC[i])), "S01.npz", "npz"),
+    "npz of all": Source(lambda f: np.savez_compressed(f / "all.npz", S01=FC[0], S02=FC[1]), "all.npz", "npz"),
+    "csv": Source(_each(lambda f, p, i: np.savetxt(f / f"{p}.csv", FC[i], delimiter=",")), "S01.csv", "text"),
+    "tsv series": Source(
+        _each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")), "S01.tsv", "text"
+    ),
+    "tsv.gz": Source(_each(_gz), "S01.tsv.gz", "gz"),
+}
+
+
+def files_of(write: Callable[[Path], object]) -> Files:
+    """The files that a function writes, by their path."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write(folder)
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def put(folder: Path, files: Files) -> None:
+    """Write files below a folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def regions_table() -> bytes:
+    """The parcellation of the sources, as a table."""
+    networks = ("N1",) * 10 + ("N2",) * (N_REGIONS - 10)
+    table = Parcellation(tuple(LABELS), networks).to_table()
+    return table.to_csv(sep="\t", index=False, na_rep="n/a").encode()
+
+
+def encoded(kind: str, array: Any, name: str) -> bytes:
+    """A file of that kind which holds another array."""
+    stream = io.BytesIO()
+    if kind == "npy":
+        np.save(stream, array, allow_pickle=True)
+    elif kind == "npz":
+        np.savez_compressed(stream, allow_pickle=True, fc=array)
+    elif kind == "mat5":
+        key = "corr_mat" if "corrMat" in name else "fc"
+        savemat(stream, {key: sparse.csc_matrix(array) if np.size(array) == 9 else array})
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / Path(name).name
+            _write_other(kind, path, np.asarray(array))
+            return path.read_bytes()
+    return stream.getvalue()
+
+
+def _write_other(kind: str, path: Path, array: np.ndarray) -> None:
+    if kind == "hdf5":
+        write_hdf5(path, array)
+    elif kind == "nifti":
+        volume = array.reshape(array.shape + (1,) * (3 - array.ndim)) if array.ndim < 3 else array
+        nibabel.Nifti1Image(volume.astype(np.float32), AFFINE).to_filename(path)
+    else:
+        rows, columns = array.shape
+        axes = (cifti2.SeriesAxis(0, 1.0, rows), parcels_axis([f"r{i}" for i in range(columns)]))
+        cifti2.Cifti2Image(array.astype(np.float32), axes).to_filename(path)

@@ -1,0 +1,173 @@
+"""Bad input: every reader, file of settings and option of the command line is given what it does not expect.
+
+python -m torture.fuzz --seed 0 --case 123 --keep FOLDER      writes the files of one case and says the command
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nerve.readers.parallel import usable_cores
+from torture._mutations import BYTES, INSTEAD, LYING_NPY, NUMPY_ONLY, TEXT, arrays, replaced
+from torture._sandbox import EXTRA_BYTES, SECONDS, Case, Outcome, run_cases
+from torture._sources import FC, SOURCES, Files, Source, encoded, files_of, put, regions_table
+from torture.promise import Promise
+
+SHORT = 400  # cases of the short form, spread evenly over all of them
+Generator = np.random.Generator
+Prepare = Callable[[Path, Generator], Sequence[str]]
+Maker = tuple[str, Prepare, bool]  # name, what writes the files and gives the arguments, whether it may work for long
+Write = Callable[[Path, Generator], None]
+
+
+def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
+    """All cases, or a part of them spread over all kinds."""
+    preload()
+    cases = all_cases(seed)
+    numbers = list(range(len(cases)))
+    if short:
+        numbers = numbers[:: max(1, len(cases) // SHORT)]
+    outcomes = run_cases(cases, numbers, folder, jobs=usable_cores())
+    return [_promise(outcomes, seed)]
+
+
+def _promise(outcomes: Sequence[Outcome], seed: int) -> Promise:
+    faults = [outcome for outcome in outcomes if outcome.fault]
+    kinds = Counter(outcome.name.split(" · ")[0] for outcome in outcomes)
+    slowest = max(outcomes, key=lambda outcome: outcome.seconds)
+    hungriest = max(outcomes, key=lambda outcome: outcome.memory)
+    measured = (
+        f"{len(outcomes):,} cases ({', '.join(f'{n} of {kind}' for kind, n in kinds.items())}): {len(faults)} failed; "
+        f"slowest {slowest.seconds:.1f} s ({slowest.name}), most memory {max(hungriest.memory, 0) / 2**20:.0f} MB "
+        f"beyond twice the files ({hungriest.name})"
+    )
+    for outcome in faults[:10]:
+        measured += f"; case {outcome.case} ({outcome.name}): {outcome.fault}"
+    if faults:
+        measured += f"; again with `python -m torture.fuzz --seed {seed} --case {faults[0].case} --keep FOLDER`"
+    return Promise(
+        f"bad input gives one sentence: no traceback, nothing beyond {SECONDS:.0f} s, no memory beyond twice the files "
+        f"plus {EXTRA_BYTES // 2**20} MB, no file outside the output folder",
+        re.sub(r"\s+", " ", measured).replace("|", "/"),
+        not faults,
+    )
+
+
+def preload() -> None:
+    """Import what the commands import, once for all processes."""
+    import nilearn.maskers  # noqa: F401
+    import scipy.io  # noqa: F401
+
+    import nerve.cli
+    import nerve.interpret
+    import nerve.methods.runs
+    import nerve.readers.ingesting
+    import nerve.report.page  # noqa: F401
+
+
+def all_cases(seed: int) -> list[Case]:
+    """Every case, in an order that does not depend on the seed; each has a generator of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        makers = [*_reader_cases()]
+    return [Case(name, _seeded(prepare, seed, number), may) for number, (name, prepare, may) in enumerate(makers)]
+
+
+def _seeded(prepare: Prepare, seed: int, number: int) -> Callable[[Path], Sequence[str]]:
+    return lambda folder: prepare(folder, np.random.default_rng([seed, number]))
+
+
+def damages(kind: str, name: str, array: np.ndarray | None = None) -> Iterator[tuple[str, Callable[..., bytes]]]:
+    """Everything that can be done to a file of a kind: names, and functions of its bytes and a generator."""
+    yield from BYTES.items()
+    if kind in ("text", "gz"):
+        yield from TEXT.items()
+    if kind == "npy":
+        yield from ((f"header: {what}", lambda c, r, content=content: content) for what, content in LYING_NPY.items())
+    if array is None or kind not in ("npy", "npz", "mat5", "hdf5", "nifti", "cifti"):
+        return
+    others = arrays(array, np.random.default_rng(0)) | (NUMPY_ONLY if kind in ("npy", "npz") else {})
+    for what, other in others.items():
+        try:
+            content = encoded(kind, other, name)
+        except Exception:  # a format that cannot hold such an array
+            continue
+        yield f"array: {what}", lambda c, r, content=content: content
+
+
+def damaged_files(files: Files, ending: str, kind: str, array: np.ndarray | None = None) -> Iterator[tuple[str, Write]]:
+    """Names of damages, and functions that write the files of a source with one of them damaged."""
+    name = next(name for name in sorted(files) if name.endswith(ending))
+
+    def changed(change: Callable[..., bytes]) -> Write:
+        return lambda folder, rng: put(folder, files | {name: change(files[name], rng)})
+
+    def taken(how: str) -> Write:
+        return lambda folder, rng: (put(folder, files), replaced(folder / name, how))[0]
+
+    for what, change in damages(kind, name, array):
+        yield what, changed(change)
+    for how in INSTEAD:
+        yield f"instead: {how}", taken(how)
+
+
+def _reader_cases() -> Iterator[Maker]:
+    for layout, source in SOURCES.items():
+        for what, write in damaged_files(files_of(source.write), source.damaged, source.kind, FC[2]):
+            yield f"readers · {layout} · {what}", _ingest(write, source), False
+
+
+def _ingest(write: Write, source: Source) -> Prepare:
+    regions = regions_table()
+
+    def prepare(folder: Path, rng: Generator) -> list[str]:
+        write(folder / "in/source", rng)
+        (folder / "in/regions.tsv").write_bytes(regions)
+        options = [word.format(source=folder / "in/source") for word in source.options]
+        places = [folder / "in/source", folder / "out/cohort", "--parcellation", folder / "in/regions.tsv"]
+        return ["ingest", *map(str, places), *options]
+
+    return prepare
+
+
+def main() -> None:
+    """Run some cases again and say what became of them, or write the files of one."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--case", type=int, nargs="*", help="numbers")
+    parser.add_argument("--some", default="", help="the cases whose name holds this")
+    parser.add_argument("--keep", type=Path, help="only write the files of the case here, and say the command")
+    parser.add_argument("--jobs", type=int, default=1)
+    arguments = parser.parse_args()
+    preload()
+    cases = all_cases(arguments.seed)
+    numbers = arguments.case or [i for i, case in enumerate(cases) if arguments.some in case.name]
+    if arguments.keep:
+        folder = arguments.keep.resolve() / f"case-{numbers[0]}"
+        shutil.rmtree(folder, ignore_errors=True)
+        for name in ("in", "out"):
+            (folder / name).mkdir(parents=True)
+        print("nerve", *map(repr, cases[numbers[0]].prepare(folder)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        outcomes = run_cases(cases, numbers, Path(temporary), arguments.jobs)
+    for outcome in outcomes:
+        if outcome.fault or len(numbers) < 20:
+            said = outcome.said if len(numbers) < 20 else ""
+            print(
+                f"{outcome.case} {outcome.name}\n    {outcome.fault or 'passed'}\n    {outcome.command[:300]}\n{said}"
+            )
+    print(_promise(outcomes, arguments.seed))
+
+
+if __name__ == "__main__":
+    main()
