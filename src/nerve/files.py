@@ -1,13 +1,20 @@
-"""Files are written whole or not at all: to a temporary name beside them, flushed, then renamed."""
+"""Files are written whole or not at all: to a temporary name beside them, flushed, then renamed.
+
+A draft is called ``.NAME.XXXXXXXX.tmp``. One that a killed process left is removed when NAME is written again; that of
+a living process is locked by it, and stays.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError
+from nerve.locks import is_still, only_one
 
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
@@ -34,14 +42,15 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
     name = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
+        _remove_drafts(path)
+        descriptor, name = _draft(path)
         encoding = None if "b" in mode else "utf-8"
         with os.fdopen(descriptor, mode, encoding=encoding) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)  # before it is closed, which gives the lock away
     except OSError as error:
         _remove(name)
         raise clear_errors("write", path, error) from error
@@ -56,13 +65,24 @@ def atomic_folder(path: str | os.PathLike[str], marker: str, *, overwrite: bool 
     """Fill a temporary folder that takes the name `path` only if the block ends well.
 
     An existing non-empty `path` is refused unless `overwrite`; it is replaced at the very end, and only if it holds a
-    file named `marker`, which shows that it is one of ours and not somebody's home.
+    file named `marker`, which shows that it is one of ours and not somebody's home. A folder that another process is
+    filling is refused by naming that process; what a killed one left is tidied up first.
     """
     path = Path(path)
     _check_replaceable(path, marker, overwrite)
+    with only_one(_lock_file(path), path):
+        _tidy(path)
+        _check_replaceable(path, marker, overwrite)  # again: another process may have made it, or set it aside
+        with _draft_folder(path) as draft:
+            yield draft
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def _draft_folder(path: Path) -> Iterator[Path]:
+    """A new temporary folder that takes its name if the block ends well, and is removed if not."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent))
+        draft = Path(tempfile.mkdtemp(prefix=f".{_stem(path)}.", suffix=".tmp", dir=path.parent))
     except (OSError, ValueError) as error:
         raise clear_errors("write", path, error) from error
     try:
@@ -78,7 +98,6 @@ def atomic_folder(path: str | os.PathLike[str], marker: str, *, overwrite: bool 
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    _sync_folder(path.parent)
 
 
 def _check_replaceable(path: Path, marker: str, overwrite: bool) -> None:
@@ -101,7 +120,7 @@ def _swap(draft: Path, path: Path) -> None:
     if not path.is_dir():
         os.replace(draft, path)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name[:80]}.", suffix=".old", dir=path.parent))
+    old = Path(tempfile.mkdtemp(prefix=f".{_stem(path)}.", suffix=".old", dir=path.parent))
     os.replace(path, old)  # onto an empty folder
     try:
         os.replace(draft, path)
@@ -109,6 +128,56 @@ def _swap(draft: Path, path: Path) -> None:
         os.replace(old, path)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _tidy(path: Path) -> None:
+    """Undo what a killed process left of a folder: put back what it set aside, remove its drafts. Needs the lock."""
+    try:
+        for old in _leftovers(path, "old"):
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.replace(old, path)
+        for draft in _leftovers(path, "tmp"):
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise clear_errors("write", path, error) from error
+
+
+def _draft(path: Path) -> tuple[int, str]:
+    """A new temporary file for `path`, open and locked."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{_stem(path)}.", suffix=".tmp", dir=path.parent)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if is_still(name, descriptor):
+            return descriptor, name
+        os.close(descriptor)  # another process took it for a leftover before it was locked
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove the drafts of `path` that no living process has locked."""
+    for draft in _leftovers(path, "tmp"):
+        with suppress(OSError), open(draft, "r+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
+
+
+def _leftovers(path: Path, ending: str) -> list[Path]:
+    """Temporary names of `path` that exist."""
+    pattern = re.compile(rf"\.{re.escape(_stem(path))}\.[a-z0-9_]{{8}}\.{ending}")  # as tempfile names them
+    return [path.parent / name for name in os.listdir(path.parent) if pattern.fullmatch(name)]
+
+
+def _lock_file(path: Path) -> Path:
+    return path.parent / f".{_stem(path)}.lock"
+
+
+def _stem(path: Path) -> str:
+    """The name of a file, short enough to add to it."""
+    if len(path.name.encode()) <= 80:
+        return path.name
+    return f"{path.name[:30]}-{hashlib.blake2b(path.name.encode(), digest_size=6).hexdigest()}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -191,8 +260,9 @@ def _umask() -> int:
 
 
 def _remove(name: str) -> None:
-    if name and os.path.exists(name):
-        os.unlink(name)
+    if name:
+        with suppress(OSError):
+            os.unlink(name)
 
 
 def _sync(file: Path) -> None:
@@ -201,8 +271,9 @@ def _sync(file: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with suppress(OSError):  # some file systems do not sync folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -40,6 +40,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # a disk that is full, say, where no folder of the user's is named
+        where = "" if error.filename is None else f"{error.filename}: "
+        typer.secho(f"nerve: {where}{error.strerror or error}.", fg=typer.colors.RED, err=True)
+        sys.exit(1)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

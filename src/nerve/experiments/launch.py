@@ -19,7 +19,7 @@ from nerve.experiments.plan import Plan, Task, make_plan
 from nerve.experiments.run import run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.workspace import Workspace
-from nerve.readers.parallel import usable_cores
+from nerve.readers.parallel import leave_with_parent, usable_cores
 
 LAUNCHERS = ("local", "slurm")
 Report = Callable[[Task, str], None]
@@ -34,13 +34,13 @@ def launch(
     tell = report or (lambda task, status: None)
     for wave in plan.waves():
         todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
-        if not todo:
-            continue
-        if launcher == "slurm":
-            _on_slurm(workspace, todo, tell)
-        else:
-            _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
-        workspace.store.wait_for([task.id for task in wave])  # those that another process is at
+        while todo:
+            if launcher == "slurm":
+                _on_slurm(workspace, todo, tell)
+            else:
+                _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
+            workspace.store.wait_for([task.id for task in wave])  # those that another process is at
+            todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
     return statuses(workspace, plan)
 
 
@@ -58,6 +58,7 @@ def default_jobs() -> int:
 
 def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) -> str:
     """What a worker does: open the experiment, find the run, do it."""
+    leave_with_parent()
     if card is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(card)
     import torch

@@ -11,21 +11,18 @@ Two processes on one store share the work: whoever holds the lock runs, the othe
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import platform
-import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from nerve.checks import NerveError
 from nerve.files import read_json, write_json
+from nerve.locks import holder, holding, is_held
 
 DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = "done", "failed", "running", "waiting", "not available"
 
@@ -50,7 +47,7 @@ class Store:
         manifest = self.manifest(run_id)
         if manifest is not None and manifest["status"] in (DONE, UNAVAILABLE):
             return str(manifest["status"])
-        if self._is_locked(run_id):
+        if is_held(self._lock_file(run_id)):
             return RUNNING
         return WAITING if manifest is None else FAILED
 
@@ -58,44 +55,21 @@ class Store:
         """Record how a run ended."""
         write_json(self.run_folder(run_id) / "manifest.json", content)
 
-    @contextmanager
-    def lock(self, run_id: str) -> Iterator[bool]:
+    def lock(self, run_id: str) -> AbstractContextManager[bool]:
         """Hold the run; gives False, at once, if another process holds it."""
-        path = self.folder / "locks" / run_id
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stream = open(path, "a+")  # noqa: SIM115, closed below
-        except OSError as error:
-            raise NerveError(f"{path}: could not be opened ({error.strerror}). Check the output folder.") from error
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            stream.close()
-            yield False
-            return
-        try:
-            stream.truncate(0)
-            stream.write(f"{socket.gethostname()} {os.getpid()}\n")
-            stream.flush()
-            yield True
-        finally:
-            stream.close()
+        return holding(self._lock_file(run_id))
 
     def holder(self, run_id: str) -> str:
-        """Host and process id that took the lock last."""
-        path = self.folder / "locks" / run_id
-        return path.read_text().strip() if path.is_file() else ""
+        """The process that took the lock last."""
+        return holder(self._lock_file(run_id))
 
     def wait_for(self, run_ids: list[str], poll: float = 0.5) -> None:
         """Wait while other processes hold any of these runs."""
         while any(self.status(run_id) == RUNNING for run_id in run_ids):
             time.sleep(poll)
 
-    def _is_locked(self, run_id: str) -> bool:
-        if not (self.folder / "locks" / run_id).is_file():
-            return False
-        with self.lock(run_id) as free:
-            return not free
+    def _lock_file(self, run_id: str) -> Path:
+        return self.folder / "locks" / run_id
 
 
 def fingerprint(content: Any) -> str:

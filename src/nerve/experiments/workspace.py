@@ -111,18 +111,22 @@ class Workspace:
         )
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
-        """Simulate a cohort once; other arguments make it again."""
-        path = self.path(name)
+        """Simulate a cohort once, also when several processes ask; other arguments make it again."""
+        path, lock = self.path(name), f"cohort-{name}"
         wanted = fingerprint(arguments)
-        if (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == wanted:
-            return
-        cohort = simulated(name, arguments, self.config.parcellation)
-        cohort.notes["arguments"] = wanted
-        with self.store.lock(f"cohort-{name}") as mine:
-            if mine:
-                cohort.save(path, overwrite=True)
-        if not mine:
-            self.store.wait_for([f"cohort-{name}"])
+        while not _is_made_of(path, wanted):
+            with self.store.lock(lock) as mine:
+                if mine and not _is_made_of(path, wanted):  # another may have made it since
+                    cohort = simulated(name, arguments, self.config.parcellation)
+                    cohort.notes["arguments"] = wanted
+                    cohort.save(path, overwrite=True)
+            if not mine:
+                self.store.wait_for([lock])
+
+
+def _is_made_of(path: Path, arguments: str) -> bool:
+    """Whether a cohort is there, simulated with these arguments (their fingerprint)."""
+    return (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == arguments
 
 
 def _renamed(table: pd.DataFrame, columns: dict[str, str], name: str) -> pd.DataFrame:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
+from nerve.files import atomic_file
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource
@@ -46,16 +48,18 @@ def packed_source(cohort: Cohort, patching: Patching, run_dir: Path | None = Non
     processes = current_processes()
     if shape[0] * shape[1] * dtype.itemsize < IN_MEMORY_BELOW:
         array: Any = np.empty(shape, dtype)
-        _fill(array, cohort, patching)
+        for rows, packed in _in_chunks(cohort, patching):
+            array[rows] = packed
     elif run_dir is None:
-        array = np.memmap(tempfile.TemporaryFile(), dtype, "w+", shape=shape)  # noqa: SIM115 - lives with the map
-        _fill(array, cohort, patching)
+        nameless = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the map
+        _write(nameless, cohort, patching, dtype)
+        array = np.memmap(nameless, dtype, "r", shape=shape)
     else:
         if processes.first:
-            run_dir.mkdir(parents=True, exist_ok=True)
-            writing = np.lib.format.open_memmap(run_dir / PACKED, "w+", dtype, shape)
-            _fill(writing, cohort, patching)
-            writing.flush()
+            with atomic_file(run_dir / PACKED) as stream:
+                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(stream, header)  # type: ignore[arg-type]
+                _write(stream, cohort, patching, dtype)
         processes.wait()
         array = np.load(run_dir / PACKED, mmap_mode="r", allow_pickle=False)
     return ArraySource(array)
@@ -93,10 +97,18 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
         ) from error
 
 
-def _fill(array: np.ndarray, cohort: Cohort, patching: Patching) -> None:
+def _write(stream: IO[bytes], cohort: Cohort, patching: Patching, dtype: np.dtype) -> None:
+    """Everyone, by ordinary writes: a full disk is an error then; through a map it would end the process."""
+    for _, packed in _in_chunks(cohort, patching):
+        stream.write(np.ascontiguousarray(packed, dtype).data)
+    stream.flush()
+
+
+def _in_chunks(cohort: Cohort, patching: Patching) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows and their packed matrices, some people at a time."""
     for start in range(0, len(cohort), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(cohort)))
-        array[rows] = _packed(cohort, patching, rows)
+        yield rows, _packed(cohort, patching, rows)
 
 
 def _packed(cohort: Cohort, patching: Patching, rows: np.ndarray) -> np.ndarray:

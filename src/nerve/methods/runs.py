@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import pandas as pd
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import write_json, write_npy, write_text, write_tsv
+from nerve.locks import only_one
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
 from nerve.training import joined_processes
 from nerve.training.checkpoint import LAST
 
-RESOLVED = "config.yaml"
+RESOLVED, LOCK = "config.yaml", ".lock"
 
 
 def run_config(
@@ -48,6 +50,8 @@ def pretrain(
 ) -> NERVE:
     """Train NERVE on pooled cohorts and write a complete run folder; several processes share the work under torchrun.
 
+    A run folder that another process is at is refused, naming that process.
+
     Parameters
     ----------
     cohorts : sequence of Cohort or path
@@ -67,7 +71,7 @@ def pretrain(
     name, settings = run_config(folder, preset, None if config is None else Path(config), assignments, resume)
     if device is not None:
         settings = settings.model_copy(update={"device": device})
-    with joined_processes() as processes:
+    with joined_processes() as processes, only_one(folder / LOCK, folder) if processes.first else nullcontext():
         opened = [cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts]
         if not resume and (folder / LAST).is_file():
             raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")

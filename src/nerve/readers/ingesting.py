@@ -20,6 +20,7 @@ import pandas as pd
 
 from nerve.checks import NerveWarning, problem
 from nerve.cohort import Cohort
+from nerve.files import clear_errors
 from nerve.parcellation import Parcellation
 from nerve.quality import check_order
 from nerve.readers.missing import Spool, group_mean, imputed, without_regions
@@ -124,10 +125,14 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **settin
 def _ingest_in_two_passes(people: PeopleReader, source: Path, report: Report) -> None:
     """Put everyone aside first, because which regions are kept, or the group mean, depends on all of them."""
     settings, target = people.settings, people.plan.recipe.regions.target
-    report.path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with closing(Spool(report.path.absolute().parent, target.n_regions)) as spool:
+    try:
+        report.path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        spool = Spool(report.path.absolute().parent, target.n_regions)
         for person in people.usable():
             spool.append(person)
+    except OSError as error:
+        raise clear_errors("write", report.path, error) from error
+    with closing(spool):
         if not len(spool):
             raise people.nobody_left()
         kept = np.arange(target.n_regions)

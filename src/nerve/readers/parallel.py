@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -17,6 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 WORTH_A_PROCESS = 8  # items below which starting processes costs more than it gains
 
+_WATCH = "watches the parent process"
 _function: Callable[[Any], Any] | None = None
 
 
@@ -64,9 +66,22 @@ def in_order(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def leave_with_parent() -> None:
+    """End this worker when the process that started it has ended, even by a kill; the pool would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not any(thread.name == _WATCH for thread in threading.enumerate()):
+        threading.Thread(target=_leave_after, args=(parent,), name=_WATCH, daemon=True).start()
+
+
+def _leave_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
 def _start_worker(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
+    leave_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
     from threadpoolctl import threadpool_limits
 

@@ -1,0 +1,102 @@
+"""One process at a time: locks that the operating system holds, so that a kill frees them.
+
+A lock is a file in which its holder has written who it is. What counts is the system's lock on the file (`flock`), not
+that the file exists: one that a killed process left behind is free, and the next holder removes it when it is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from nerve.checks import NerveError
+
+_HELD = (errno.EWOULDBLOCK, errno.EACCES)  # any other error: this file system knows no locks, and we go on without
+
+
+@contextmanager
+def holding(path: Path) -> Iterator[bool]:
+    """Hold the lock file `path`; gives False, at once, if another process holds it."""
+    stream = _taken(path)
+    if stream is None:
+        yield False
+        return
+    with stream:
+        try:
+            yield True
+        finally:
+            with suppress(OSError):
+                path.unlink()  # while it is still held: whoever has opened it sees that it is gone, and opens it anew
+
+
+@contextmanager
+def only_one(path: Path, what: Path) -> Iterator[None]:
+    """Hold the lock file while `what` is written, or refuse in a sentence that names the process which holds it."""
+    with holding(path) as mine:
+        if not mine:
+            who = holder(path) or "another process"
+            raise NerveError(f"{what}: {who} is writing it. Wait until that has ended, or choose another folder.")
+        yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file now."""
+    try:
+        with open(path) as stream:
+            return not _lock(stream, fcntl.LOCK_SH)
+    except OSError:
+        return False
+
+
+def holder(path: Path) -> str:
+    """Who took the lock last: process and machine."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _taken(path: Path) -> IO[str] | None:
+    """The open, locked file; None if another has it."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stream = open(path, "a+")  # noqa: SIM115, closed by `holding`
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise NerveError(
+                f"{path}: could not be opened ({reason}). Check that the output folder can be written to."
+            ) from error
+        if not _lock(stream, fcntl.LOCK_EX):
+            stream.close()
+            return None
+        if is_still(path, stream.fileno()):
+            break
+        stream.close()  # its last holder has just removed it
+    with suppress(OSError):  # a full disk keeps nobody from holding a lock
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        stream.flush()
+    return stream
+
+
+def is_still(path: str | Path, descriptor: int) -> bool:
+    """Whether the open file is the one that has this name."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _lock(stream: Any, kind: int) -> bool:
+    try:
+        fcntl.flock(stream, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in _HELD
+    return True
