@@ -70,7 +70,13 @@ def connectivity_from_series(
         series = series[kept_volumes(motion, motion_threshold, len(series))]
     if len(series) < MIN_VOLUMES:
         raise NerveError(f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}.")
-    return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](series)
+    return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](_moderate(series))
+
+
+def _moderate(series: np.ndarray) -> np.ndarray:
+    """Every region divided by a power of two, so that its largest value is near 1 and no square overflows; exact."""
+    _, exponents = np.frexp(np.abs(series).max(axis=0))
+    return np.ldexp(series, -exponents)
 
 
 def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.ndarray:

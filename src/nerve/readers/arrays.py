@@ -53,6 +53,8 @@ def read_numbers(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[s
         numbers = table.to_numpy(np.float64)
     except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
         raise _unreadable(path, participant, "a table of numbers", error) from error
+    if not numbers.size:
+        raise problem(_where(path, participant), "it holds no numbers", expected="a table of numbers", remedy=_MENDING)
     _refuse_cut_line(path, numbers, separator, participant)
     if not has_header:
         return numbers, None

@@ -178,9 +178,9 @@ def _surface_series(scan: Scan, atlas: Path) -> tuple[np.ndarray, tuple[str, ...
         keys = np.asarray(labels.dataobj).ravel()[: len(label_vertices)].astype(int)
         table: dict[int, Any] = names.label[0]
         step = float(time.step)
+        key_of = _keys_at(vertices, label_vertices, keys)
     except Exception as error:  # as above
         raise unreadable(scan.path, scan.participant, error) from error
-    key_of = _keys_at(vertices, label_vertices, keys)
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
     series = np.full((len(data), len(wanted)), np.nan)
     for region, key in enumerate(wanted):
