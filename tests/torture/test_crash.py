@@ -1,0 +1,54 @@
+"""A few of the kills of `python -m torture crash`, and that the torture itself would notice."""
+
+import json
+
+import numpy as np
+import pytest
+from torture._processes import Warm
+from torture._results import compared, debris, unreadable
+
+from torture import crash
+
+
+@pytest.mark.slow
+def test_short_form(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    broken = [promise for promise in crash.run(tmp_path, short=True, seed=1) if not promise.kept]
+    assert not broken
+
+
+def test_files_that_are_cut_short_are_seen(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(1000))
+    (tmp_path / "b.json").write_text(json.dumps({"x": list(range(100))}))
+    (tmp_path / "c.tsv").write_text("a\tb\n1\t2\n")
+    (tmp_path / ".d.json.abcdefgh.tmp").write_text("{")
+    assert list(unreadable(tmp_path)) == []
+    assert debris(tmp_path) == [".d.json.abcdefgh.tmp"]
+    for name in ("a.npy", "b.json", "c.tsv"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[: len(whole) - 3])
+    assert [name for name, _ in unreadable(tmp_path)] == ["a.npy", "b.json", "c.tsv"]
+
+
+def test_only_times_may_differ_between_two_runs(tmp_path):
+    def make(name: str, loss: float, seconds: float) -> dict:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "history.tsv").write_text(f"step\ttraining_loss\tseconds\n1\t{loss}\t{seconds}\n")
+        return compared(folder)
+
+    first = make("a", 0.5, 1.0)
+    assert make("b", 0.5, 2.0) == first
+    assert make("c", 0.6, 1.0) != first
+
+
+def test_a_command_dies_at_the_file_operation_that_was_asked_for(tmp_path):
+    with Warm() as warm:
+        arguments = ["simulate", str(tmp_path / "out"), "--subjects", "4", "--no-timeseries"]
+        whole = warm.run(arguments, tmp_path / "log", watch=tmp_path)
+        assert (whole.code, (tmp_path / "out" / "cohort.json").is_file()) == (0, True)
+        assert whole.events > 10
+        again = [*arguments[:1], str(tmp_path / "cut"), *arguments[2:]]
+        assert warm.run(again, tmp_path / "log", watch=tmp_path, die_at=whole.events // 2).code == -9
+        assert not (tmp_path / "cut").exists()
+        assert warm.run(["--nonsense"], tmp_path / "log").code == 2

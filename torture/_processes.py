@@ -1,0 +1,193 @@
+"""The command line in processes of its own, started without waiting for imports, and killed where we like.
+
+Importing torch takes seconds, the tiny commands of a torture tenths of one: killed at a random moment, most would die
+while importing. So a parent process imports everything once, and forks a child for each command. The child is what
+`nerve …` is: its own session, its own arguments, `nerve.cli.main()` from the first line to the exit code. `cold` starts
+the installed command instead, imports and all.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+WATCHED = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "shutil.rmtree")  # audit events
+WAIT = 120.0  # seconds after which a command counts as hanging
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int  # negative: the signal that ended it
+    output: str
+    seconds: float
+    events: int  # file operations below the watched folder; 0 if they were not counted
+
+
+class Running:
+    """A command that runs in a session of its own."""
+
+    def __init__(self, pid: int, log: Path, wait: Any) -> None:
+        self.pid, self.log, self._wait = pid, log, wait
+        self.began = time.perf_counter()
+
+    def kill(self, whole_group: bool = True) -> None:
+        """Kill -9, of the process and all it started or of the process alone."""
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self.pid, signal.SIGKILL) if whole_group else os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> Ended:
+        """Wait for the end; a command that hangs is killed and its code is that of the kill."""
+        code, events = self._wait(self)
+        seconds = time.perf_counter() - self.began
+        return Ended(code, self.log.read_text(errors="replace"), seconds, events)
+
+
+def cold(arguments: Sequence[str], log: Path) -> Running:
+    """Start the installed command."""
+    with open(log, "wb") as stream:
+        command = [sys.executable, "-m", "nerve", *arguments]
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=ENVIRONMENT, start_new_session=True)
+
+    def wait(running: Running) -> tuple[int, int]:
+        try:
+            return process.wait(WAIT), 0
+        except subprocess.TimeoutExpired:
+            running.kill()
+            return process.wait(), 0
+
+    return Running(process.pid, log, wait)
+
+
+class Warm:
+    """The parent that has imported everything. A context manager."""
+
+    def __enter__(self) -> "Warm":
+        code = "from torture._processes import serve; serve()"
+        self._parent = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._parent.stdin.close()  # type: ignore[union-attr]
+        self._parent.wait()
+
+    def start(self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0) -> Running:
+        """Start a command; with `die_at` it kills its whole group at that file operation below `watch`."""
+        job = {"arguments": list(arguments), "log": str(log), "watch": str(watch or ""), "die_at": die_at}
+        self._parent.stdin.write(json.dumps(job) + "\n")  # type: ignore[union-attr]
+        self._parent.stdin.flush()  # type: ignore[union-attr]
+        return Running(self._answer()["pid"], log, self._wait)
+
+    def run(self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0) -> Ended:
+        """Start a command and wait for its end."""
+        return self.start(arguments, log, watch, die_at).end()
+
+    def _wait(self, running: Running) -> tuple[int, int]:
+        answer = self._answer()
+        return answer["code"], answer["events"]
+
+    def _answer(self) -> dict[str, Any]:
+        return json.loads(self._parent.stdout.readline())  # type: ignore[union-attr]
+
+
+def serve() -> None:
+    """What the parent does: import, then fork a child for each line of its input."""
+    import nerve.cli
+    import nerve.evaluation
+    import nerve.experiments.commands
+    import nerve.interpret.pretraining
+    import nerve.methods.runs
+    import nerve.readers
+    import nerve.report.page  # noqa: F401
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _be_the_command(job)
+        print(json.dumps({"pid": pid}), flush=True)
+        print(json.dumps({"code": _code_of(pid), "events": _counted(job)}), flush=True)
+
+
+def _code_of(pid: int) -> int:
+    deadline = time.monotonic() + WAIT
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _be_the_command(job: dict[str, Any]) -> None:
+    os.setsid()
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for new, old in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(new, old)
+    sys.stdin = open(0)  # noqa: SIM115
+    sys.argv = ["nerve", *job["arguments"]]
+    counter = _Counter(job["watch"], job["die_at"])
+    if job["watch"]:
+        sys.addaudithook(counter)
+    code: Any = 0
+    try:
+        import nerve.cli
+
+        nerve.cli.main()
+    except SystemExit as stop:
+        code = stop.code
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if job["watch"]:
+        counter.on = False
+        Path(job["log"] + ".events").write_text(str(counter.count))
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+class _Counter:
+    """Counts file operations below a folder in this process, and ends it at the one that was asked for."""
+
+    def __init__(self, folder: str, die_at: int) -> None:
+        self.folder, self.die_at, self.count, self.on = folder, die_at, 0, True
+        self.pid = os.getpid()
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.on or event not in WATCHED or os.getpid() != self.pid:
+            return
+        path = arguments[0] if arguments else ""
+        if isinstance(path, int) or not os.fspath(path or "").startswith(self.folder):
+            return
+        if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+        self.count += 1
+        if self.count == self.die_at:
+            os.killpg(0, signal.SIGKILL)
+
+
+def _counted(job: dict[str, Any]) -> int:
+    file = Path(job["log"] + ".events")
+    if not file.is_file():
+        return 0
+    count = int(file.read_text())
+    file.unlink()
+    return count
