@@ -261,17 +261,6 @@ def test_half_precision_cohort_trains(cohort):
     assert torch.isfinite(torch.from_numpy(nerve.NERVE(**TINY).fit(half).transform(half))).all()
 
 
-@pytest.mark.parametrize("tokenizer", ["shared", "specific"])
-def test_presets_start_other_tokenizers_where_they_can(tokenizer):
-    """Eigenvectors are a start for the bilinear tokenizer only; asked for by name they are refused."""
-    assert nerve.NERVE.from_preset("small", tokenizer=tokenizer).config().init == "scaled"
-    assert nerve.NERVE.from_preset("small").config().init == "eigen"
-    with pytest.raises(NerveError, match="bilinear one only"):
-        nerve.NERVE.from_preset("small", tokenizer=tokenizer, init="eigen", patching="grid8").build(
-            Parcellation(tuple(map(str, range(16))), ("a",) * 16)
-        )
-
-
 def test_a_misspelt_tokenizer_is_corrected():
     with pytest.raises(NerveError, match="Did you mean 'bilinear'"):
         nerve.NERVE(tokenizer="bilinar").config()

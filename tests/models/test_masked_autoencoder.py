@@ -143,7 +143,7 @@ def test_gather_and_pad_of_the_benchmark_is_the_same_model():
         ({"heads": 3}, "cannot be shared by 3 attention heads"),
         ({"tokenizer": "bilinaer"}, "Did you mean 'bilinear'"),
         ({"loss": "mse"}, "expected one of 'patch_mean', 'sum'"),
-        ({"tokenizer": "shared", "init": "eigen"}, "bilinear one only"),
+        ({"init": "sings"}, "Did you mean 'signs'"),
     ],
 )
 def test_impossible_models_are_refused(options, sentence):

@@ -18,7 +18,7 @@ def started(patching: Patching, name: str = "bilinear", rank: int = 4, **options
     """A model with completion whose transformer has something to say, and some people."""
     model = model_for(patching, name, center=True, completion=rank, **options)
     packed = torch.from_numpy(patching.pack(matrices(patching, 12)))
-    start_from(model, [packed], torch.Generator().manual_seed(0))
+    start_from(model, [packed])
     torch.nn.init.normal_(model.decoder_norm.weight)
     return model, packed
 
@@ -60,6 +60,30 @@ def test_training_starts_at_the_completion_alone_and_untouched_people_at_the_mea
     torch.testing.assert_close(model.completion.features(mean), torch.zeros(1, patching.n_regions * 4).double())
 
 
+def test_the_displacement_is_the_written_matrix_and_keeps_distances():
+    patching = PATCHINGS["7 uneven"]
+    model, packed = started(patching, rank=4)
+    module = model.completion
+    found = patching.unpack(model.reading(packed).numpy())  # (people, R, R)
+    D = module.factors.detach().numpy()
+    moved = module.features(packed).detach().numpy().reshape(len(packed), *D.shape)
+    E = D / np.linalg.norm(D, axis=0)
+    np.testing.assert_allclose(found, moved @ E.T + E @ moved.transpose(0, 2, 1), atol=1e-10)
+
+
+def test_tokens_are_what_sets_a_person_apart():
+    """Nothing for the group itself; and with signs, distances between tokens are about those of what is read."""
+    patching = PATCHINGS["grid"]
+    model, packed = started(patching, init="signs", scale_tokens=True, dim=256, heads=4, depth=0)
+    tokens = model.embed(packed, "tokens")
+    group = model.embed(packed.mean(0, keepdim=True), "tokens")
+    torch.testing.assert_close(group, torch.zeros_like(group), atol=1e-6, rtol=0)
+    assert tokens.square().mean().sqrt().item() == pytest.approx(1, rel=1e-6)
+    sketch = torch.cdist(tokens.flatten(1), tokens.flatten(1))
+    truth = torch.cdist(model.reading(packed), model.reading(packed))
+    assert np.corrcoef(sketch.flatten().detach(), truth.flatten())[0, 1] > 0.95
+
+
 def literal(module: PersonFactors, fc: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """The equations at the top of the module, one person, in numpy."""
     sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
@@ -96,7 +120,7 @@ def test_people_of_low_rank_are_completed_from_half_of_their_patches():
     loadings /= np.linalg.norm(loadings, axis=2, keepdims=True)
     packed = torch.from_numpy(patching.pack(loadings @ loadings.transpose(0, 2, 1)))  # correlations of rank 3
     model = model_for(patching, center=True, completion=8)
-    start_from(model, [packed[:40]], torch.Generator().manual_seed(0))
+    start_from(model, [packed[:40]])
     new = packed[40:]
     visible, masked = model.split(torch.rand(20, patching.n_patches, generator=torch.Generator().manual_seed(0)))
     hidden = torch.zeros(20, patching.n_patches).scatter(1, masked, 1.0)[:, torch.from_numpy(patching.patch_of)]

@@ -37,7 +37,10 @@ class Embedding:
 
 
 class TokenEmbedding(Embedding):
-    """NERVE: a patch is a token, so people are tokenized once and only the encoder runs for each hidden patch."""
+    """NERVE: a patch is a token, so people are tokenized once and only the encoder runs for each hidden patch.
+
+    Not with completion, where every token depends on all patches.
+    """
 
     def __init__(self, encoder: Any) -> None:
         super().__init__(encoder.transform, encoder.patching_)
@@ -63,7 +66,7 @@ class TokenEmbedding(Embedding):
 
         module = self.encoder.module_
         packed = torch.from_numpy(self.patching.pack(fc)).to(module.positions.device)  # (k, S)
-        return module._sequence(module._centred(packed), None)
+        return module._sequence(module.reading(packed), None)
 
     def _pooled(self, encoded: Any) -> Any:
         """As `MaskedAutoencoder.embed` does."""
@@ -76,8 +79,9 @@ def embedding_of(encoder: Any, patching: Patching) -> Embedding:
     """Of "raw" (FC above the diagonal), or of a fitted encoder."""
     if isinstance(encoder, str):
         return Embedding(_upper, patching)
-    of_tokens = hasattr(encoder.module_, "_sequence") and _pooling_of(encoder) in TOKEN_POOLINGS
-    if of_tokens and encoder.patching_ == patching:
+    module = encoder.module_
+    of_tokens = hasattr(module, "_sequence") and _pooling_of(encoder) in TOKEN_POOLINGS
+    if of_tokens and module.completion is None and encoder.patching_ == patching:
         return TokenEmbedding(encoder)
     return Embedding(encoder.transform, patching)
 

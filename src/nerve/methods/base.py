@@ -34,6 +34,7 @@ from nerve.checks import NotFitted, one_of, problem
 from nerve.cohort import Cohort
 from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
 from nerve.methods.inputs import as_cohort
+from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
 from nerve.training.checkpoint import load_tensors, restore_weights, save_tensors
@@ -311,7 +312,7 @@ class Encoder(TransformerMixin, Method):
     def transform(self, X: Any) -> np.ndarray:
         """(n, width) features of the same people in the same order."""
         cohort = self.fitted_cohort(X)
-        return self.apply(self.module_.embed, self.source(cohort))  # type: ignore[arg-type]
+        return checked_embeddings(self.apply(self.module_.embed, self.source(cohort)), cohort)  # type: ignore[arg-type]
 
 
 def described_data(cohort: Cohort, result: Result) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 from nerve.checks import MissingInput, one_of
 from nerve.cohort import Cohort
 from nerve.methods.base import Encoder
+from nerve.methods.outputs import checked_embeddings
 from nerve.models.brainmass import BrainMassModel
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings
@@ -207,4 +208,5 @@ class BrainMass(Encoder):
     def transform(self, X: Any) -> np.ndarray:
         """(n, 8 R) features of the whole FC; no views are drawn."""
         cohort = self.fitted_cohort(X)
-        return self.apply(self.module_.embed, CohortSource(cohort, "fc"))  # type: ignore[arg-type]
+        values = self.apply(self.module_.embed, CohortSource(cohort, "fc"))  # type: ignore[arg-type]
+        return checked_embeddings(values, cohort)

@@ -30,9 +30,9 @@ class NerveConfig(TrainingSettings):
     decoder_depth: int = Field(1, ge=0, description="Layers of the decoder.")
     decoder_heads: int = Field(2, ge=1, description="Attention heads of the decoder.")
     loss: Literal["patch_mean", "sum"] = Field("patch_mean", description="Mean or sum over a patch's entries.")
-    init: Literal["scaled", "released", "eigen"] = Field("scaled", description="Start of the tokenizer.")
+    init: Literal["scaled", "released", "signs"] = Field("scaled", description="Start of the tokenizer.")
     center: bool = Field(False, description="Learn deviations from the training people's mean FC.")
-    scale_tokens: bool = Field(False, description="Bring the tokens of every patch to unit size.")
+    scale_tokens: bool = Field(False, description="Bring tokens to unit size, all patches together.")
     tokenizer_bias: bool = Field(False, description="Biases in shared and specific tokenizers, as released.")
     completion: int = Field(0, ge=0, description="Rank of the person's factors that complete patches first; 0: none.")
 
@@ -73,8 +73,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "depth": 2,
         "heads": 4,
         "completion": 32,
-        "center": True,
-        "init": "eigen",
+        "init": "signs",
         "scale_tokens": True,
     },
     # the recipe of docs/recipe.md
@@ -86,8 +85,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "weight_decay": 0.0,
         "depth": 2,
         "completion": 64,
-        "center": True,
-        "init": "eigen",
+        "init": "signs",
         "scale_tokens": True,
     },
 }
@@ -111,9 +109,6 @@ def resolve(preset: str = "default", *layers: Mapping[str, Any], where: str = "T
                 )
             values[name] = value
     one_of("tokenizer", values.get("tokenizer", "bilinear"), list(TOKENIZERS))
-    asked = any("init" in layer for layer in layers)
-    if values.get("tokenizer", "bilinear") != "bilinear" and values.get("init") == "eigen" and not asked:
-        values["init"] = "scaled"  # a preset's eigenvectors are a start for the bilinear tokenizer only
     try:
         return NerveConfig(**values)
     except ValidationError as error:

@@ -11,6 +11,7 @@ import torch
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.methods.base import Encoder
+from nerve.methods.outputs import checked_embeddings
 from nerve.methods.population import Population, Windows, fit_projection, phenotype_codes, projected_windows
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.parcellation import Parcellation
@@ -184,4 +185,4 @@ class GATE(Encoder):
         for people in features:
             graph = nearest_people(people, 1, *phenotypes)
             total += module.embed(*(part.to(module.mean.device) for part in (people, *graph))).cpu()
-        return (total / len(features)).numpy()
+        return checked_embeddings((total / len(features)).numpy(), cohort)

@@ -15,13 +15,14 @@ from nerve.checks import NerveWarning, one_of, problem
 from nerve.cohort import Cohort
 from nerve.methods.base import Encoder
 from nerve.methods.config import PRESETS, NerveConfig, resolve
+from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import PackingSource, packed_source, patching_for, remove_packed
 from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.starts import start_from
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
 from nerve.training import Draws, Source, TrainingSettings
-from nerve.training.draws import VALIDATION_STEP, mixed_seed
+from nerve.training.draws import VALIDATION_STEP
 
 _SHORTCUTS = ("patching", "tokenizer", "mask_ratio", "dim", "depth", "epochs", "batch_size", "lr", "seed", "device")
 _SAMPLE = 512  # people read at a time for the start
@@ -165,11 +166,10 @@ class NERVE(Encoder):
         return packed_source(cohort, self.patching_, run_dir)
 
     def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """Mean, eigenvectors and token sizes of the training people, where the configuration asks for them."""
+        """Mean, factors and token size of the training people, where the configuration asks for them."""
         order = np.random.default_rng([self.seed, 3]).permutation(rows)
         if isinstance(module, MaskedAutoencoder):
-            generator = torch.Generator().manual_seed(mixed_seed(self.seed, 4))
-            start_from(module, _batches(source, order, _SAMPLE), generator)
+            start_from(module, _batches(source, order, _SAMPLE))
             self.summarise(module, source, rows)
 
     def summarise(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
@@ -242,7 +242,8 @@ class NERVE(Encoder):
         chosen = self._pooling(self.pooling if pooling is None else pooling)
         source = PackingSource(self.fitted_cohort(X), self.patching_)
         module: Any = self.module_
-        return self.apply(lambda packed: module.embed(packed, chosen), source, progress)
+        values = self.apply(lambda packed: module.embed(packed, chosen), source, progress)
+        return checked_embeddings(values, source.cohort)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """FC as the model predicts it from the visible patches.

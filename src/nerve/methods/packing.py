@@ -17,6 +17,7 @@ from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource
 from nerve.training.distributed import current_processes
+from nerve.training.sources import check_numbers
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes
 PACKED = "packed.npy"
@@ -113,12 +114,5 @@ def _in_chunks(cohort: Cohort, patching: Patching) -> Iterator[tuple[np.ndarray,
 
 def _packed(cohort: Cohort, patching: Patching, rows: np.ndarray) -> np.ndarray:
     packed = patching.pack(cohort.inputs("fc", rows))  # (people, S)
-    finite = np.isfinite(packed).all(axis=1)
-    if not finite.all():
-        person = cohort.participants["participant_id"].iloc[rows[int(np.argmin(finite))]]
-        raise problem(
-            f"Participant {person} of {cohort.name}",
-            "the FC holds missing values",
-            remedy="`nerve check` lists such people and what can be done.",
-        )
+    check_numbers(packed, cohort, rows)
     return packed

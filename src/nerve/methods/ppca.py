@@ -10,8 +10,9 @@ import torch
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
+from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import PackingSource, patching_for
-from nerve.methods.references import Reference
+from nerve.methods.references import Reference, everyone_alike
 from nerve.models.principal import principal_components
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
@@ -69,15 +70,18 @@ class PPCA(Reference):
         k = min(self.n_components, len(cohort) - 2)
         mean, components, variances = principal_components(packed, k)
         k = int(components.any(0).sum())  # people who are copies of others add no component
+        if k == 0:
+            raise everyone_alike(cohort)
         noise = variances[k:].sum() / max(packed.shape[1] - k, 1)
-        noise = noise.clamp_min(1e-9 * variances[0].clamp_min(1e-9))
+        noise = noise.clamp_min(1e-9 * variances[0])
         loadings = components[:, :k] * (variances[:k] - noise).clamp_min(0).sqrt().float()
         self.module_ = _linear(mean, loadings, noise.float())
         self.n_components_ = k
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, components) scores."""
-        return self._scores(X, None)[1]
+        source, scores = self._scores(X, None)
+        return checked_embeddings(scores, source.cohort)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """FC as predicted from the visible patches.

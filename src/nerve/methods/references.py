@@ -16,13 +16,15 @@ import pandas as pd
 import torch
 from scipy import linalg
 
-from nerve.checks import MissingInput, NerveError, known_columns
+from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import Design
 from nerve.methods.base import Encoder
 from nerve.methods.inputs import as_cohort
+from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
+from nerve.training.sources import check_numbers
 
 _CHUNK = 64  # people at a time
 
@@ -89,7 +91,8 @@ class RawFC(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R - 1) / 2) correlations."""
-        return self.fitted_cohort(X).inputs("upper")
+        cohort = self.fitted_cohort(X)
+        return checked_embeddings(cohort.inputs("upper"), cohort)
 
 
 class PrincipalComponents(Reference):
@@ -120,11 +123,15 @@ class PrincipalComponents(Reference):
         if len(cohort) < 2:
             raise NerveError(f"There is {len(cohort)} person, expected at least 2 for principal components.")
         entries = cohort.inputs("upper")  # (n, p), a copy of our own
+        check_numbers(entries, cohort, np.arange(len(cohort)))
         mean = entries.mean(axis=0, dtype=float).astype(np.float32)
         entries -= mean
+        entries /= np.abs(entries).max(initial=0.0) or 1.0  # components have no units; squares have limits
         gram = (entries @ entries.T).astype(float)  # (n, n)
         k = min(self.n_components, len(cohort) - 1)
         values, vectors = linalg.eigh(gram, subset_by_index=[len(gram) - k, len(gram) - 1])
+        if values[-1] <= 0:
+            raise everyone_alike(cohort)
         kept = values > values[-1] * 1e-7  # what float32 can tell from nothing
         values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]  # largest first
         components = entries.T @ (vectors / np.sqrt(values)).astype(np.float32)  # (p, k)
@@ -140,7 +147,7 @@ class PrincipalComponents(Reference):
             (cohort.inputs("upper", np.arange(start, min(start + _CHUNK, len(cohort)))) - mean) @ components
             for start in range(0, len(cohort), _CHUNK)
         ]
-        return np.concatenate(parts)
+        return checked_embeddings(np.concatenate(parts), cohort)
 
     def build(self, parcellation: Parcellation) -> torch.nn.Module:
         """Empty buffers of the right shapes, for `load` to fill."""
@@ -207,6 +214,16 @@ class Covariates(Reference):
         method.design_.categories_ = config["design"]["categories"]
         method.design_.means_ = np.array(config["design"]["means"])
         return method
+
+
+def everyone_alike(cohort: Cohort) -> NerveError:
+    """The error of a method that learns how people differ."""
+    return problem(
+        f"Cohort {cohort.name!r}",
+        f"the FC of all {len(cohort)} people is the same",
+        expected="people who differ, or there are no components",
+        remedy="`nerve check` lists copies.",
+    )
 
 
 def _projection(mean: np.ndarray, components: np.ndarray) -> torch.nn.Module:

@@ -11,12 +11,11 @@ from torch import nn
 
 from nerve.checks import NerveError, one_of
 from nerve.models.person_factors import PersonFactors
-from nerve.models.tokenizers import TOKENIZERS, PatchChoice
+from nerve.models.tokenizers import STARTS, TOKENIZERS, PatchChoice
 from nerve.models.transformer import Block, start_linears
 from nerve.patching import Patching
 
 LOSSES = ("patch_mean", "sum")
-INITS = ("scaled", "released", "eigen")
 POOLINGS = ("mean", "cls", "tokens", "factors", "pca")
 
 
@@ -44,18 +43,18 @@ class MaskedAutoencoder(nn.Module):
     mask_ratio : float
         Share of the patches that is masked; P - int(P (1 - mask_ratio)) of them, in every subject.
     loss : {"patch_mean", "sum"}
-    init : {"scaled", "released", "eigen"}
-        Start of the tokenizer: at unit-order variance, N(0, 1) as in the released code, or (bilinear only) at each
-        network's leading eigenvectors, which `start_from` computes from training people.
+    init : {"scaled", "released", "signs"}
+        Start of the tokenizer: at unit-order variance, N(0, 1) as in the released code, or random signs.
     center : bool
         Take the training people's mean FC away from input and target, and add it back in `reconstruct`.
     scale_tokens : bool
-        Divide the tokens of each patch by their root mean square over training people.
+        Divide the tokens by their root mean square over training people and patches.
     tokenizer_bias : bool
         Biases in the `shared` and `specific` tokenizers, as in the released code.
     completion : int
-        Rank of the factors of a person by which patches are completed first (see `PersonFactors`); the transformer
-        then predicts what they leave, starting at nothing. 0 for the transformer alone, as in the paper.
+        Rank of the factors of a person by which patches are completed first (see `PersonFactors`). The transformer
+        then reads the displacement of the person's factors from the group's and predicts what completion leaves,
+        starting at nothing. 0 for the transformer alone, as in the paper.
     """
 
     def __init__(
@@ -79,9 +78,7 @@ class MaskedAutoencoder(nn.Module):
     ) -> None:
         super().__init__()
         one_of("tokenizer", tokenizer, list(TOKENIZERS))
-        self.loss, self.init = one_of("loss", loss, LOSSES), one_of("init", init, INITS)
-        if init == "eigen" and tokenizer != "bilinear":
-            raise NerveError(f"init is 'eigen' and tokenizer {tokenizer!r}: eigenvectors start the bilinear one only.")
+        self.loss, self.init = one_of("loss", loss, LOSSES), one_of("init", init, STARTS)
         self.patching = patching
         n_patches = patching.n_patches
         self.n_visible = int(n_patches * (1 - mask_ratio))
@@ -103,13 +100,13 @@ class MaskedAutoencoder(nn.Module):
         self.mean: torch.Tensor | None
         self.token_scale: torch.Tensor | None
         self.register_buffer("mean", torch.zeros(patching.n_entries) if center else None)
-        self.register_buffer("token_scale", torch.ones(n_patches, 1) if scale_tokens else None)
+        self.register_buffer("token_scale", torch.ones(()) if scale_tokens else None)
         self.completion = PersonFactors(patching, completion, dim) if completion else None
         self._start()
 
     def _start(self) -> None:
         start_linears(self)
-        self.tokenizer.start("scaled" if self.init == "eigen" else self.init)
+        self.tokenizer.start(self.init)
         for parameter in (self.cls, self.positions, self.mask_token, self.decoder_positions):
             nn.init.normal_(parameter, std=0.02)
         if self.completion is not None:
@@ -141,7 +138,8 @@ class MaskedAutoencoder(nn.Module):
         packed : (subjects, S) tensor
         pooling : {"mean", "cls", "tokens", "factors", "pca"}
             Mean of the patch tokens without CLS; the CLS token; all patch tokens in the order of `patching.pairs`.
-            With completion also: the factors of the person minus those of the group; their principal components.
+            With completion these are what sets the person apart: before the last norm, minus those of the group; and
+            there are also the factors of the person minus those of the group, and their principal components.
 
         Returns
         -------
@@ -151,10 +149,18 @@ class MaskedAutoencoder(nn.Module):
             if self.completion is None:
                 raise NerveError(f"pooling is {pooling!r}, which needs a model with completion; this one has none.")
             return self.completion.features(packed) if pooling == "factors" else self.completion.summary(packed)
-        encoded = self.encode(self._centred(packed), None)  # (subjects, 1 + P, dim)
+        encoded = self._represent(packed)  # (subjects, 1 + P, dim)
         if pooling == "cls":
             return encoded[:, 0]
         return encoded[:, 1:].mean(1) if pooling == "mean" else encoded[:, 1:]
+
+    def _represent(self, packed: torch.Tensor) -> torch.Tensor:
+        """Tokens of each person with nothing masked, CLS first: (subjects, 1 + P, dim)."""
+        reading = self.reading(packed)
+        if self.completion is None:
+            return self.encode(reading, None)
+        group = self._stream(torch.zeros_like(reading[:1]), None)  # somebody without displacement
+        return self._stream(reading, None) - group
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
         """FC as predicted from its visible patches.
@@ -171,15 +177,15 @@ class MaskedAutoencoder(nn.Module):
             Every patch as the decoder gives it, visible ones too.
         """
         visible = None if masked is None else self._others(masked)
-        packed = self._centred(packed)
-        predicted = self.tokenizer.reconstruct(self.decode(self.encode(packed, visible), visible))
-        if self.completion is not None:
-            predicted = predicted + self._completed(packed, visible)
+        reading, before = self._look(self._centred(packed), visible)
+        predicted = self.tokenizer.reconstruct(self.decode(self.encode(reading, visible), visible))
+        if before is not None:
+            predicted = predicted + before
         return predicted if self.mean is None else predicted + self.mean
 
     def attention(self, packed: torch.Tensor) -> torch.Tensor:
         """Attention maps of the encoder, nothing masked: (subjects, layers, heads, 1 + P, 1 + P), CLS first."""
-        x = self._sequence(self._centred(packed), None)
+        x = self._sequence(self.reading(packed), None)
         maps = []
         for block in self.encoder:
             maps.append(block.attention_maps(x))  # type: ignore[operator]
@@ -196,22 +202,41 @@ class MaskedAutoencoder(nn.Module):
         order = noise.argsort(1)
         return order[:, : self.n_visible].sort(1).values, order[:, self.n_visible :].sort(1).values
 
-    def encode(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        """Centred patches → contextual tokens: (subjects, 1 + K, dim), CLS first; K = P when all are visible."""
-        x = self._sequence(packed, visible)
+    def reading(self, packed: torch.Tensor) -> torch.Tensor:
+        """What the encoder reads with nothing masked: (subjects, S) FC → (subjects, S)."""
+        return self._look(self._centred(packed), None)[0]
+
+    def _look(self, packed: torch.Tensor, visible: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Centred patches → what the encoder reads, and what is predicted before it has said anything.
+
+        The encoder reads the patches themselves; with completion, of which nothing masked is part, the displacement of
+        the person's factors, which it does not steer.
+        """
+        if self.completion is None:
+            return packed, None
+        factors = self.completion.person(packed if self.mean is None else packed + self.mean, visible)
+        return self.completion.displacement(factors).detach(), self._centred(self.completion.patches(factors))
+
+    def encode(self, reading: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
+        """What is read → contextual tokens: (subjects, 1 + K, dim), CLS first; K = P when all are visible."""
+        return self.encoder_norm(self._stream(reading, visible))
+
+    def _stream(self, reading: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
+        """The same before the last norm."""
+        x = self._sequence(reading, visible)
         for block in self.encoder:
             x = block(x)
-        return self.encoder_norm(x)
+        return x
 
-    def _sequence(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
+    def _sequence(self, reading: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """CLS and the tokens of the visible patches, with the positions that say which pair each one is."""
         choice = None if visible is None else PatchChoice(visible, self.patching.n_patches)
-        tokens = self.tokenizer.embed(packed, choice)  # (subjects, K, dim)
+        tokens = self.tokenizer.embed(reading, choice)  # (subjects, K, dim)
         if self.token_scale is not None:
-            tokens = tokens / (self.token_scale if visible is None else self.token_scale[visible])
+            tokens = tokens / self.token_scale
         positions = self.positions[1:]
         tokens = tokens + (positions if visible is None else positions[visible])
-        cls = (self.cls + self.positions[0]).expand(len(packed), -1, -1)
+        cls = (self.cls + self.positions[0]).expand(len(reading), -1, -1)
         return torch.cat([cls, tokens], 1)  # (subjects, 1 + K, dim)
 
     def decode(self, encoded: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
@@ -228,18 +253,14 @@ class MaskedAutoencoder(nn.Module):
 
     def masked_loss(self, packed: torch.Tensor, visible: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
         """The loss of centred patches, given which are visible and which are masked."""
-        decoded = self.decode(self.encode(packed, visible), visible)  # (subjects, P, decoder_dim)
-        target = packed if self.completion is None else packed - self._completed(packed, visible)
+        reading, before = self._look(packed, visible)
+        decoded = self.decode(self.encode(reading, visible), visible)  # (subjects, P, decoder_dim)
+        target = packed if before is None else packed - before
         wanted = decoded.gather(1, masked[..., None].expand(-1, -1, decoded.shape[-1]))  # (subjects, masked, …)
         errors = self.tokenizer.squared_errors(wanted, target, PatchChoice(masked, self.patching.n_patches))
         if self.loss == "patch_mean":
             errors = [error / size for error, size in zip(errors, self.tokenizer.sizes, strict=True)]
         return torch.stack(errors).sum() / masked.numel()
-
-    def _completed(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        """Centred patches → what the factors of each person predict of all patches, centred: (subjects, S)."""
-        whole = packed if self.mean is None else packed + self.mean
-        return self._centred(self.completion(whole, visible))  # type: ignore[misc]
 
     def _centred(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self.mean is None else packed - self.mean

@@ -13,6 +13,13 @@ T steps of descent with momentum on the visible patches alone, V being the veloc
     s = 1 / (√f ‖visible ∘ x‖),   f the visible share of the entries
 
 D, C, the sizes a (T × rank) and the momenta b (T) are trained through the steps, with the loss of the masked patches.
+
+What sets the person apart is the displacement F - D. As a matrix that can be cut into patches it is
+
+    Y = (F - D) Eᵀ + E (F - D)ᵀ,    E the columns of D at unit length
+
+which keeps the distances between people that F - D has: in D Dᵀ + (F - D) Dᵀ + D (F - D)ᵀ, the change of FC, the
+strongest factors of the group would drown the others.
 """
 
 from __future__ import annotations
@@ -108,15 +115,23 @@ class PersonFactors(nn.Module):
         -------
         (subjects, S) tensor
         """
-        with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
-            factors = self.person(packed, visible)
-            predicted = factors @ factors.mT + self._symmetric_remainder()  # (subjects, R, R)
-            return predicted.flatten(1)[:, self.entry]
+        return self.patches(self.person(packed, visible))
+
+    def patches(self, factors: torch.Tensor) -> torch.Tensor:
+        """F Fᵀ + C in the packed layout: (subjects, R, rank) → (subjects, S)."""
+        with torch.autocast(factors.device.type, enabled=False):
+            return (factors @ factors.mT + self._symmetric_remainder()).flatten(1)[:, self.entry]
+
+    def displacement(self, factors: torch.Tensor) -> torch.Tensor:
+        """Y in the packed layout: (subjects, R, rank) → (subjects, S)."""
+        with torch.autocast(factors.device.type, enabled=False):
+            directions = nn.functional.normalize(self.factors, dim=0)  # E
+            half = (factors - self.factors) @ directions.T  # (subjects, R, R)
+            return (half + half.mT).flatten(1)[:, self.entry]
 
     def features(self, packed: torch.Tensor) -> torch.Tensor:
         """F - D with nothing masked: (subjects, R · rank)."""
-        with torch.autocast(packed.device.type, enabled=False):
-            return (self.person(packed, None) - self.factors).flatten(1)
+        return (self.person(packed, None) - self.factors).flatten(1)
 
     def summary(self, packed: torch.Tensor) -> torch.Tensor:
         """The same on its first principal components: (subjects, width)."""
@@ -124,6 +139,10 @@ class PersonFactors(nn.Module):
 
     def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """F of each person: (subjects, R, rank)."""
+        with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
+            return self._descend(packed, visible)
+
+    def _descend(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         seen = self._seen(packed, visible)  # (subjects or 1, R, R)
         eye = torch.eye(len(self.diagonal), dtype=torch.bool, device=packed.device)
         known = torch.where(seen > 0, packed[:, self.place], 0.0)

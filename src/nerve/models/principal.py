@@ -26,6 +26,8 @@ def principal_components(values: torch.Tensor, width: int) -> tuple[torch.Tensor
     """
     mean = values.mean(0)
     centred = values - mean  # (n, p)
+    unit = centred.abs().amax().clamp_min(torch.finfo(values.dtype).tiny)
+    centred = centred / unit  # components have no units, and float32 little room for squares
     eigenvalues, vectors = torch.linalg.eigh((centred @ centred.T).double())
     eigenvalues, vectors = eigenvalues.flip(0).clamp_min(0), vectors.flip(1)  # largest first
     kept = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
@@ -35,4 +37,4 @@ def principal_components(values: torch.Tensor, width: int) -> tuple[torch.Tensor
     if kept:
         largest = found.gather(0, found.abs().argmax(0, keepdim=True))  # (1, kept)
         components[:, :kept] = found * largest.sign()
-    return mean, components, eigenvalues / len(values)
+    return mean, components, eigenvalues * unit.double() ** 2 / len(values)

@@ -21,6 +21,7 @@ from torch import nn
 from nerve.checks import one_of
 from nerve.patching import Patching
 
+STARTS = ("scaled", "released", "signs")
 TYPICAL_FC = 0.25  # root mean square of FC off the diagonal, for starts at unit-order variance
 
 
@@ -54,7 +55,7 @@ class Tokenizer(nn.Module):
         raise NotImplementedError
 
     def start(self, how: str) -> None:
-        """Draw the starting weights: ``scaled`` to unit-order outputs, or N(0, 1) as ``released``."""
+        """Draw the starting weights, one of `STARTS`: to unit-order outputs, N(0, 1) as released, or random signs."""
         raise NotImplementedError
 
     def embed(self, packed: torch.Tensor, visible: PatchChoice | None = None) -> torch.Tensor:
@@ -182,16 +183,23 @@ class BilinearTokenizer(Tokenizer):
             product = groups[row][:, None] * groups[column][None]  # (regions of l, regions of m, dim)
             yield product.flatten(0, 1)  # (size, dim)
 
+    @torch.no_grad()
     def start(self, how: str) -> None:
-        """``scaled``: U_l ~ N(0, 1 / (n_l · typical FC)), D ~ N(0, typical FC / √decoder_dim)."""
-        one_of("init", how, ("scaled", "released"))
+        """``scaled``: U_l ~ N(0, 1 / (n_l · typical FC)), D ~ N(0, typical FC / √decoder_dim).
+
+        ``signs``: U is ±1 at random. Tokens then keep the distances between patches (a random sketch), and better than
+        with normal numbers, whose products have long tails.
+        """
+        one_of("init", how, STARTS)
         nn.init.normal_(self.embed_factors)
         nn.init.normal_(self.reconstruct_factors)
         if how == "scaled":
             scale = torch.tensor([[(self.group_sizes[g] * TYPICAL_FC) ** -0.5] for g in self.group_of])  # (regions, 1)
-            with torch.no_grad():
-                self.embed_factors.mul_(scale)
-                self.reconstruct_factors.mul_(TYPICAL_FC**0.5 * self.decoder_dim**-0.25)
+            self.embed_factors.mul_(scale)
+        if how == "signs":
+            self.embed_factors.sign_()
+        if how != "released":
+            self.reconstruct_factors.mul_(TYPICAL_FC**0.5 * self.decoder_dim**-0.25)
 
 
 class SpecificTokenizer(Tokenizer):
@@ -216,16 +224,18 @@ class SpecificTokenizer(Tokenizer):
     def _entry_biases(self) -> list[torch.Tensor] | None:
         return None if self.reconstruct_bias is None else list(self.reconstruct_bias.split(self.sizes))
 
+    @torch.no_grad()
     def start(self, how: str) -> None:
         """``scaled``: rows of patch p ~ N(0, 1 / (size_p · typical FC²)); the way back gives typical FC."""
-        one_of("init", how, ("scaled", "released"))
+        one_of("init", how, STARTS)
         nn.init.normal_(self.embed_matrix)
         nn.init.normal_(self.reconstruct_matrix)
         if how == "scaled":
-            scale = [torch.full((size, 1), size**-0.5 / TYPICAL_FC) for size in self.sizes]
-            with torch.no_grad():
-                self.embed_matrix.mul_(torch.cat(scale))
-                self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
+            self.embed_matrix.mul_(torch.cat([torch.full((size, 1), size**-0.5 / TYPICAL_FC) for size in self.sizes]))
+        if how == "signs":
+            self.embed_matrix.sign_()
+        if how != "released":
+            self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
 
 
 class SharedTokenizer(Tokenizer):
@@ -252,16 +262,18 @@ class SharedTokenizer(Tokenizer):
         bias = self.reconstruct_bias
         return None if bias is None else [bias[:size] for size in self.sizes]
 
+    @torch.no_grad()
     def start(self, how: str) -> None:
         """``scaled``: N(0, 1 / (mean size · typical FC²)); the way back gives typical FC."""
-        one_of("init", how, ("scaled", "released"))
+        one_of("init", how, STARTS)
         nn.init.normal_(self.embed_matrix)
         nn.init.normal_(self.reconstruct_matrix)
         if how == "scaled":
-            mean_size = sum(self.sizes) / len(self.sizes)
-            with torch.no_grad():
-                self.embed_matrix.mul_(mean_size**-0.5 / TYPICAL_FC)
-                self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
+            self.embed_matrix.mul_((sum(self.sizes) / len(self.sizes)) ** -0.5 / TYPICAL_FC)
+        if how == "signs":
+            self.embed_matrix.sign_()
+        if how != "released":
+            self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
 
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
