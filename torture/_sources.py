@@ -1,4 +1,4 @@
-"""Small sound sources of every layout that `nerve ingest` reads, and the files beside them: what the fuzzing damages."""
+"""Small sound sources of every layout that `nerve ingest` reads: what the fuzzing damages."""
 
 from __future__ import annotations
 

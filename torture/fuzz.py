@@ -15,13 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from nerve.readers.parallel import usable_cores
+from torture._commands import odd_lines, odd_places
+from torture._made import made, put_here
 from torture._mutations import BYTES, INSTEAD, LYING_NPY, NUMPY_ONLY, TEXT, arrays, replaced
 from torture._sandbox import EXTRA_BYTES, SECONDS, Case, Outcome, run_cases
+from torture._settings import TEXTS, as_json, as_yaml, changes
 from torture._sources import FC, SOURCES, Files, Source, encoded, files_of, put, regions_table
 from torture.promise import Promise
 
+ODD_VALUES = 12  # values for every option
+SOURCE_FILES = files_of(SOURCES["npy"].write)
 SHORT = 400  # cases of the short form, spread evenly over all of them
 Generator = np.random.Generator
 Prepare = Callable[[Path, Generator], Sequence[str]]
@@ -78,7 +84,7 @@ def all_cases(seed: int) -> list[Case]:
     """Every case, in an order that does not depend on the seed; each has a generator of its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        makers = [*_reader_cases()]
+        makers = [*_reader_cases(), *_own_cases(), *_settings_cases(), *_option_cases()]
     return [Case(name, _seeded(prepare, seed, number), may) for number, (name, prepare, may) in enumerate(makers)]
 
 
@@ -137,6 +143,143 @@ def _ingest(write: Write, source: Source) -> Prepare:
         return ["ingest", *map(str, places), *options]
 
     return prepare
+
+
+# file to damage, its kind, which parts of `made` the command needs, and the command
+OWN_FILES: list[tuple[str, str, str, tuple[str, ...], str]] = [
+    ("tables", "table.csv", "text", ("table.csv", "cohort"), "ingest {in}/source {out}/new --parcellation "
+     "{in}/cohort/regions.tsv --participants {in}/table.csv"),
+    ("tables", "cohort/participants.tsv", "text", ("cohort",), "ingest {in}/source {out}/new --parcellation "
+     "{in}/cohort/regions.tsv --participants {in}/cohort/participants.tsv --columns age=age,site=site"),
+    ("tables", "cohort/regions.tsv", "text", ("cohort",), "ingest {in}/source {out}/new --parcellation "
+     "{in}/cohort/regions.tsv"),
+    ("tables", "cohort/regions.tsv", "text", ("cohort",), "atlas show {in}/cohort/regions.tsv"),
+    ("tables", "features.tsv", "text", ("features.tsv", "cohort"), "evaluate {in}/cohort --targets age --out {out}/new "
+     "--folds 2 --bootstrap 10 --features {in}/features.tsv"),
+    ("stores", "cohort/cohort.json", "json", ("cohort",), "check {in}/cohort"),
+    ("stores", "cohort/participants.tsv", "text", ("cohort",), "check {in}/cohort --out {out}/check.tsv"),
+    ("stores", "cohort/participants.tsv", "text", ("cohort",), "evaluate {in}/cohort --targets age,sex --covariates "
+     "site --groups family --out {out}/new --folds 2 --bootstrap 10"),
+    ("stores", "cohort/regions.tsv", "text", ("cohort", "run"), "embed {in}/run {in}/cohort {out}/new.tsv"),
+    ("stores", "cohort/connectivity.npy", "npy", ("cohort",), "check {in}/cohort"),
+    ("stores", "cohort/connectivity.npy", "npy", ("cohort",), "evaluate {in}/cohort --targets age --out {out}/new "
+     "--folds 2 --bootstrap 10 --features raw,pca"),
+    ("stores", "cohort/timeseries.npy", "npy", ("cohort",), "check {in}/cohort"),
+    ("stores", "cohort/timeseries.tsv", "text", ("cohort",), "check {in}/cohort"),
+    ("stores", "cohort/exclusions.tsv", "text", ("cohort",), "check {in}/cohort"),
+    ("models", "run/config.json", "json", ("cohort", "run"), "embed {in}/run {in}/cohort {out}/new.tsv"),
+    ("models", "run/model.safetensors", "safetensors", ("cohort", "run"), "embed {in}/run {in}/cohort {out}/new.npy"),
+    ("models", "run/history.tsv", "text", ("cohort", "run"), "embed {in}/run {in}/cohort {out}/new.tsv"),
+    ("models", "run/last.safetensors", "safetensors", ("cohort", "out", "run"), "pretrain {in}/cohort --out {out}/run "
+     "--resume"),
+    ("models", "run/config.yaml", "json", ("cohort", "out", "run"), "pretrain {in}/cohort --out {out}/run --resume"),
+    ("models", "run/history.tsv", "text", ("cohort", "out", "run"), "pretrain {in}/cohort --out {out}/run --resume"),
+    ("results", "study/experiment.yaml", "json", ("study", "cohort"), "experiment --status {in}/study"),
+    ("results", "study/inputs.json", "json", ("study", "cohort"), "experiment --status {in}/study"),
+    ("results", "manifest.json", "json", ("study", "cohort"), "experiment --status {in}/study"),
+]  # fmt: skip
+REPORTED = {  # a report draws figures for a second: fewer cases
+    "results/": ("scores.tsv", "predictions.tsv", "comparisons.tsv", "folds.tsv", "settings.json", "inputs.json",
+                 "protocol.md"),
+    "study/": ("scores.tsv", "predictions.tsv", "runs.tsv", "experiment.yaml", "manifest.json", "history.tsv",
+               "reconstruction.npz", "reconstruction.json"),
+    "run/": ("config.json", "history.tsv"),
+}  # fmt: skip
+
+
+def _own_cases() -> Iterator[Maker]:
+    """Damaged files of our own: tables, stores, models and results."""
+    files = made()
+    for family, ending, kind, parts, command in OWN_FILES:
+        label = f"{family} · {command.split()[0]} {ending}"
+        for what, change in damages(kind, ending, FC[2]):
+            yield f"{label} · {what}", _command(files, ending, change, parts, command), "pretrain" in command
+    for folder, endings in REPORTED.items():
+        for ending in endings:
+            kind = "text" if ending.endswith(".tsv") else "json"
+            for what, change in list(damages(kind, ending))[:: 5 if kind == "json" else 8]:
+                prepare = _command(files, ending, change, (folder, "cohort", "copy"), "report {out}/" + folder)
+                yield f"results · report {folder}{ending} · {what}", prepare, False
+
+
+def _command(files: Files, ending: str, change: Callable[..., bytes], parts: tuple[str, ...], command: str) -> Prepare:
+    """Write what a command needs, one file damaged; a run or report that is written to lies in the output folder."""
+    inside = {name: text for name, text in files.items() if name.startswith(parts)}
+    first = tuple(part for part in parts if part not in ("out", "copy", "cohort"))
+    name = next(
+        name for name in inside if name.endswith(ending) and (name.startswith(first) or not first or "cohort" in ending)
+    )
+
+    def prepare(folder: Path, rng: Generator) -> list[str]:
+        put_here(folder / "in", inside | {name: change(inside[name], rng)}, "")
+        for place in first if {"out", "copy"} & set(parts) else ():
+            shutil.move(folder / "in" / place, folder / "out" / place)
+        if "source" in command:
+            put(folder / "in/source", SOURCE_FILES)
+        return _words(command, folder)
+
+    return prepare
+
+
+def _words(command: str | Sequence[str], folder: Path) -> list[str]:
+    words = command.split() if isinstance(command, str) else command
+    return [word.replace("{in}", str(folder / "in")).replace("{out}", str(folder / "out")) for word in words]
+
+
+SETTINGS = {
+    "small.yaml": ("pretrain {in}/cohort --out {out}/run --preset small --config {in}/small.yaml", as_yaml, 6),
+    "study.yaml": ("experiment {in}/study.yaml --out {out}/study --dry-run", as_yaml, 5),
+    "run/config.json": ("embed {in}/run {in}/cohort {out}/new.tsv", as_json, 3),
+    "cohort/cohort.json": ("evaluate {in}/cohort --targets age --out {out}/new --folds 2 --bootstrap 10", as_json, 6),
+    "columns.yaml": ("ingest {in}/source {out}/new --parcellation {in}/cohort/regions.tsv --participants {in}/table.csv "
+                     "--columns {in}/columns.yaml", as_yaml, 10),
+}  # fmt: skip
+
+
+def _settings_cases() -> Iterator[Maker]:
+    """Settings with every value changed, and YAML at its worst."""
+    files = made() | {"columns.yaml": as_yaml({"age": "age", "site": "site"})}
+    for name, (command, written, each) in SETTINGS.items():
+        content = yaml.safe_load(files[name])
+        may_work = command.startswith(("pretrain", "experiment"))
+        for what, change in changes(content, each):
+            prepare = _with_settings(
+                files, name, command, lambda rng, change=change, written=written: written(change(rng))
+            )
+            yield f"settings · {name} · {what}", prepare, may_work
+        key = next(iter(content))
+        texts = {what: text.replace("{{", "{").replace("}}", "}").replace("{key}", key) for what, text in TEXTS.items()}
+        for what, text in texts.items():
+            prepare = _with_settings(files, name, command, lambda rng, text=text: text.encode())
+            yield f"settings · {name} · {what}", prepare, may_work
+        for what, damage in BYTES.items():
+            prepare = _with_settings(
+                files, name, command, lambda rng, damage=damage, name=name: damage(files[name], rng)
+            )
+            yield f"settings · {name} · {what}", prepare, may_work
+
+
+def _with_settings(files: Files, name: str, command: str, text: Callable[[Generator], bytes]) -> Prepare:
+    def prepare(folder: Path, rng: Generator) -> list[str]:
+        put_here(folder / "in", files | {name: text(rng)}, "cohort", "run", "table.csv", name)
+        put(folder / "in/source", SOURCE_FILES)
+        return _words(command, folder)
+
+    return prepare
+
+
+def _option_cases() -> Iterator[Maker]:
+    """Every option of every command with values that it does not expect."""
+    files = made()
+    for name, words, may_work in odd_lines(ODD_VALUES):
+
+        def prepare(folder: Path, rng: Generator, words: list[str] = words) -> list[str]:
+            put_here(folder / "in", files, "cohort", "run", "small.yaml", "study.yaml")
+            put(folder / "in/source", SOURCE_FILES)
+            odd_places(folder)
+            return _words(words, folder)
+
+        yield f"options · {name}", prepare, may_work
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ class Parcellation:
         try:
             has_xyz = {"x", "y", "z"} <= set(table.columns)
             xyz = table[["x", "y", "z"]].to_numpy(float) if has_xyz else None
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise problem(name, f"a coordinate is not a number ({error})", expected="x, y, z in mm") from error
         sides = (
             tuple(table["hemisphere"].astype(object).fillna("").astype(str)) if "hemisphere" in table.columns else ()

@@ -54,13 +54,19 @@ def _entity(words: str, key: str) -> str:
     return found[1] if found else ""
 
 
+def _begins_with(name: str, word: str) -> bool:
+    """Whether a name begins with the whole of a word: `S1_fc` with `S1`, `S10` not."""
+    after = name[len(word) : len(word) + 1]
+    return name.startswith(word) and not (after.isascii() and after.isalnum())
+
+
 def _participant(path: Path, words: str, ids: Sequence[str]) -> str:
     bids = re.search(r"(?:^|[_/])sub-(NDAR_INV[A-Za-z0-9]+|[A-Za-z0-9]+)", words)
     if bids:
         return normal_id(bids[1])
     stem = path.name.split(".")[0] or path.stem
     folded = normal_id(stem)
-    known = [one for one in ids if re.match(rf"{re.escape(one)}(?![A-Za-z0-9])", folded)]
+    known = [one for one in ids if one and _begins_with(folded, one)]
     if known:
         return max(known, key=len)
     bare = re.sub(r"[_\-](ses|task|run)-[A-Za-z0-9]+", "", folded)

@@ -1,0 +1,121 @@
+"""Every option of the command line, found by walking the application, with values that it does not expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+Values = dict[str, Any]  # parameter -> value, or values, as given on the command line
+
+WORDS = [
+    "", " ", "abc", "-1", "0", "1", "1.5", "nan", "inf", "-inf", "1e400", "9" * 30, str(2**63), "0x10", "１", "true",
+    "none", "auto", "a/b", "../../escaped", ".", "..", "\0", "x\ny", "💥\u202e", "é" * 3000, "~", "$(touch x)", "%s%n",
+    "[bold]x[/bold]", "=1+1", "-", "--", "a,b,,c", ",", "age,age", "age=1", "=", "a=[", "epochs=", "lr=nan", "dim=-1",
+    "file:///etc/passwd", "cuda", "cuda:99", "meta", "slurm", "{in}/nothing", "{in}", "{in}/loop", "{in}/empty",
+    "{in}/binary", "{in}/cohort/cohort.json", "{in}/cohort/connectivity.npy", "{in}/run", "schaefer100-7",
+]  # fmt: skip
+OUTPUTS = [
+    "", " ", "{out}/a/b/c", "{out}/\0", "{out}/x\ny", "{out}/💥\u202e", "{out}/" + "é" * 3000, "{out}/.", "{out}/a/..",
+    "{out}/there", "{out}/there/below", "{out}/loop", "{out}/loop/below", "{out}/full", "{in}/binary/below", "{out}",
+    "/proc/self/nothing", "/dev/null/x", "{out}/-", "{out}/x.tsv", "{out}/x.npy", "{out}/x.csv",
+]  # fmt: skip
+LARGE = {  # a large number here is much to do, not a mistake
+    "subjects", "timepoints", "repeats", "bootstrap", "permutations", "components", "folds", "sites", "jobs", "epochs",
+}  # fmt: skip
+
+
+def sound(command: str) -> Values:
+    """Arguments with which a command works in a moment."""
+    regions = "{in}/cohort/regions.tsv"
+    return {
+        "atlas list": {},
+        "atlas show": {"name": regions},
+        "simulate": {"out": "{out}/new", "subjects": "12", "parcellation": regions, "timepoints": "20"},
+        "ingest": {"source": "{in}/source", "out": "{out}/new", "parcellation": regions},
+        "check": {"cohort": "{in}/cohort", "out": "{out}/check.tsv"},
+        "pretrain": {"cohorts": ["{in}/cohort"], "out": "{out}/run", "preset": "small", "config": "{in}/small.yaml"},
+        "embed": {"run": "{in}/run", "cohort": "{in}/cohort", "out": "{out}/new.tsv"},
+        "interpret": {
+            "runs": ["{in}/run"], "cohort": "{in}/cohort", "targets": "age", "out": "{out}/maps", "folds": "2",
+            "bootstrap": "10",
+        },
+        "methods": {"parcellation": "schaefer100-7"},
+        "evaluate": {
+            "cohort": "{in}/cohort", "targets": "age", "out": "{out}/results", "folds": "2", "bootstrap": "10",
+            "features": "raw,covariates", "covariates": "sex", "site": "site",
+        },
+        "experiment": {"config": "{in}/study.yaml", "out": "{out}/study", "dry_run": True},
+        "report": {"folder": "{in}/nothing"},
+        "demo": {"out": "{out}/demo", "jobs": "0"},
+    }[command]  # fmt: skip
+
+
+def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command of the application with its name."""
+    if group is None:
+        from nerve.cli import app
+
+        group = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def line(command: str, parameters: list[Any], values: Values) -> list[str]:
+    """The words of a command line."""
+    options, places = [], []
+    for parameter in parameters:
+        if parameter.name not in values:
+            continue
+        value = values[parameter.name]
+        many = value if isinstance(value, list) else [value]
+        if parameter.param_type_name == "argument":
+            places += many
+        elif getattr(parameter, "is_flag", False):
+            options += [parameter.opts[0]] if value is True else [f"{parameter.opts[0]}={value}"]
+        else:
+            options += [word for one in many for word in (parameter.opts[0], one)]
+    return [*command.split(), *options, *places]
+
+
+def odd_lines(some: int) -> Iterator[tuple[str, list[str], bool]]:
+    """Name, words and whether it may work for long: `some` odd values for every parameter of every command.
+
+    Which values a parameter gets moves on from one to the next, so that together all are tried.
+    """
+    at = 0
+    for command, about in commands():
+        parameters = [one for one in about.params if one.name != "help"]
+        yield f"{command} · sound", line(command, parameters, sound(command)), command == "demo"
+        for parameter in parameters:
+            outputs = parameter.name == "out"
+            words = OUTPUTS if outputs else WORDS
+            for k in range(len(OUTPUTS) if outputs else some):
+                value = words[(at + k * 7) % len(words)]
+                may_work = command in ("demo", "pretrain") or parameter.name in LARGE
+                words_of = line(command, parameters, sound(command) | {parameter.name: value})
+                yield f"{command} · {parameter.name} = {value[:30]!r}", words_of, may_work
+            at += some * 7 + 1
+        for parameter in parameters:
+            kept = {name: value for name, value in sound(command).items() if name != parameter.name}
+            if len(kept) < len(sound(command)) and command != "demo":
+                yield f"{command} · without {parameter.name}", line(command, parameters, kept), False
+        yield f"{command} · unknown option", [*command.split(), "--no-such-option", "1"], False
+        yield f"{command} · too many words", [*command.split(), *["word"] * 50], False
+
+
+def odd_places(folder: Path) -> None:
+    """The places that odd values name: links in a ring, empty and binary files, an output that exists."""
+    inside, outside = folder / "in", folder / "out"
+    for place in (inside, outside):
+        (place / "loop").symlink_to("loop")
+    (inside / "empty").write_bytes(b"")
+    (inside / "binary").write_bytes(bytes(range(256)) * 8)
+    (outside / "there").write_text("a file of somebody")
+    (outside / "full").mkdir()
+    (outside / "full/mine.txt").write_text("keep")

@@ -1,0 +1,112 @@
+"""What `nerve` itself writes, made once: a cohort, a model, an evaluation, an experiment. The fuzzing damages copies."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+from tests.readers.write_formats import random_series
+
+from nerve.cohort import Cohort
+from nerve.parcellation import Parcellation
+from torture._sources import LABELS, N_REGIONS, N_VOLUMES, Files, put
+
+HERE = b"/folder-of-the-case"  # stands for the folder of a case, in files that hold absolute paths
+N_PEOPLE = 16
+SMALL = {
+    "epochs": 1, "warmup_epochs": 0, "batch_size": 8, "dim": 8, "depth": 1, "heads": 2, "decoder_dim": 8,
+    "decoder_depth": 1, "decoder_heads": 2, "completion": 2, "mask_ratio": 0.5, "lr": 0.001, "seed": 0, "device": "cpu",
+}  # fmt: skip
+EXPERIMENT = {
+    "name": "tiny",
+    "title": "A tiny comparison",
+    "layout": "methods",
+    "parcellation": "cohort/regions.tsv",
+    "preset": "small",
+    "device": "cpu",
+    "seeds": [0],
+    "cohorts": {
+        "alpha": {"path": "cohort", "targets": ["age"], "covariates": ["sex"], "site": "site", "label": "Alpha"},
+        "beta": {
+            "simulate": {"n": 12, "timepoints": 20, "parcellation": "cohort/regions.tsv", "seed": 1},
+            "targets": ["p_factor"],
+            "pretrain": False,
+        },
+    },
+    "methods": [
+        {"method": "raw", "label": "Raw"},
+        {"method": "nerve", "label": "NERVE", "group": "ours", "settings": {"epochs": 1, "dim": 8, "heads": 2}},
+    ],
+    "protocol": {"folds": 2, "inner_folds": 2, "n_bootstrap": 10, "kernel": "correlation", "seed": 1},
+    "slurm": {"minutes": 5, "cpus": 1, "extra": {}},
+}
+
+
+def make_cohort() -> Cohort:
+    """People with time series, sites, families and somebody who was left out."""
+    rng = np.random.default_rng(0)
+    series = [random_series(N_VOLUMES, N_REGIONS, i) for i in range(N_PEOPLE)]
+    table = pd.DataFrame({"participant_id": [f"S{i:02d}" for i in range(N_PEOPLE)]})
+    table["age"], table["sex"] = rng.normal(20, 3, N_PEOPLE).round(1), ["F", "M"] * (N_PEOPLE // 2)
+    table["site"], table["family"] = ["here", "there"] * (N_PEOPLE // 2), np.arange(N_PEOPLE) // 2
+    table["mean_fd"] = rng.uniform(0.1, 0.3, N_PEOPLE).round(3)
+    return Cohort(
+        np.stack([np.corrcoef(one.T) for one in series]),
+        table,
+        Parcellation(tuple(LABELS), ("N1",) * 10 + ("N2",) * (N_REGIONS - 10)),
+        series,
+        exclusions=pd.DataFrame({"participant_id": ["S99"], "reason": ["moved"]}),
+    )
+
+
+@lru_cache(maxsize=1)
+def made() -> Files:
+    """The files of cohort/, run/, results/, study/ and the settings that made them, with `HERE` for their folder."""
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary).resolve()
+        make_cohort().save(root / "cohort")
+        (root / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
+        study = yaml.safe_dump(EXPERIMENT, sort_keys=False).replace("cohort/regions.tsv", f"{root}/cohort/regions.tsv")
+        (root / "study.yaml").write_text(study)
+        (root / "table.csv").write_text(make_cohort().participants.to_csv(index=False))
+        _nerve("pretrain", root / "cohort", "--out", root / "run", "--config", root / "small.yaml", "--preset", "small")
+        _nerve("embed", root / "run", root / "cohort", root / "features.tsv")
+        _nerve(
+            "evaluate", root / "cohort", "--targets", "age", "--folds", 2, "--bootstrap", 20, "--out", root / "results",
+            "--features", f"raw,{root / 'run'}", "--covariates", "sex",
+        )  # fmt: skip
+        _nerve("experiment", root / "study.yaml", "--out", root / "study", "--jobs", 1)
+        return {
+            str(path.relative_to(root)): path.read_bytes().replace(str(root).encode(), HERE)
+            for path in sorted(root.rglob("*"))
+            if path.is_file() and path.suffix not in (".html", ".lock")
+        }
+
+
+def _nerve(*words: object) -> None:
+    """Run a command that must succeed."""
+    from nerve.cli import main
+
+    said, kept = io.StringIO(), sys.argv
+    sys.argv = ["nerve", *map(str, words)]
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            main()
+    except SystemExit as end:
+        if end.code not in (0, None):
+            raise RuntimeError(f"nerve {words[0]} failed: {said.getvalue()}") from end
+    finally:
+        sys.argv = kept
+
+
+def put_here(folder: Path, files: Files, *parts: str) -> None:
+    """Write those files whose path begins with one of `parts`, with the folder's own path in them."""
+    here = str(folder).encode()
+    put(folder, {name: text.replace(HERE, here) for name, text in files.items() if name.startswith(parts)})
