@@ -1,8 +1,8 @@
 """Regenerate the tables of docs/recipe.md from real cohorts.
 
-`python tools/recipe.py abide|features|stages|transfer|labels` writes OUT/<command>.tsv and prints it as Markdown. Rows
-that are in the TSV already are not computed again; trained models are kept in OUT/models. Times are CPU seconds of
-one thread.
+`python tools/recipe.py abide|curves|features|stages|transfer|labels` writes OUT/<command>.tsv and prints it as Markdown;
+`curves` draws. Rows that are in the TSV already are not computed again; trained models are kept in OUT/models. Times
+are CPU seconds of one thread.
 """
 
 from __future__ import annotations
@@ -207,6 +207,8 @@ def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dic
 
     return {
         "default": lambda: row(*trained(args, "default", training, seed)),
+        "default, 40 epochs": lambda: row(*trained(args, "longer", training, seed, epochs=40)),
+        "permuted networks": lambda: row(*trained(args, "permuted", training, seed, patching=f"permuted{seed}")),
         "default, no training": lambda: row(untrained(training, seed), 0.0),
         "ppca, 200 components": ppca,
         "small": lambda: row(*trained(args, "small", training, seed, preset="small")),
@@ -215,21 +217,67 @@ def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dic
     }
 
 
+CURVES = {"default": "default", "default, 40 epochs": "longer", "paper's recipe": "paper"}
+
+
+def run_curves(args: argparse.Namespace) -> None:
+    """Masked error of validation people against CPU time, from the histories of the models of `abide`."""
+    import matplotlib.pyplot as plt
+
+    cohort = abide(args.data)
+    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    for color, (label, name) in enumerate(CURVES.items()):
+        for seed in args.seeds:
+            folder = args.out / "models" / f"{name}_{seed}"
+            if not (folder / "cpu_seconds.txt").is_file():
+                continue
+            encoder = nerve.NERVE.load(folder, device="cpu")
+            training = cohort.subset(held_out(len(cohort), seed)[0])
+            times, errors = learning_curve(encoder, training, float((folder / "cpu_seconds.txt").read_text()))
+            axes.plot(times, errors, color=f"C{color}", label=label if seed == args.seeds[0] else None, alpha=0.8)
+    for error, label in ((1.0, "group mean"), (0.733, "linear, 200 components")):
+        axes.axhline(error, color="0.5", linewidth=0.8, linestyle="--")
+        axes.annotate(label, (1, error), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+    axes.set(xscale="log", yscale="log", xlabel="CPU seconds", ylabel="masked error / group mean")
+    axes.legend(frameon=False)
+    figure.savefig(args.out / "recipe_curves.svg")
+    say(f"{args.out / 'recipe_curves.svg'}")
+
+
+def learning_curve(encoder: nerve.NERVE, training: nerve.Cohort, seconds: float) -> tuple[np.ndarray, np.ndarray]:
+    """CPU time of each validation, and its loss relative to the group mean's; wall time is scaled to CPU time."""
+    history = encoder.history_.dropna(subset=["validation_loss"])
+    fitted, validation = encoder.split(training, training, encoder.training_settings())
+    packed = encoder.patching_.pack(training.connectivity)
+    deviation = np.square(packed[validation] - packed[fitted].mean(0))
+    patching = encoder.patching_
+    mean_loss = (np.add.reduceat(deviation, patching.offsets[:-1], axis=1) / patching.sizes).mean()
+    times = history["seconds"].to_numpy(float)
+    return times / times[-1] * seconds, history["validation_loss"].to_numpy(float) / mean_loss
+
+
 def feature_rows(
-    cohort: nerve.Cohort, training: nerve.Cohort, encoder: nerve.NERVE, start: nerve.NERVE
+    cohort: nerve.Cohort, training: nerve.Cohort, encoder: nerve.NERVE, others: dict[str, nerve.NERVE]
 ) -> dict[str, Any]:
-    """r and AUC of every feature set, and the paired bootstrap of NERVE's against raw FC and its components."""
-    tokens = encoder.transform(cohort, "tokens")
+    """r and AUC of every feature set, and the paired bootstrap of NERVE's against raw FC and its components.
+
+    `raw` and `pca` (256 components) know the training folds only. One control is fitted inside each fold as they are:
+    the recipe without training, so that what it has to do with people of the test fold is nothing.
+    """
     sets: dict[str, Any] = {
         "raw": "raw",
         "pca": "pca",
         "NERVE pca": encoder.transform(cohort, "pca"),
         "NERVE factors": encoder.transform(cohort, "factors"),
-        "NERVE tokens": tokens.reshape(len(tokens), -1),
+        "NERVE tokens": flat(encoder.transform(cohort, "tokens")),
         "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
-        "NERVE no training": start.transform(cohort, "pca"),
     }
-    predictions = evaluate(sets, cohort, TARGETS, motion=None)
+    for name, other in others.items():
+        for pooling in ("pca", "tokens"):
+            sets[f"{name}, {pooling}"] = flat(other.transform(cohort, pooling))
+    predictions = pd.concat(
+        [evaluate(sets, cohort, TARGETS, motion=None), inside_folds(cohort, "NERVE no training, in folds, pca")]
+    )
     scores = score_table(predictions, n_bootstrap=0)
     rows = []
     for _, one in scores.iterrows():
@@ -242,25 +290,37 @@ def feature_rows(
     return {"rows": rows}
 
 
+def inside_folds(cohort: nerve.Cohort, name: str) -> pd.DataFrame:
+    """Predictions by the recipe fitted to the training people of each fold, with one step too small to matter."""
+    encoder = nerve.NERVE.from_preset("default", device="cpu", max_steps=1, lr=1e-12)
+    return evaluate({name: encoder}, cohort, TARGETS, motion=None, pretrain_scope="train_folds")
+
+
+def flat(features: np.ndarray) -> np.ndarray:
+    """(n, …) → (n, numbers)."""
+    return features.reshape(len(features), -1)
+
+
 def difference_text(found: pd.Series) -> str:
     """A difference with its interval, as one cell."""
     return f"{found['difference']:+.3f} [{found['difference_low']:+.3f}, {found['difference_high']:+.3f}]"
 
 
 def run_features(args: argparse.Namespace) -> None:
-    """Age, sex and diagnosis out of fold; encoders saw four fifths of these people, unlabelled."""
+    """Age, sex and diagnosis out of fold. Encoders saw four fifths of ABIDE, all of UCLA, unlabelled."""
     table = Table(args.out / "features.tsv", ["cohort", "seed"])
     for name, read in (("abide", abide), ("ucla", ucla)):
         if args.only and name not in args.only:
             continue
         cohort = read(args.data)
         for seed in args.seeds:
-            training = cohort.subset(held_out(len(cohort), seed)[0])
+            training = cohort.subset(held_out(len(cohort), seed)[0]) if name == "abide" else cohort
             encoder, _ = trained(args, "default" if name == "abide" else f"default_{name}", training, seed)
-            table.add(
-                {"cohort": name, "seed": seed},
-                partial(feature_rows, cohort, training, encoder, untrained(training, seed)),
-            )
+            controls = {"NERVE no training": untrained(training, seed)}
+            if name == "abide":
+                permuted = trained(args, "permuted", training, seed, patching=f"permuted{seed}")
+                controls["NERVE permuted networks"] = permuted[0]
+            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, training, encoder, controls))
     say(table.markdown())
 
 
@@ -285,8 +345,8 @@ def run_stages(args: argparse.Namespace) -> None:
         lambda: {"identified": identification(components.transform(first), components.transform(second))},
     )
     encoders = {"NERVE start, UCLA": lambda: untrained(other, 0)}
-    if "trained" in args.only:
-        encoders["NERVE default, UCLA"] = lambda: trained(args, "default_ucla_all", other, 0)[0]
+    if not args.only or "trained" in args.only:
+        encoders["NERVE default, UCLA"] = lambda: trained(args, "default_ucla", other, 0)[0]
     for name, make in encoders.items():
         for pooling in ("pca", "factors", "tokens"):
             key = {"features": f"{name}, {pooling}"}
@@ -310,7 +370,8 @@ def run_transfer(args: argparse.Namespace) -> None:
         there = cohort.participants["site"].isin(chosen).to_numpy()
         training, test = cohort.subset(there), cohort.subset(~there)
         encoder, _ = trained(args, "default_sites", training, seed)
-        table.add({"seed": seed}, partial(feature_rows, test, training, encoder, untrained(training, seed)))
+        controls = {"NERVE no training": untrained(training, seed)}
+        table.add({"seed": seed}, partial(feature_rows, test, training, encoder, controls))
     say(table.markdown())
 
 
@@ -356,6 +417,7 @@ def say(text: str) -> None:
 
 COMMANDS = {
     "abide": run_abide,
+    "curves": run_curves,
     "features": run_features,
     "stages": run_stages,
     "transfer": run_transfer,
