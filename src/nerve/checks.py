@@ -19,6 +19,36 @@ class NotFitted(NerveError, AttributeError):
     """`transform`, `predict` or `save` was called before `fit`."""
 
 
+class AboutPeople(NerveError):
+    """A problem with some people, known by their rows until a caller that knows their ids says who they are.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Positions of the people in the data at hand.
+    sentence : str
+        The problem, with ``{people}`` where they are named.
+
+    Examples
+    --------
+    >>> somebody = AboutPeople([1], "There is nothing to learn from {people}.")
+    >>> print(somebody.at([4, 7]).named(["a", "b", "c", "d", "e", "f", "g", "h"]))
+    There is nothing to learn from h.
+    """
+
+    def __init__(self, rows: Any, sentence: str) -> None:
+        self.rows, self.sentence = [int(row) for row in rows], sentence
+        super().__init__(sentence.replace("{people}", f"person {listed(self.rows, most=5)} (counted from 0)"))
+
+    def at(self, positions: Any) -> AboutPeople:
+        """The same problem in larger data: where the rows at hand stand in it."""
+        return AboutPeople([positions[row] for row in self.rows], self.sentence)
+
+    def named(self, ids: Any) -> NerveError:
+        """The same problem with the people's ids."""
+        return NerveError(self.sentence.replace("{people}", listed((ids[row] for row in self.rows), most=5)))
+
+
 class NerveWarning(UserWarning):
     """Something that does not stop the work but belongs in a report."""
 

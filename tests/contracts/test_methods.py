@@ -35,6 +35,7 @@ PARTS = {
     "config",
     "inputs",
     "listing",
+    "outputs",
     "packing",
     "population",
     "predictor",

@@ -58,7 +58,7 @@ class ComBat:
         self.mean_ = share @ coefficients[: len(self.sites_)]  # (d,)
         self.slopes_ = coefficients[len(self.sites_) :]  # (p, d)
         deviation = np.sqrt(((features - design @ coefficients) ** 2).mean(axis=0))
-        varies = deviation > 1e-12  # constant features stay as they are
+        varies = deviation > 1e-12 * np.abs(features).max(axis=0)  # constant features stay as they are
         self.deviation_ = np.where(varies, deviation, 1.0)
         standard = self._standardise(features, table)[:, varies]
         self.shift_ = np.zeros((len(self.sites_), features.shape[1]))
@@ -108,6 +108,8 @@ def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200)
     """
     n = len(standard)
     raw_shift = standard.mean(axis=0)
+    if raw_shift.size == 0:  # no feature varies
+        return raw_shift, raw_shift
     if n < 2:  # one person says nothing of a scale
         return raw_shift * _shrinkage(raw_shift, n), np.ones_like(raw_shift)
     raw_scale = standard.var(axis=0, ddof=1)

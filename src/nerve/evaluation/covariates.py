@@ -84,7 +84,9 @@ class CovariateRegression:
         """Learn coefficients from training people; `values` is (n, T)."""
         self.design_ = Design().fit(table)
         matrix = self.design_.transform(table)  # (n, p)
-        scale = matrix.std(axis=0)
+        peak = np.abs(matrix).max(axis=0, initial=0.0)  # first, so that squares neither overflow nor vanish
+        peak = np.where(peak > 0, peak, 1.0)
+        scale = peak * (matrix / peak).std(axis=0)
         self.scale_ = np.where(scale > 0, scale, 1.0)  # so that the rank test sees comparable columns
         self.intercept_ = values.mean(axis=0)  # (T,): the columns of the design are centred
         self.coefficients_ = np.linalg.lstsq(matrix / self.scale_, values - self.intercept_, rcond=1e-10)[0]

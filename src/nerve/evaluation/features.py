@@ -92,7 +92,7 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
         )
     matrix = matrix.reshape(len(matrix), -1)  # tokens (n, patches, d) become one long row a person
     _check_finite(matrix, cohort.participants["participant_id"].to_numpy(object), None, "features")
-    return FeatureSet(name or "features", "matrix", matrix, nobody, pretrain_scope=scope)
+    return FeatureSet(name or "features", "matrix", _in_range(matrix), nobody, pretrain_scope=scope)
 
 
 def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> FeatureSet:
@@ -140,7 +140,15 @@ def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, s
         )
     matrix = values.set_index(ids).reindex(people).to_numpy(float, copy=True)
     matrix[missing] = matrix[~missing][0]  # never read: these people have no targets in this set
-    return FeatureSet(name, "matrix", matrix, missing, _unmatched(name, people, ids, missing), scope)
+    return FeatureSet(name, "matrix", _in_range(matrix), missing, _unmatched(name, people, ids, missing), scope)
+
+
+def _in_range(matrix: np.ndarray) -> np.ndarray:
+    """The features, in other units if their squares could not be computed: no kernel here depends on the units."""
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if largest == 0.0 or 1e-75 < largest < 1e75:
+        return matrix
+    return matrix / largest
 
 
 def _unmatched(name: str, people: pd.Series, ids: pd.Series, missing: np.ndarray) -> tuple[str, ...]:
@@ -191,12 +199,14 @@ def model_and_source(
         else (lambda rows: cohort.inputs("upper", rows))
     )
     if n_components:
-        return ridge, PrincipalComponents(blockwise_gram(read, len(cohort), _float, progress=progress), n_components)
+        gram = blockwise_gram(read, len(cohort), _float, progress=progress)
+        _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], features.name)
+        return ridge, PrincipalComponents(gram, n_components)
     width = read(np.arange(1)).shape[1]
     if settings.kernel in ("correlation", "cosine") and width >= len(cohort) / 2:
         rows = correlation_rows if settings.kernel == "correlation" else cosine_rows
         kernel = blockwise_gram(read, len(cohort), rows, progress=progress)
-        _check_finite(kernel[:, :1], people.ids, ["connectivity"], features.name)
+        _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], features.name)
         return ridge.set_params(kernel="precomputed"), Kernel(kernel)
     return ridge, Rows(_in_memory(features, cohort))
 

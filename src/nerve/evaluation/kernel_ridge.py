@@ -32,6 +32,7 @@ from nerve.evaluation.kernels import (
 LAMBDAS = (0, 1e-5, 1e-4, 1e-3, .004, .007, .01, .04, .07, .1, .4, .7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
 # fmt: on
 """CBIG's grid."""
+ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Spectrum:
 
     def damping(self, lambdas: Any) -> np.ndarray:
         """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
-        return np.maximum(lambdas, 1e-10 * max(self.values[-1], 1e-300))
+        largest = self.values.max(initial=0.0)
+        # nothing to tell people apart by: any λ gives the mean
+        return np.maximum(lambdas, 1e-10 * largest if largest > 1e-290 else 1.0)
 
 
 def solve(spectrum: Spectrum, targets: np.ndarray, lambdas: Any, bias: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -122,10 +125,13 @@ def path(
 
 
 def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
-    """Predictive coefficient of determination, 1 − SSE / SS around the mean of the *training* targets."""
+    """Predictive coefficient of determination, 1 − SSE / SS around the mean of the *training* targets.
+
+    0 for a target that does not differ from that mean: there is nothing to determine.
+    """
     errors = np.einsum("nt,nt->t", observed - predicted, observed - predicted)
     spread = ((observed - training_mean) ** 2).sum(axis=0)
-    return 1.0 - errors / np.maximum(spread, np.finfo(float).tiny)
+    return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=spread > 0)
 
 
 def inner_scores(
@@ -224,13 +230,20 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             raise NerveError(
                 f"There are {len(X)} rows of features but {len(targets)} targets, expected as many of each."
             )
+        if len(X) < 2:
+            raise NerveError(
+                f"There is {len(X)} person to train on, expected at least 2. Use more people, or fewer folds."
+            )
         data = self._training_data(X)
+        centre = targets.mean(axis=0) if self.bias else np.zeros(targets.shape[1])
+        targets = targets - centre  # the bias takes it up again: digits are not lost on a large offset
         self.one_target_ = y.ndim == 1
         self.n_features_in_ = X.shape[1]
         self.lambda_ = self._choose(data, targets, groups, strata)
         everyone = np.arange(len(X))
         self.spectrum_, _ = decompose(data, everyone, everyone[:0], self.pairwise_)
         self.coefficients_, self.bias_ = solve(self.spectrum_, targets, self.lambda_, self.bias)
+        self.bias_ = self.bias_ + centre
         return self
 
     def _training_data(self, X: np.ndarray) -> np.ndarray:
@@ -264,7 +277,9 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
         )
         self.inner_scores_ = inner_scores(data, targets, folds, grid, self.bias, self.pairwise_)
-        return grid[self.inner_scores_.argmax(axis=0)]
+        best = self.inner_scores_.max(axis=0)
+        tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
+        return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, (m,) or (m, T) as `y` was."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nerve.checks import NerveError, listed
+from nerve.checks import AboutPeople
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
 _BLOCK_BYTES = 2**28  # one block of rows in float64
@@ -41,9 +41,10 @@ def cosine_rows(features: np.ndarray) -> np.ndarray:
     features = np.asarray(features, float)
     length = np.linalg.norm(features, axis=1, keepdims=True)
     if (length == 0).any():
-        raise NerveError(
-            f"The features of person {listed(np.flatnonzero(length[:, 0] == 0), most=5)} (counted from 0) do not vary, "
-            "expected numbers that differ: no correlation can be formed. Leave the person out, or use another kernel."
+        raise AboutPeople(
+            np.flatnonzero(length[:, 0] == 0),
+            "The features of {people} do not vary, expected numbers that differ: no correlation can be formed. "
+            "Leave them out, or use another kernel (linear or rbf).",
         )
     return features / length
 
@@ -53,8 +54,10 @@ def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
 
     Features that are constant in `training` carry nothing and become 0.
     """
-    mean, deviation = training.mean(axis=0), training.std(axis=0)
-    scale = np.where(deviation > 1e-12 * np.maximum(1.0, np.abs(mean)), deviation, np.inf)
+    peak = np.abs(training).max(axis=0, initial=0.0)
+    peak = np.where(peak > 0, peak, 1.0)  # first, so that squares neither overflow nor vanish
+    mean, deviation = training.mean(axis=0), peak * (training / peak).std(axis=0)
+    scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
     return (np.asarray(features, float) - mean) / scale / np.sqrt(features.shape[1])
 
 
@@ -107,9 +110,11 @@ def blockwise_gram(
     gram: np.ndarray = np.empty((n, n), dtype)
     done, total = 0, len(starts) * (len(starts) + 1) // 2
     for i in starts:
-        upper: np.ndarray = transform(read(np.arange(i, min(i + block, n)))).astype(dtype, copy=False)  # (block, d)
+        some = np.arange(i, min(i + block, n))
+        upper: np.ndarray = _transformed(read, some, transform).astype(dtype, copy=False)  # (block, d)
         for j in range(i, n, block):
-            right = upper if j == i else transform(read(np.arange(j, min(j + block, n)))).astype(dtype, copy=False)
+            others = np.arange(j, min(j + block, n))
+            right = upper if j == i else _transformed(read, others, transform).astype(dtype, copy=False)
             product = upper @ right.T  # (block, block)
             gram[i : i + len(upper), j : j + len(right)] = product
             gram[j : j + len(right), i : i + len(upper)] = product.T
@@ -117,6 +122,13 @@ def blockwise_gram(
             if progress:
                 progress(done / total)
     return gram
+
+
+def _transformed(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    try:
+        return transform(read(rows))
+    except AboutPeople as somebody:
+        raise somebody.at(rows) from None
 
 
 def correlation_kernel(features: np.ndarray) -> np.ndarray:

@@ -11,9 +11,12 @@ import pandas as pd
 
 from nerve.checks import NerveError, known_columns, listed, problem
 from nerve.cohort import Cohort
-from nerve.evaluation.covariates import motion_column
+from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.settings import Settings
+
+LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
+LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,14 @@ def prepare_people(cohort: Cohort, settings: Settings) -> tuple[People, Settings
             expected="a site for everyone",
             remedy="Fill it in, or leave them out (cohort.subset).",
         )
+    if settings.combat:
+        _check_sites(table[str(settings.site)], where)
     settings, notes = _resolved(settings, table, where)
     coded = {name: code_target(table[name], name, settings.n_folds) for name in settings.targets}
     targets = pd.DataFrame({name: values for name, (values, _) in coded.items()})
     classes = {name: pair for name, (_, pair) in coded.items() if pair}
     covariates = _covariates(table, settings)
-    notes += _missing_notes(targets, covariates) + _overlap_notes(settings)
+    notes += _missing_notes(targets, covariates) + _overlap_notes(settings) + _doubtful_notes(targets, covariates)
     groups = table[settings.groups].to_numpy(object) if settings.groups else None
     sites = table[settings.site].astype(str).to_numpy(object) if settings.site else None
     people = People(
@@ -84,8 +89,8 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
 
     Examples
     --------
-    >>> code_target(pd.Series(["M", "F", None]), "sex")
-    (array([ 1.,  0., nan]), ('F', 'M'))
+    >>> code_target(pd.Series(["M", "F", None, "F", "M"]), "sex")
+    (array([ 1.,  0., nan,  0.,  1.]), ('F', 'M'))
     """
     where = f"target {name!r}"
     present = column.dropna()
@@ -109,10 +114,20 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
             expected=f"at least one for each of {n_folds} folds",
             remedy="Ask for fewer folds.",
         )
+    if len(present) - -(-len(present) // n_folds) < 2:
+        raise problem(where, f"{len(present)} people have a value", expected="at least two to train on in every fold")
+    if numeric and np.isinf(present.to_numpy(float)).any():
+        raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
     if len(different) > 2:
         values = column.to_numpy(float, na_value=np.nan)
-        if np.isinf(values).any():
-            raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
+        spread = different[-1] / 2 - different[0] / 2  # halves: the difference of the largest numbers is none
+        if not LEAST_SPREAD < spread < MOST_SPREAD:
+            raise problem(
+                where,
+                f"its values span {2 * spread:.0e}",
+                expected=f"between {LEAST_SPREAD:.0e} and {MOST_SPREAD:.0e}",
+                remedy="Give it in other units.",
+            )
         return values, None
     values = (column == different[1]).to_numpy(float, na_value=np.nan)
     values[column.isna().to_numpy()] = np.nan
@@ -164,16 +179,47 @@ def _covariates(table: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     return covariates
 
 
+def _check_sites(sites: pd.Series, where: str) -> None:
+    """ComBat needs everyone's site in training and in test."""
+    counts = sites.astype(str).value_counts()
+    lonely = sorted(counts.index[counts < 2])
+    if lonely:
+        raise problem(
+            where,
+            f"site {listed(lonely, most=5)} has one person",
+            expected="at least two people of every site with ComBat",
+            remedy="Leave these people out, or ComBat.",
+        )
+
+
 def _missing_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str]:
     notes = []
     for name, values in targets.items():
         if values.isna().any():
             notes.append(f"{name}: {values.isna().sum()} of {len(values)} people have no value and are left out of it.")
     for name, values in covariates.items():
-        if values.isna().any():
+        missing = values.isna()
+        if is_numeric(values):
+            missing = missing | np.isinf(values.to_numpy(float, na_value=np.nan))
+        if missing.any():
             notes.append(
-                f"Covariate {name}: {values.isna().sum()} missing values count as the training fold's average."
+                f"Covariate {name}: {missing.sum()} missing or infinite values count as the training fold's average."
             )
+    return notes
+
+
+def _doubtful_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str]:
+    """Which targets have hardly anything in them that could be predicted."""
+    notes = []
+    for name, column in targets.items():
+        used = column.notna().to_numpy()
+        values, table = column.to_numpy(float)[used], covariates.loc[used].drop(columns=name, errors="ignore")
+        if np.ptp(values) < LAST_DIGITS * np.abs(values).max():
+            notes.append(f"{name}: its values differ in their last digits only. Take a constant away from it first.")
+        if table.shape[1] and np.ptp(values) > 0:
+            left = CovariateRegression().fit(table, values[:, None]).residuals(table, values[:, None])
+            if np.ptp(left) < 1e-8 * np.ptp(values):
+                notes.append(f"{name}: the covariates explain all of it. Nothing is left to predict: use fewer.")
     return notes
 
 

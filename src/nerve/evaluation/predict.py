@@ -17,6 +17,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
+from nerve.checks import AboutPeople
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.permutation import restricted_permutations
@@ -75,6 +76,7 @@ def out_of_fold_predictions(
     for task in fold_tasks(source, targets, folds, covariates, progress):
         predicted = fit_and_predict(model, task, task.values[task.train], groups)
         for i, name in enumerate(task.names):
+            _check_predictions(predicted[:, i], name, task)
             parts.append(
                 pd.DataFrame(
                     {
@@ -178,9 +180,28 @@ def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any 
     parts = []
     for column in columns:
         fresh = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
-        predicted = np.asarray(fresh.fit(task.features[0], column, **options).predict(task.features[1]), float)
+        fitted = _knowing(task.train, lambda: fresh.fit(task.features[0], column, **options))  # noqa: B023 - at once
+        predicted = np.asarray(_knowing(task.test, lambda: fitted.predict(task.features[1])), float)  # noqa: B023
         parts.append(predicted.reshape(len(task.test), -1))
     return np.column_stack(parts)
+
+
+def _knowing(people: np.ndarray, compute: Callable[[], Any]) -> Any:
+    """What `compute` gives; an error about some of these people says where they stand in the cohort."""
+    try:
+        return compute()
+    except AboutPeople as somebody:
+        raise somebody.at(people) from None
+
+
+def _check_predictions(predicted: np.ndarray, target: str, task: FoldTask) -> None:
+    wrong = ~np.isfinite(predicted)
+    if wrong.any():
+        raise AboutPeople(
+            task.test[wrong],
+            f"The predictions of {target} in fold {task.fold} are missing or infinite for {{people}}, expected "
+            "numbers. Check the features of these people and the settings of the model.",
+        )
 
 
 def _takes_several(model: Any) -> bool:
@@ -206,7 +227,9 @@ def _without_covariates(
         values[both] = raw[both]
         return values
     regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
-    values[both] = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
+    left = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
+    left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
+    values[both] = left
     return values
 
 
@@ -215,5 +238,5 @@ def _row_correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     left, right = left[:, kept], right[:, kept]
     left = left - left.mean(axis=1, keepdims=True)
     right = right - right.mean(axis=1, keepdims=True)
-    scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+    scale = np.sqrt((left**2).sum(axis=1)) * np.sqrt((right**2).sum(axis=1))
     return np.divide((left * right).sum(axis=1), scale, out=np.zeros(len(left)), where=scale > 0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveWarning
+from nerve.checks import AboutPeople, NerveWarning, listed
 from nerve.cohort import Cohort
 from nerve.evaluation.features import FeatureSet, feature_sets, model_and_source
 from nerve.evaluation.people import People, as_names, prepare_people
@@ -122,6 +122,17 @@ def predict_one(
     features: FeatureSet, cohort: Cohort, people: People, settings: Settings, progress: Progress | None = None
 ) -> pd.DataFrame:
     """The predictions table of one feature set, over all repeats."""
+    try:
+        table = _predictions(features, cohort, people, settings, progress)
+    except AboutPeople as somebody:
+        raise somebody.named(people.ids) from None
+    _warn_of_no_difference(table, features.name)
+    return table[[*COLUMNS, "observed_raw", *(["repeat"] if settings.n_repeats > 1 else [])]]
+
+
+def _predictions(
+    features: FeatureSet, cohort: Cohort, people: People, settings: Settings, progress: Progress | None
+) -> pd.DataFrame:
     label = features.name
     say = (lambda part: progress(label, part)) if progress else None
     model, source = model_and_source(features, cohort, people, settings, _share(say, 0.0, 0.3))
@@ -140,14 +151,30 @@ def predict_one(
         )
         parts.append(part.assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
-    table = table.assign(
+    return table.assign(
         cohort=people.cohort,
         method=features.name,
         variant="",
         seed=settings.seed,
         participant=people.ids[table["row"].to_numpy(int)],
     )
-    return table[[*COLUMNS, "observed_raw", *(["repeat"] if settings.n_repeats > 1 else [])]]
+
+
+def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
+    """Say of which targets everyone in a fold is predicted to be alike: r then only compares means of folds."""
+    alike = []
+    for target, rows in table.groupby("target", sort=False):
+        folds = [part for _, part in rows.groupby(["repeat", "fold"]) if len(part) > 1]
+        spread = max((float(np.ptp(part["predicted"])) for part in folds), default=np.inf)
+        if spread <= 1e-9 * float(rows["observed"].std()):
+            alike.append(str(target))
+    if alike:
+        warnings.warn(
+            f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it, "
+            "and its r only compares means of folds.",
+            NerveWarning,
+            stacklevel=3,
+        )
 
 
 def null_of_one(
@@ -155,6 +182,19 @@ def null_of_one(
 ) -> dict[str, np.ndarray]:
     """Correlations of permuted targets, {target: (permutations,)}, on the folds of the first repeat."""
     say = (lambda part: progress(f"{features.name}, permuted", part)) if progress else None
+    try:
+        return _null(features, cohort, people, settings, say)
+    except AboutPeople as somebody:
+        raise somebody.named(people.ids) from None
+
+
+def _null(
+    features: FeatureSet,
+    cohort: Cohort,
+    people: People,
+    settings: Settings,
+    say: Callable[[float], None] | None,
+) -> dict[str, np.ndarray]:
     model, source = model_and_source(features, cohort, people, settings, _share(say, 0.0, 0.3))
     return null_correlations(
         model,

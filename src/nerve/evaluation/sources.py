@@ -71,7 +71,10 @@ class PrincipalComponents:
         inner = inner - column - column[:, None] + column.mean()
         k = min(self.n_components, len(train) - 1)
         values, vectors = scipy.linalg.eigh(inner, subset_by_index=[len(train) - k, len(train) - 1])
-        kept = values > values[-1] * 1e-10
+        rounding = 1e-15 * len(train) * np.abs(self.gram[train, train]).max()  # of the centring
+        kept = values > max(values[-1] * 1e-10, rounding)
+        if not kept.any():  # everybody is alike: one component, of nothing
+            return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         size = np.sqrt(values[kept][::-1])
         vectors = vectors[:, kept][:, ::-1]
         return vectors * size, cross @ vectors / size

@@ -6,6 +6,7 @@ predicted, and observed_raw (before covariates) and repeat where there are any.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, known_columns
+from nerve.checks import NerveError, NerveWarning, known_columns, listed
 from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_auc, weighted_correlations
 from nerve.evaluation.permutation import benjamini_hochberg, permutation_p
 
@@ -31,6 +32,8 @@ __all__ = [
 
 COLUMNS = ["cohort", "target", "method", "variant", "seed", "participant", "fold", "observed", "predicted"]
 MODEL = ["method", "variant"]
+ALWAYS = ["r", "r2", "mae", "r_fold_mean"]  # scores that every target has
+BOUNDS = ["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"]
 REFERENCE_ONLY = ("covariates",)  # predicts another observed value (covariates left in), so it is in no comparison
 
 
@@ -60,7 +63,9 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
         for key, runs in models.groupby([*MODEL, "seed"], sort=False, dropna=False):
             row = dict(zip(["cohort", "target", *MODEL, "seed"], (cohort, target, *key), strict=True))
             rows.append(row | _scores(runs, people, counts))
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    _warn_of_gaps(table, [*ALWAYS, *(BOUNDS if n_bootstrap else [])])
+    return table
 
 
 def compare(
@@ -154,8 +159,34 @@ def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.
     key = ["cohort", "target", *MODEL, "seed", "repeat", "participant"]
     if table.duplicated(key).any():
         raise NerveError("The predictions table predicts a person twice by the same model, target, seed and repeat.")
+    _check_finite(table)
     for (cohort, target), rows in table.groupby(["cohort", "target"], sort=False):
         yield (str(cohort), str(target)), _people(rows), rows
+
+
+def _check_finite(table: pd.DataFrame) -> None:
+    wrong = table[~np.isfinite(table[["observed", "predicted"]].to_numpy(float)).all(axis=1)]
+    if len(wrong):
+        first = wrong.iloc[0]
+        same = wrong[(wrong["method"] == first["method"]) & (wrong["target"] == first["target"])]
+        raise NerveError(
+            f"The predictions table holds missing or infinite values of {first['target']} by {first['method']} for "
+            f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
+        )
+
+
+def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
+    """Say which scores could not be computed: nothing is missing from a table silently."""
+    for column in columns:
+        gaps = scores[~np.isfinite(scores[column].to_numpy(float))] if len(scores) else scores
+        if len(gaps):
+            why = " (it needs folds of three people or more)" if column == "r_fold_mean" else ""
+            warnings.warn(
+                f"{column} of {listed(gaps['target'].unique())} could not be computed for "
+                f"{listed(gaps['method'].unique())} and is left empty{why}.",
+                NerveWarning,
+                stacklevel=3,
+            )
 
 
 def _people(rows: pd.DataFrame) -> np.ndarray:

@@ -8,8 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from nerve.checks import NerveError
+from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
+
+LARGEST = 1e12  # FC of this size is none, and float32 has no room for its squares and their sums
 
 
 @runtime_checkable
@@ -69,10 +71,26 @@ class CohortSource:
         samples: list[Any] = [None] * len(rows)
         for number in np.unique(owner):
             places = np.flatnonzero(owner == number)
-            values = self.cohorts[number].inputs(self.kind, rows[places] - self.starts[number])
+            own = rows[places] - self.starts[number]
+            values = self.cohorts[number].inputs(self.kind, own)
+            check_numbers(values, self.cohorts[number], own)
             for place, value in zip(places, values, strict=True):
                 samples[place] = torch.from_numpy(np.asarray(value, np.float32))
         return samples if self.kind == "timeseries" else torch.stack(samples)
+
+
+def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
+    """Refuse inputs (one a person) that hold no numbers, or numbers of no use, naming the first such person."""
+    for row, value in zip(rows, values, strict=True):
+        largest = float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))  # no copy is made
+        if not largest < LARGEST:  # nor is NaN
+            found = "missing values" if np.isnan(largest) else f"values of {largest:.0e}"
+            raise problem(
+                f"Participant {cohort.participants['participant_id'].iloc[int(row)]} of {cohort.name}",
+                f"the input holds {found}",
+                expected=f"numbers below {LARGEST:.0e}",
+                remedy="`nerve check` lists such people and what can be done.",
+            )
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
