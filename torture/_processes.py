@@ -84,9 +84,15 @@ class Warm:
         self._parent.stdin.close()  # type: ignore[union-attr]
         self._parent.wait()
 
-    def start(self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0) -> Running:
-        """Start a command; with `die_at` it kills its whole group at that file operation below `watch`."""
+    def start(
+        self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0, trace: bool = False
+    ) -> Running:
+        """Start a command; with `die_at` it kills its whole group at that file operation below `watch`.
+
+        With `trace`, the names that files and folders took by a rename are written to the log's name + ``.renames``.
+        """
         job = {"arguments": list(arguments), "log": str(log), "watch": str(watch or ""), "die_at": die_at}
+        job["trace"] = trace
         self._parent.stdin.write(json.dumps(job) + "\n")  # type: ignore[union-attr]
         self._parent.stdin.flush()  # type: ignore[union-attr]
         return Running(self._answer()["pid"], log, self._wait)
@@ -144,6 +150,8 @@ def _be_the_command(job: dict[str, Any]) -> None:
     counter = _Counter(job["watch"], job["die_at"])
     if job["watch"]:
         sys.addaudithook(counter)
+    if job["trace"]:
+        _trace_renames(job["log"] + ".renames")
     code: Any = 0
     try:
         import nerve.cli
@@ -162,6 +170,16 @@ def _be_the_command(job: dict[str, Any]) -> None:
         counter.on = False
         Path(job["log"] + ".events").write_text(str(counter.count))
     os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _trace_renames(file: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename":
+            os.write(descriptor, f"{os.fspath(arguments[1])}\n".encode())
+
+    sys.addaudithook(note)
 
 
 class _Counter:

@@ -1,0 +1,154 @@
+"""Several processes at one folder: four on an experiment, two on a training run or a cohort, and locks of the dead.
+
+A process is stopped (SIGSTOP) while it holds what the other wants, so that every meeting takes place.
+"""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from torture._processes import Running, Warm
+from torture._results import compared, debris, unreadable
+from torture.crash import Case, make_cases
+from torture.promise import Promise
+
+PATIENCE = 60.0
+
+
+def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
+    """The short form leaves out the undisturbed run of the experiment and has two processes on it instead of four."""
+    cases = {case.name: case for case in make_cases(folder)}
+    n_together = 2 if short else 4
+    with ExitStack() as stack:
+        warm = [stack.enter_context(Warm()) for _ in range(n_together)]
+        return [
+            many_on_an_experiment(cases["experiment"], folder, warm, alone=not short),
+            the_dead_are_relieved(cases["experiment"], folder, warm, random.Random(seed)),
+            second_is_refused(cases["pretrain"], folder, warm, "two on one training run", ".lock"),
+            second_is_refused(cases["ingest"], folder, warm, "two on one cohort", None),
+        ]
+
+
+def many_on_an_experiment(case: Case, folder: Path, warm: list[Warm], alone: bool) -> Promise:
+    """All start at once; each run, cohort and encoder is made once, and the tables are those of one process."""
+    place = folder / "together"
+    place.mkdir()
+    logs = [place / f"log{number}" for number in range(len(warm))]
+    running = [one.start(case.arguments(place), log, trace=True) for one, log in zip(warm, logs, strict=True)]
+    ended = [one.end() for one in running]
+    made = Counter(
+        str(Path(name).relative_to(place / "out"))
+        for log in logs
+        for name in Path(f"{log}.renames").read_text().splitlines()
+        if name.endswith(("manifest.json", "model.safetensors")) or Path(name).parent.name == "cohorts"
+    )
+    troubles = [f"{name} was made {count} times" for name, count in made.items() if count > 1]
+    troubles += [f"a process ended with {one.code}: {one.output[-200:]}" for one in ended if one.code]
+    troubles += [f"{name}: {why}" for name, why in unreadable(place / "out")]
+    troubles += [f"{name} was left behind" for name in debris(place)]
+    if alone:
+        single = folder / "alone"
+        single.mkdir()
+        warm[0].run(case.arguments(single), single / "log")
+        if compared(single / "out") != compared(place / "out"):
+            troubles.append("the results differ from those of one process")
+    runs = sum(name.endswith("manifest.json") for name in made)
+    return Promise(
+        "processes on one experiment share its runs, and none is made twice",
+        f"{len(warm)} processes at once: {runs} runs, each made once; all ended with 0"
+        + (", tables as from one process" if alone else "")
+        + "".join(f"; {trouble}" for trouble in troubles[:3]),
+        not troubles,
+    )
+
+
+def the_dead_are_relieved(case: Case, folder: Path, warm: list[Warm], moments: random.Random) -> Promise:
+    """One process is stopped while it holds a run; the other does the rest, waits, and takes over after the kill."""
+    place = folder / "relieved"
+    place.mkdir()
+    first = warm[0].start(case.arguments(place), place / "log0")
+    held = stopped_when(first, lambda: [f for f in holding(place / "out" / "locks") if "cohort" not in f.name])
+    time.sleep(moments.uniform(0.0, 0.2))
+    second = warm[1].start(case.arguments(place), place / "log1")
+    waited = waits(second, 1.5)
+    first.kill()
+    first.end()
+    began = time.perf_counter()
+    ended = second.end()
+    seconds = time.perf_counter() - began
+    kept = bool(held) and waited and ended.code == 0 and not debris(place)
+    return Promise(
+        "a killed process blocks nobody: its run is taken over",
+        f"holder stopped, the other waited: {'yes' if waited else 'no'}; holder killed: the other ended with "
+        f"{ended.code} {seconds:.1f} s later" + ("" if kept else f"; {ended.output[-300:]}; {debris(place)}"),
+        kept,
+    )
+
+
+def second_is_refused(case: Case, folder: Path, warm: list[Warm], what: str, lock: str | None) -> Promise:
+    """The second is refused by the name of the first, which then finishes; a lock of a killed one is no obstacle."""
+    place = folder / what.replace(" ", "-")
+    place.mkdir()
+    file = place / ".out.lock" if lock is None else place / "out" / lock
+    first = warm[0].start(case.arguments(place), place / "log0")
+    stopped_when(first, lambda: is_locked(file))
+    second = warm[1].run(case.arguments(place), place / "log1")
+    named = f"process {first.pid} on " in second.output and "Traceback" not in second.output
+    os.kill(first.pid, signal.SIGCONT)
+    finished = first.end()
+    whole = not list(unreadable(place / "out")) and not debris(place)
+    other = folder / f"{place.name}-killed"
+    other.mkdir()
+    file = other / ".out.lock" if lock is None else other / "out" / lock
+    dead = warm[0].start(case.arguments(other), other / "log0")
+    stopped_when(dead, lambda: is_locked(file))
+    dead.kill()
+    dead.end()
+    stale = file.exists()
+    after = warm[1].run(case.arguments(other), other / "log1")
+    same = compared(other / "out") == compared(place / "out")
+    kept = named and second.code == 1 and finished.code == 0 and whole and after.code == 0 and same
+    said = second.output.strip().splitlines()[-1] if second.output.strip() else ""
+    return Promise(
+        f"{what}: the second is refused by the name of the first, and a lock left by a kill is no obstacle",
+        f"second ended with {second.code}{' and named the first' if named else f': {said}'}, first with "
+        f"{finished.code}; lock left by a kill: {'yes' if stale else 'no'}, next one ended with {after.code}"
+        + (", same results" if same else ", OTHER results"),
+        kept,
+    )
+
+
+def is_locked(file: Path) -> bool:
+    """Whether the lock file is there with its holder's name in it."""
+    return file.is_file() and file.stat().st_size > 0
+
+
+def holding(folder: Path) -> list[Path]:
+    """Lock files in a folder."""
+    return [file for file in folder.iterdir() if is_locked(file)] if folder.is_dir() else []
+
+
+def stopped_when(running: Running, condition: Callable[[], object]) -> bool:
+    """Stop a process as soon as a condition holds; whether it did before the process ended."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if condition():
+            os.kill(running.pid, signal.SIGSTOP)
+            return bool(condition())
+        time.sleep(0.001)
+    return False
+
+
+def waits(running: Running, seconds: float) -> bool:
+    """Whether a process is still there after some seconds."""
+    time.sleep(seconds)
+    try:
+        os.kill(running.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
