@@ -1,6 +1,6 @@
 """Regenerate the tables of docs/recipe.md from real cohorts.
 
-`python tools/recipe.py abide|curves|features|stages|transfer|labels` writes OUT/<command>.tsv and prints it as Markdown;
+`python tools/recipe.py abide|curves|features|stages|transfer|labels` writes OUT/<command>.tsv, printed as Markdown;
 `curves` draws. Rows that are in the TSV already are not computed again; trained models are kept in OUT/models. Times
 are CPU seconds of one thread.
 """
