@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -47,6 +48,15 @@ class AboutPeople(NerveError):
     def named(self, ids: Any) -> NerveError:
         """The same problem with the people's ids."""
         return NerveError(self.sentence.replace("{people}", listed((ids[row] for row in self.rows), most=5)))
+
+
+@contextmanager
+def naming(ids: Any) -> Iterator[None]:
+    """Inside, an error about people (`AboutPeople`) is given their ids."""
+    try:
+        yield
+    except AboutPeople as somebody:
+        raise somebody.named(ids) from None
 
 
 class NerveWarning(UserWarning):

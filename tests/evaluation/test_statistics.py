@@ -30,7 +30,7 @@ def table_of(n=120, methods=(("good", 0.5), ("bad", 2.0)), targets=("a",), seed=
         raw = (y > 0).astype(float) if binary else y
         for method, noise in methods:
             part = {
-                "participant": [f"p{i}" for i in range(n)],
+                "participant": [f"p{i:03}" for i in range(n)],
                 "fold": np.arange(n) % 5,
                 "observed": raw,
                 "observed_raw": raw,
@@ -131,9 +131,9 @@ def test_paired_bootstrap_finds_a_difference_and_none_between_twins():
 
 def test_paired_bootstrap_scores_both_methods_on_people_that_both_have():
     table = table_of(n=100)
-    short = table[~((table["method"] == "bad") & table["participant"].isin([f"p{i}" for i in range(30)]))]
+    short = table[~((table["method"] == "bad") & table["participant"].isin([f"p{i:03}" for i in range(30)]))]
     assert compare(short, "good", "bad")["n"].item() == 70
-    kept = table[~table["participant"].isin([f"p{i}" for i in range(30)])]
+    kept = table[~table["participant"].isin([f"p{i:03}" for i in range(30)])]
     assert np.isclose(compare(short, "good", "bad")["p"].item(), compare(kept, "good", "bad")["p"].item())
 
 

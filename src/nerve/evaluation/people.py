@@ -36,6 +36,11 @@ class People:
     folds: np.ndarray  # (repeats, n)
     notes: tuple[str, ...]
 
+    @property
+    def order(self) -> np.ndarray:
+        """Positions of the people by id, (n,): whatever is drawn is drawn in this order, not in that of the table."""
+        return np.argsort(self.ids.astype(str), kind="stable")
+
     def without(self, missing: np.ndarray) -> People:
         """The same people, with no targets for those whose features are missing."""
         return replace(self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index)))
@@ -78,7 +83,7 @@ def prepare_people(cohort: Cohort, settings: Settings) -> tuple[People, Settings
         sites=sites,
         inner_groups=sites if settings.leave_site_out else groups,
         motion=settings.motion,
-        folds=make_folds(targets, settings, table),
+        folds=_folds_by_id(targets, settings, table),
         notes=tuple(notes),
     )
     return people, settings
@@ -147,6 +152,16 @@ def make_folds(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -
             folds[repeat, used] = leave_groups_out(sites, settings.n_folds, seed)
         else:
             folds[repeat, used] = stratified_folds(strata, settings.n_folds, groups=groups, seed=seed)
+    return folds
+
+
+def _folds_by_id(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -> np.ndarray:
+    """`make_folds` of the people sorted by id: a table in another order gives the same folds."""
+    order = np.argsort(table["participant_id"].to_numpy(object).astype(str), kind="stable")
+    folds = np.empty((settings.n_repeats, len(table)), int)
+    folds[:, order] = make_folds(
+        targets.iloc[order].reset_index(drop=True), settings, table.iloc[order].reset_index(drop=True)
+    )
     return folds
 
 

@@ -47,6 +47,7 @@ def out_of_fold_predictions(
     *,
     covariates: pd.DataFrame | None = None,
     groups: Any = None,
+    order: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Predict every person by a model that has not seen them.
@@ -66,6 +67,8 @@ def out_of_fold_predictions(
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
     groups : (n,) labels, optional
         Kept whole when the model makes inner folds.
+    order : (n,) positions, optional
+        In which people are given to the model; by position by default.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def out_of_fold_predictions(
         Columns row, target, fold, observed (after covariates), predicted, observed_raw.
     """
     parts = []
-    for task in fold_tasks(source, targets, folds, covariates, progress):
+    for task in fold_tasks(source, targets, folds, covariates, order, progress):
         predicted = fit_and_predict(model, task, task.values[task.train], groups)
         for i, name in enumerate(task.names):
             _check_predictions(predicted[:, i], name, task)
@@ -90,9 +93,9 @@ def out_of_fold_predictions(
                 )
             )
     table = pd.concat(parts, ignore_index=True)
-    order = table["target"].map({name: i for i, name in enumerate(targets.columns)})
+    place = table["target"].map({name: i for i, name in enumerate(targets.columns)})
     return (
-        table.assign(order=order)
+        table.assign(order=place)
         .sort_values(["order", "row"], kind="stable")
         .drop(columns="order")
         .reset_index(drop=True)
@@ -110,6 +113,7 @@ def null_correlations(
     covariates: pd.DataFrame | None = None,
     groups: Any = None,
     blocks: Any = None,
+    order: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
     """Concatenated r of each target after permuting what is left of it after covariates, {target: (permutations,)}.
@@ -122,7 +126,8 @@ def null_correlations(
     observed = {name: np.full((n_permutations, n), np.nan) for name in targets}
     predicted = {name: np.full((n_permutations, n), np.nan) for name in targets}
     orders: dict[bytes, np.ndarray] = {}
-    for task in fold_tasks(source, targets, folds, covariates, progress):
+    order = np.arange(n) if order is None else order
+    for task in fold_tasks(source, targets, folds, covariates, order, progress):
         used = np.zeros(n, bool)
         used[np.concatenate([task.train, task.test])] = True
         key = used.tobytes()
@@ -130,9 +135,7 @@ def null_correlations(
             block = pd.DataFrame(
                 {"fold": folds, "used": used, "block": 0 if blocks is None else np.asarray(blocks, object)}
             )
-            orders = {
-                key: restricted_permutations(block, n_permutations, seed, families=groups)
-            }  # one pattern at a time
+            orders = {key: _permutations_in(order, block, n_permutations, seed, groups)}  # one pattern at a time
         for i, name in enumerate(task.names):
             shuffled = task.values[:, i][orders[key]]  # (permutations, n)
             alone = copy.copy(task)
@@ -148,16 +151,18 @@ def fold_tasks(
     targets: pd.DataFrame,
     folds: np.ndarray,
     covariates: pd.DataFrame | None,
+    order: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training people."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
     shared = list(_sharing(raw, list(targets.columns), source))
     labels = np.unique(folds[folds >= 0])
+    order = np.arange(len(raw)) if order is None else order
     for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
         names = [str(targets.columns[i]) for i in columns]
         usable = np.isfinite(raw[:, columns[0]]) & (folds >= 0)
-        train, test = np.flatnonzero(usable & (folds != fold)), np.flatnonzero(usable & (folds == fold))
+        train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]
         if len(test):
             values = np.full((len(raw), len(columns)), np.nan)
             for i, column in enumerate(columns):
@@ -231,6 +236,15 @@ def _without_covariates(
     left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
     values[both] = left
     return values
+
+
+def _permutations_in(order: np.ndarray, block: pd.DataFrame, n_permutations: int, seed: int, groups: Any) -> np.ndarray:
+    """`restricted_permutations`, drawn as if people stood in this order."""
+    families = None if groups is None else np.asarray(groups, object)[order]
+    drawn = restricted_permutations(block.iloc[order].reset_index(drop=True), n_permutations, seed, families=families)
+    permutations = np.empty_like(drawn)
+    permutations[:, order] = order[drawn]
+    return permutations
 
 
 def _row_correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:

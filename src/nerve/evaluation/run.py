@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import AboutPeople, NerveWarning, listed
+from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.features import FeatureSet, feature_sets, model_and_source
 from nerve.evaluation.people import People, as_names, prepare_people
@@ -122,10 +122,8 @@ def predict_one(
     features: FeatureSet, cohort: Cohort, people: People, settings: Settings, progress: Progress | None = None
 ) -> pd.DataFrame:
     """The predictions table of one feature set, over all repeats."""
-    try:
+    with naming(people.ids):
         table = _predictions(features, cohort, people, settings, progress)
-    except AboutPeople as somebody:
-        raise somebody.named(people.ids) from None
     _warn_of_no_difference(table, features.name)
     return table[[*COLUMNS, "observed_raw", *(["repeat"] if settings.n_repeats > 1 else [])]]
 
@@ -147,6 +145,7 @@ def _predictions(
             folds,
             covariates=None if features.kind == "covariates" else people.covariates,
             groups=people.inner_groups,
+            order=people.order,
             progress=_share(say, 0.3 + repeat * step, step),
         )
         parts.append(part.assign(repeat=repeat))
@@ -182,10 +181,8 @@ def null_of_one(
 ) -> dict[str, np.ndarray]:
     """Correlations of permuted targets, {target: (permutations,)}, on the folds of the first repeat."""
     say = (lambda part: progress(f"{features.name}, permuted", part)) if progress else None
-    try:
+    with naming(people.ids):
         return _null(features, cohort, people, settings, say)
-    except AboutPeople as somebody:
-        raise somebody.named(people.ids) from None
 
 
 def _null(
@@ -206,6 +203,7 @@ def _null(
         covariates=None if features.kind == "covariates" else people.covariates,
         groups=people.groups,
         blocks=people.sites,
+        order=people.order,
         progress=_share(say, 0.3, 0.7),
     )
 

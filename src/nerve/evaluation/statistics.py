@@ -190,7 +190,8 @@ def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
 
 
 def _people(rows: pd.DataFrame) -> np.ndarray:
-    return rows["participant"].drop_duplicates().to_numpy(object)
+    people = sorted(rows["participant"].unique(), key=str)  # so that resamples do not depend on the order of the table
+    return np.array(people, object)
 
 
 def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from nerve.checks import MissingInput, NerveError, NerveWarning, known_columns
+from nerve.checks import MissingInput, NerveError, NerveWarning, known_columns, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.features import model_and_source, one_feature_set
 from nerve.evaluation.kernel_ridge import KernelRidge
@@ -114,8 +114,9 @@ def probe(workspace: Workspace, task: Task, folder: Path, device: str | None) ->
         settings = replace(settings, n_components=what.get("components", settings.n_components))
         model, source = model_and_source(one_feature_set(what["reference"], cohort), cohort, people, settings)
         covariates = None if what["reference"] == "covariates" else covariates
-    shared: dict[str, Any] = {"covariates": covariates, "groups": people.inner_groups}
-    predictions = out_of_fold_predictions(model, source, people.targets, people.folds[0], **shared)
+    shared: dict[str, Any] = {"covariates": covariates, "groups": people.inner_groups, "order": people.order}
+    with naming(people.ids):
+        predictions = out_of_fold_predictions(model, source, people.targets, people.folds[0], **shared)
     _write_predictions(folder, predictions, people.ids)
     if settings.n_permutations and "encoder_in_folds" not in what:
         options: dict[str, Any] = {
@@ -124,7 +125,8 @@ def probe(workspace: Workspace, task: Task, folder: Path, device: str | None) ->
             "blocks": people.sites,
         }
         shared["groups"] = people.groups
-        null = null_correlations(model, source, people.targets, people.folds[0], **shared, **options)
+        with naming(people.ids):
+            null = null_correlations(model, source, people.targets, people.folds[0], **shared, **options)
         write_tsv(folder / "null.tsv", pd.DataFrame(null))
     return {"n": len(cohort), "adapted": _adapted(workspace, task, source)}
 
@@ -136,14 +138,16 @@ def train(workspace: Workspace, task: Task, folder: Path, device: str | None) ->
     method = make_method(task.key, workspace.config.device if device is None else device)
     usable_cohorts(method, [cohort])
     model = _Watched(method)
-    predictions = out_of_fold_predictions(
-        model,
-        Rows(cohort),
-        people.targets[list(task.key["targets"])],
-        people.folds[0],
-        covariates=people.covariates,
-        groups=people.inner_groups,
-    )
+    with naming(people.ids):
+        predictions = out_of_fold_predictions(
+            model,
+            Rows(cohort),
+            people.targets[list(task.key["targets"])],
+            people.folds[0],
+            covariates=people.covariates,
+            groups=people.inner_groups,
+            order=people.order,
+        )
     _write_predictions(folder, predictions, people.ids)
     return {"n": len(cohort), "adapted": next(iter(model.adapted), "")}
 

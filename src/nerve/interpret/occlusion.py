@@ -57,7 +57,7 @@ def occluded_predictions(
     observed, intact = np.full((2, len(cohort), n_targets), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), n_targets), np.nan)
     names = list(map(str, people.targets.columns))
-    for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, progress):
+    for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, progress):
         columns = np.array([names.index(name) for name in task.names])
         ridge = KernelRidge(settings.kernel, settings.lambdas, settings.n_inner_folds, seed=settings.seed)
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
