@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import MissingInput, NerveError, listed, one_of, problem
+from nerve.checks import MissingInput, NerveError, known_columns, listed, one_of, problem
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series, Stack
-from nerve.store import FORMAT_VERSION, open_npy, seal, writing_cohort
+from nerve.store import FORMAT_VERSION, open_npy, open_series, seal, writing_cohort
 
 _CHUNK = 64  # matrices read or written at a time
 
@@ -222,18 +222,18 @@ class Cohort:
             raise problem(folder, "it was written by a newer version of nerve", remedy="Update nerve to read it.")
         participants = read_tsv(folder / "participants.tsv", dtype={"participant_id": str})
         connectivity = open_npy(folder / "connectivity.npy")
-        series = None
-        if (folder / "timeseries.npy").is_file():
-            lengths = read_tsv(folder / "timeseries.tsv")["n_volumes"].to_numpy(int)
-            series = Series.split(open_npy(folder / "timeseries.npy"), lengths)
-        has_exclusions = (folder / "exclusions.tsv").is_file()
+        series = open_series(folder) if (folder / "timeseries.npy").is_file() else None
+        exclusions = None
+        if (folder / "exclusions.tsv").is_file():
+            exclusions = read_tsv(folder / "exclusions.tsv", dtype=str)
+            known_columns(("participant_id", "reason"), exclusions.columns, folder / "exclusions.tsv")
         cohort = cls(
             Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity,
             participants,
             Parcellation.from_table(folder / "regions.tsv", name=about.get("parcellation", "custom")),
             series,
             about.get("name", folder.name),
-            exclusions=read_tsv(folder / "exclusions.tsv", dtype=str) if has_exclusions else None,
+            exclusions=exclusions,
             notes=about.get("notes"),
         )
         cohort._fingerprint = about.get("fingerprint")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tokenize
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, one_of, problem
-from nerve.files import MISSING, atomic_folder, write_json, write_tsv
+from nerve.checks import NerveError, known_columns, one_of, problem
+from nerve.files import MISSING, atomic_folder, read_tsv, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series
 
@@ -120,11 +119,29 @@ def open_npy(path: Path) -> np.ndarray:
     """Memory-map an array; a broken or pickled file is refused in one sentence."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return array if array.size else np.array(array)
-    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # a damaged header is Python
+    except Exception as error:  # a damaged header is Python, and numpy stumbles over it in a dozen ways
         raise problem(
             path, f"it cannot be read as an array ({error})", remedy="The file is incomplete: make the cohort again."
         ) from error
+    if not isinstance(array, np.ndarray):  # an archive of arrays in disguise
+        raise problem(path, "it is an archive, not one array", remedy="Make the cohort again.")
+    return array if array.size else np.array(array)
+
+
+def open_series(folder: Path) -> Series:
+    """The time series of a cohort's folder, cut as timeseries.tsv says."""
+    joined, table = open_npy(folder / "timeseries.npy"), folder / "timeseries.tsv"
+    lengths = read_tsv(table)
+    known_columns(["n_volumes"], lengths.columns, table)
+    counts = pd.to_numeric(lengths["n_volumes"], errors="coerce").to_numpy(float)
+    whole = np.isfinite(counts).all() and (counts >= 0).all() and (counts == np.floor(counts)).all()
+    if joined.ndim != 2 or not whole or counts.sum() != len(joined):
+        raise problem(
+            table,
+            f"its numbers of volumes do not fit timeseries.npy, which has shape {joined.shape}",
+            remedy="Make the cohort again.",
+        )
+    return Series.split(joined, counts.astype(int))
 
 
 def seal(digest: Any, parcellation: Parcellation, participants: pd.DataFrame, series: Series | None) -> str:

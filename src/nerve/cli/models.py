@@ -44,10 +44,9 @@ def pretrain(
         typer.secho(f"nerve: {stopped}", fg=typer.colors.YELLOW, err=True)
         raise typer.Exit(128 + stopped.signal_number) from None
     if os.environ.get("RANK", "0") == "0":
-        last = encoder.history_.iloc[-1]
-        say(
-            f"{out}: {int(last['step'])} steps, training loss {last['training_loss']:.4g}, best at {encoder.best_step_}"
-        )
+        for last in encoder.history_.tail(1).to_dict("records"):  # none where the curve was lost
+            steps, loss = int(last["step"]), last["training_loss"]
+            say(f"{out}: {steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
         described = describe_run(encoder, [Cohort.load(cohort) for cohort in cohorts], out)
         if described:
             error, mean = described["model"], described["group_mean"]

@@ -102,9 +102,10 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
             taken.add(ours)
             said.append(f"{theirs} as {ours}")
     overwritten = [ours for theirs, ours in renames.items() if ours in table.columns and ours not in renames]
-    table = table.drop(columns=[name for name in overwritten if name in columns])
+    gone = [name for name in overwritten if name in columns]
+    table = table.drop(columns=gone) if gone else table
     notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
-    return table.rename(columns=renames), notes
+    return table.rename(columns=renames) if renames else table, notes
 
 
 def _renamed(
@@ -130,9 +131,9 @@ def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) ->
 
 def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object) -> pd.DataFrame:
     """One row a person. Several rows are accepted only where sessions tell them apart."""
-    table = table.drop_duplicates()
     if not table["participant_id"].duplicated().any():
         return table
+    table = table.drop_duplicates()
     if "session_id" in table.columns:
         read = {_bare_session(session) for session in sessions if session}
         here = table["session_id"].map(_bare_session).isin(read)

@@ -113,14 +113,25 @@ def read_history(run_dir: Path, step: int) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     table = read_tsv(path, dtype=str)  # converted by Python, whose reading of a written float is exact
-    rows = [
-        {
-            str(name): None if pd.isna(value) else int(value) if name in ("epoch", "step") else float(value)
-            for name, value in row.items()
-        }
-        for row in table.to_dict("records")
-    ]
-    return [row for row in rows if (row["step"] or 0) <= step]
+    try:
+        rows = [_row(record) for record in table.to_dict("records")]
+        return [row for row in rows if row["step"] <= step]
+    except (KeyError, TypeError, ValueError) as error:
+        raise NerveError(
+            f"{path}: is not the curve of a training run ({error}). Remove it: the run goes on from its checkpoint, "
+            "and only the curve before is lost."
+        ) from error
+
+
+def _row(record: dict[Any, Any]) -> dict[str, Any]:
+    """A line of the curve as numbers; every line has a step and a training loss."""
+    row: dict[str, Any] = {
+        str(name): None if pd.isna(value) else int(value) if name in ("epoch", "step") else float(value)
+        for name, value in record.items()
+    }
+    if row["step"] is None or row["training_loss"] is None:
+        raise ValueError("a line has no step or no training loss")
+    return row
 
 
 class StopRequest:
