@@ -34,6 +34,10 @@ COLUMNS = ["cohort", "target", "method", "variant", "seed", "participant", "fold
 MODEL = ["method", "variant"]
 ALWAYS = ["r", "r2", "mae", "r_fold_mean"]  # scores that every target has
 BOUNDS = ["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"]
+# fmt: off
+NO_COMPARISON = ["cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "score_a", "score_b",
+                 "difference", "difference_low", "difference_high", "p", "tie", "n", "best_two", "q"]
+# fmt: on
 REFERENCE_ONLY = ("covariates",)  # predicts another observed value (covariates left in), so it is in no comparison
 
 
@@ -112,7 +116,7 @@ def all_comparisons(
             row = _comparison(_model(models, first), _model(models, second), n_bootstrap, seed, groups)
             best = (first, second) == (ranked[0], ranked[1])
             rows.append({"cohort": cohort, "target": target} | row | {"best_two": best})
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=NO_COMPARISON)
     if not table.empty:
         table["q"] = np.nan
         named = zip(table["method_a"], table["variant_a"], table["method_b"], table["variant_b"], strict=True)

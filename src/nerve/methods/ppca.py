@@ -18,6 +18,7 @@ from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 
 _CHUNK = 64  # people at a time
+SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
 
 
 class PPCA(Reference):
@@ -67,6 +68,14 @@ class PPCA(Reference):
         self.patching_ = patching_for(cohort.parcellation, self.patching)
         source = PackingSource(cohort, self.patching_)
         packed = torch.cat([source.batch(rows) for rows in _chunks(len(cohort))])  # (n, S)
+        largest = float(packed.abs().max())
+        if 0 < largest < SMALLEST:
+            raise problem(
+                f"Cohort {cohort.name!r}",
+                f"no value of FC exceeds {largest:.0e}",
+                expected=f"correlations, or at least {SMALLEST:.0e} somewhere",
+                remedy="Multiply the matrices.",
+            )
         k = min(self.n_components, len(cohort) - 2)
         mean, components, variances = principal_components(packed, k)
         k = int(components.any(0).sum())  # people who are copies of others add no component

@@ -26,7 +26,10 @@ def principal_components(values: torch.Tensor, width: int) -> tuple[torch.Tensor
     """
     mean = values.mean(0)
     centred = values - mean  # (n, p)
-    unit = centred.abs().amax().clamp_min(torch.finfo(values.dtype).tiny)
+    unit = centred.abs().amax()
+    if unit <= 4 * torch.finfo(values.dtype).eps * mean.abs().amax():  # the rounding of the mean: all rows are alike
+        centred = torch.zeros_like(centred)
+    unit = unit.clamp_min(torch.finfo(values.dtype).tiny)
     centred = centred / unit  # components have no units, and float32 little room for squares
     eigenvalues, vectors = torch.linalg.eigh((centred @ centred.T).double())
     eigenvalues, vectors = eigenvalues.flip(0).clamp_min(0), vectors.flip(1)  # largest first

@@ -1,0 +1,46 @@
+"""The judge of the numerical torture can be displeased, and its short form is kept."""
+
+import warnings
+
+import numpy as np
+import pytest
+from torture.numerical import Case, judged
+
+from nerve.checks import NerveError, NerveWarning
+from torture import numerical
+
+
+def refuses(folder):
+    raise NerveError("target 'y' is of no use")
+
+
+def warns_of_r2(folder):
+    warnings.warn("r2 of y could not be computed", NerveWarning, stacklevel=1)
+    return "r2"
+
+
+def overflows(folder):
+    np.float64(1e300) * np.array([1e300])
+
+
+@pytest.mark.parametrize(
+    ("do", "says", "kind"),
+    [
+        (lambda folder: None, "", "numbers"),
+        (refuses, "target 'y'", "refused"),
+        (refuses, "target 'z'", "wrong"),
+        (refuses, "", "wrong"),
+        (lambda folder: "r2", "", "wrong"),
+        (warns_of_r2, "of y", "warned"),
+        (warns_of_r2, "sub-007", "wrong"),
+        (overflows, "", "wrong"),
+        (lambda folder: 1 / 0, "", "wrong"),
+    ],
+)
+def test_the_judge(do, says, kind, tmp_path):
+    assert judged(Case("a case", do, says), tmp_path)[0] == kind
+
+
+@pytest.mark.slow
+def test_short_form(tmp_path):
+    assert [promise for promise in numerical.run(tmp_path, short=True, seed=0) if not promise.kept] == []
