@@ -17,7 +17,9 @@ from nerve.cohort import Cohort
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariatesOnly, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.kernels import Rows as ReadRows
 from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cosine_rows
+from nerve.evaluation.landmarks import LandmarkComponents, Landmarks, RbfLandmarks, cross_products, landmark_pool
 from nerve.evaluation.people import People
 from nerve.evaluation.settings import Settings
 from nerve.evaluation.sources import Adjusted, CovariateTable, Kernel, PrincipalComponents, Rows, Source
@@ -198,6 +200,8 @@ def model_and_source(
         if features.kind == "matrix"
         else (lambda rows: cohort.inputs("upper", rows))
     )
+    if goes_through_landmarks(features, len(cohort), settings):
+        return _through_landmarks(features, cohort, settings, ridge, read, progress)
     if n_components:
         gram = blockwise_gram(read, len(cohort), _float, progress=progress)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], features.name)
@@ -209,6 +213,33 @@ def model_and_source(
         _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], features.name)
         return ridge.set_params(kernel="precomputed"), Kernel(kernel)
     return ridge, Rows(_in_memory(features, cohort))
+
+
+def goes_through_landmarks(features: FeatureSet, n: int, settings: Settings) -> bool:
+    """Whether an exact computation would need (n, n) numbers for too many people; few features never do."""
+    if n <= settings.exact_up_to or _steps(settings) or features.kind in ("model", "covariates"):
+        return False
+    if features.kind == "pca" or settings.kernel == "rbf":
+        return True
+    wide = features.kind == "raw" or features.matrix.shape[1] > settings.n_landmarks
+    return wide and settings.kernel in ("correlation", "cosine")
+
+
+def _through_landmarks(
+    features: FeatureSet, cohort: Cohort, settings: Settings, ridge: KernelRidge, read: ReadRows, progress: Progress
+) -> tuple[Any, Source]:
+    """Kernel ridge or components for more people than a kernel of all of them has room for."""
+    pool = landmark_pool(len(cohort), settings.n_landmarks, settings.seed)
+    if features.kind == "pca":
+        cross = cross_products(read, len(cohort), pool, _float, progress)
+        return ridge, LandmarkComponents(cross, pool, settings.n_components)
+    ridge = ridge.set_params(kernel="rows")
+    if settings.kernel == "rbf":
+        return ridge, RbfLandmarks(_in_memory(features, cohort), pool)
+    rows = correlation_rows if settings.kernel == "correlation" else cosine_rows
+    cross = cross_products(read, len(cohort), pool, rows, progress)
+    _check_finite(cross[:, :1], cohort.participants["participant_id"].to_numpy(object), ["connectivity"], features.name)
+    return ridge, Landmarks(cross, pool)
 
 
 def _in_memory(features: FeatureSet, cohort: Cohort) -> np.ndarray:

@@ -166,8 +166,8 @@ class KernelRidge(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : {"correlation", "linear", "cosine", "rbf", "precomputed"}
-        For "precomputed", `fit` takes the (n, n) kernel and `predict` the (m, n) one.
+    kernel : {"correlation", "linear", "cosine", "rbf", "precomputed", "rows"}
+        For "precomputed", `fit` takes the (n, n) kernel and `predict` the (m, n) one; for "rows", rows Z with K = Z Zᵀ.
     lambdas : sequence of float
         The grid; with one value there is no inner loop.
     n_inner_folds : int
@@ -223,7 +223,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         strata : (n, S) integers, optional
             What the inner folds are stratified on; quantile bins of `y` by default.
         """
-        one_of("kernel", self.kernel, (*KERNELS, "precomputed"))
+        one_of("kernel", self.kernel, (*KERNELS, "precomputed", "rows"))
         X, y = _finite(X, "features"), _finite(y, "targets")
         targets = y[:, None] if y.ndim == 1 else y  # (n, T)
         if len(X) != len(targets):
@@ -265,7 +265,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             return cosine_rows(X)
         if self.kernel == "linear":
             return linear_rows(X, self.training_)
-        return X if self.kernel == "precomputed" else rbf_kernel(X, self.training_, self.gamma_)
+        return X if self.kernel in ("precomputed", "rows") else rbf_kernel(X, self.training_, self.gamma_)
 
     def _choose(self, data: np.ndarray, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
         grid = np.asarray(self.lambdas, float)

@@ -111,10 +111,10 @@ def blockwise_gram(
     done, total = 0, len(starts) * (len(starts) + 1) // 2
     for i in starts:
         some = np.arange(i, min(i + block, n))
-        upper: np.ndarray = _transformed(read, some, transform).astype(dtype, copy=False)  # (block, d)
+        upper: np.ndarray = transformed_rows(read, some, transform).astype(dtype, copy=False)  # (block, d)
         for j in range(i, n, block):
             others = np.arange(j, min(j + block, n))
-            right = upper if j == i else _transformed(read, others, transform).astype(dtype, copy=False)
+            right = upper if j == i else transformed_rows(read, others, transform).astype(dtype, copy=False)
             product = upper @ right.T  # (block, block)
             gram[i : i + len(upper), j : j + len(right)] = product
             gram[j : j + len(right), i : i + len(upper)] = product.T
@@ -124,7 +124,8 @@ def blockwise_gram(
     return gram
 
 
-def _transformed(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def transformed_rows(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Rows read and transformed; what is said of one of them is said of the right person."""
     try:
         return transform(read(rows))
     except AboutPeople as somebody:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
-from nerve.evaluation.features import FeatureSet, feature_sets, model_and_source
+from nerve.evaluation.features import FeatureSet, feature_sets, goes_through_landmarks, model_and_source
 from nerve.evaluation.people import People, as_names, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.settings import Settings
@@ -114,6 +114,12 @@ def all_notes(people: People, sets: Sequence[FeatureSet], settings: Settings) ->
         notes.append(
             "Covariates are regressed from the features too: with a non-linear probe this can leak confounds into the "
             "prediction instead of removing them. Compare with regress_features=False."
+        )
+    wide = [one.name for one in sets if goes_through_landmarks(one, len(people.ids), settings)]
+    if wide:
+        notes.append(
+            f"{listed(wide)}: with more than {settings.exact_up_to:,} people the kernel goes through "
+            f"{settings.n_landmarks:,} of them (Nyström) and is approximate."
         )
     return notes
 

@@ -8,6 +8,7 @@ from typing import Any
 from nerve.checks import NerveError, one_of
 from nerve.evaluation.kernel_ridge import LAMBDAS
 from nerve.evaluation.kernels import KERNELS
+from nerve.evaluation.landmarks import EXACT_UP_TO, N_LANDMARKS
 
 PRETRAIN_SCOPES = ("all", "train_folds", "other_people", "none", "not stated")
 
@@ -41,6 +42,9 @@ class Settings:
     lambdas: tuple[float, ...] = LAMBDAS
     n_components: int = 256
     """Components of the feature set "pca"."""
+    exact_up_to: int = EXACT_UP_TO
+    """People up to whom kernels of many features are exact; above, they go through `n_landmarks` people (Nyström)."""
+    n_landmarks: int = N_LANDMARKS
     seed: int = 42
     """Of folds, bootstrap and permutations."""
     n_bootstrap: int = 1000
@@ -60,7 +64,13 @@ class Settings:
                 "ComBat cannot harmonise a site that it has never seen, and leave-site-out tests on such sites: "
                 "expected one of the two. Choose ComBat or leave-site-out."
             )
-        for name, least in (("n_folds", 2), ("n_repeats", 1), ("n_inner_folds", 2), ("n_components", 1)):
+        for name, least in (
+            ("n_folds", 2),
+            ("n_repeats", 1),
+            ("n_inner_folds", 2),
+            ("n_components", 1),
+            ("n_landmarks", 2),
+        ):
             if getattr(self, name) < least:
                 raise NerveError(f"{name} is {getattr(self, name)}, expected at least {least}.")
 

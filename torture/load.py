@@ -1,0 +1,92 @@
+"""Cohorts that grow: ingested from chunks, embedded and evaluated, with the time and the peak memory of each step.
+
+python -m torture load                                          1,000, 4,000 and 10,000 people
+python -m torture.load 1000 4000 10000 40000 --folder SCRATCH   any sizes; 40,000 need 13 GB of disk
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torture._processes import ENVIRONMENT
+from torture.promise import Promise
+
+LIMIT = 20.0  # GiB resident
+SIZES = (1_000, 4_000, 10_000)
+EXACT_RAW = 1_000  # people whose raw FC is evaluated exactly; above, through landmarks
+TIMEOUT = 3600
+
+
+def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
+    """The short form has 400 people and a bound of 1.5 GiB."""
+    sizes, limit = ((400,), 1.5) if short else (SIZES, LIMIT)
+    return [*grow(folder, sizes, seed, limit, wide=not short)]
+
+
+def grow(folder: Path, sizes: tuple[int, ...], seed: int, limit: float, wide: bool = True) -> list[Promise]:
+    """A row for each size, and one for raw FC."""
+    promises = []
+    for n in sizes:
+        place = folder / str(n)
+        place.mkdir(parents=True)
+        steps = ["ingest"] + ([] if (folder / "model").is_dir() else ["train"]) + ["embed", "evaluate"]
+        steps += ["raw" if n <= EXACT_RAW else "landmarks"] if wide else []
+        found: dict[str, Any] = {}
+        for step in steps:
+            found[step] = one_step(step, place, n, seed)
+            print(f"  {n} {step}: {json.dumps(found[step])}", file=sys.stderr, flush=True)
+        shutil.rmtree(place)  # made here, a few lines above
+        promises.append(row(n, found, limit))
+    return promises
+
+
+def one_step(step: str, place: Path, n: int, seed: int) -> dict[str, Any]:
+    """A step in a process of its own; what went wrong under "error"."""
+    command = [sys.executable, "-m", "torture._load_steps", step, str(place), str(n), str(seed)]
+    path = ":".join(entry for entry in sys.path if entry)
+    environment = {key: value for key, value in ENVIRONMENT.items() if key != "OMP_NUM_THREADS"} | {"PYTHONPATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, check=False)
+    if done.returncode:
+        return {"error": f"ended with {done.returncode}: {done.stderr.strip()[-300:]}"}
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def row(n: int, found: dict[str, Any], limit: float) -> Promise:
+    """Time and memory of every step at one size."""
+    errors = [f"{step} {one['error']}" for step, one in found.items() if "error" in one]
+    good = {step: one for step, one in found.items() if "error" not in one}
+    said = [f"{NAMES[step]} {one['seconds']:.0f} s, {one['gibibytes']:.1f} GiB" for step, one in good.items()]
+    said += [f"r from {NAMES[step]} {one['r']:.2f}" for step, one in good.items() if "r" in one]
+    peak = max((one["gibibytes"] for one in good.values()), default=float("inf"))
+    predicts = all(one["r"] > 0.2 for one in good.values() if "r" in one)
+    return Promise(
+        f"{n:,} people × 400 regions (float16) are ingested, embedded and evaluated within {limit:g} GiB",
+        "; ".join(said + errors),
+        not errors and peak <= limit and predicts,
+    )
+
+
+NAMES = {
+    "ingest": "ingest",
+    "train": "training a small model",
+    "embed": "embed",
+    "evaluate": "kernel ridge on embeddings",
+    "raw": "kernel ridge on raw FC (exact, 3 folds)",
+    "landmarks": "kernel ridge on raw FC (1,024 landmarks, 3 folds)",
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="torture.load", description=__doc__)
+    parser.add_argument("sizes", nargs="+", type=int)
+    parser.add_argument("--folder", default=None, help="where a new temporary folder is made; removed at the end")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-raw", action="store_true", help="leave out raw FC")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="nerve-load-", dir=options.folder) as scratch:
+        for promise in grow(Path(scratch), tuple(options.sizes), options.seed, LIMIT, wide=not options.no_raw):
+            print(f"{'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}", flush=True)
