@@ -167,3 +167,27 @@ def test_real_cohorts_are_told_apart(shared_data):
     assert flagged.order.better == "schaefer400-7"
     assert not flagged.usable
     assert check_cohort(Cohort(stages, names, "schaefer400-7+aseg19")).usable
+
+
+def test_dates_and_words_of_single_people_are_counted_not_shown(tmp_path):
+    from nerve.quality.report import _column_rows
+
+    rng = np.random.default_rng(0)
+    fc = np.stack([np.corrcoef(x) for x in rng.normal(size=(12, 4, 30))])
+    table = pd.DataFrame(
+        {
+            "participant_id": [f"sub-{i}" for i in range(12)],
+            "scan": ["1987-06-05"] * 12,
+            "born": ["5/6/1987", "05.06.1987"] * 6,
+            "guid": [f"NDAR{i}" for i in range(12)],
+            "sex": ["F", "M"] * 6,
+        }
+    )
+    regions = Parcellation.from_table(pd.DataFrame({"label": list("abcd"), "network": list("XXYY")}), name="four")
+    said = {row[0]: row[3] for row in _column_rows(Cohort(fc, table, regions))}
+    assert said == {
+        "target scan": "1 different values",
+        "target born": "2 different values",
+        "target guid": "12 different values",
+        "covariate sex": "F (6), M (6)",
+    }

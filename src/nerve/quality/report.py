@@ -14,6 +14,7 @@ from nerve.files import write_tsv
 from nerve.quality.matrices import TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
+_DATE = r"\b(?:19|20)\d\d[-/.]?[01]\d[-/.]?[0-3]\d|\b[0-3]?\d[-/.][0-3]?\d[-/.](?:19|20)\d\d\b"
 FEWEST = 10  # people below which nothing can be learned or evaluated
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
 _COVARIATES = (
@@ -220,6 +221,12 @@ def _motion_row(cohort: Cohort) -> Row:
     return "motion", value, "note" if said else "ok", ", ".join(said)
 
 
+def _may_identify(known: pd.Series) -> bool:
+    """Whether values are dates, or so many that a person has one of their own: these are not printed."""
+    words = known.astype(str)
+    return bool(words.str.contains(_DATE).any()) or known.nunique() > max(4, len(known) / 4)
+
+
 def _column_rows(cohort: Cohort) -> list[Row]:
     """Targets and covariates: how many people have each."""
     rows = []
@@ -229,6 +236,8 @@ def _column_rows(cohort: Cohort) -> list[Row]:
         kind = "covariate" if name in _COVARIATES else "target"
         if pd.api.types.is_numeric_dtype(known) and known.nunique() > 2:
             detail = f"{known.min():.4g} to {known.max():.4g}"
+        elif _may_identify(known):
+            detail = f"{known.nunique()} different values"
         else:
             detail = listed((f"{level} ({n})" for level, n in known.value_counts().items()), most=4)
         verdict = "ok" if known.nunique() > 1 else "note"

@@ -1,0 +1,161 @@
+"""People whose ids, dates and files carry a mark, through every command: where does the mark come out?
+
+Tables of people hold ids by design (`OF_PEOPLE`); everything else that a command writes or says may be shared.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from torture.promise import Promise
+
+N, R = 40, 12
+MARK, DATE = "ZQX", "1987-06-05"  # ids and folders begin with the one, everyone was scanned on the other
+NUMBER = 914270000  # every second id is a number from here on
+# what holds ids by design: the cohort itself and tables with one row a person
+OF_PEOPLE = ("cohort/*", "embeddings.tsv", "*/predictions.tsv", "*/folds.tsv", "*/parts/*")
+# records of where the cohorts are, so that work can go on and reports find them: folders, but nobody's id or date
+OF_PATHS = ("evaluated/inputs.json", "experiment/experiment.yaml")
+METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16, "completion": 4}
+RUNNER = """
+import json, sys
+from nerve.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["nerve", *words]
+    print("$ nerve", words[0], flush=True)
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            print(f"ended with {ended.code}", flush=True)
+"""
+
+
+def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
+    """Every command at its defaults, then a search of all that was written and said."""
+    began = time.perf_counter()
+    home = folder / f"{MARK}home"
+    source, work = home / f"{MARK}study", home / f"{MARK}work"
+    work.mkdir(parents=True)
+    write_people(source, seed)
+    said = run_commands(commands(source, work, short), work)
+    found = {}
+    for file in files(work):
+        name = str(file.relative_to(work))
+        found[name] = list(marks(readable(file), home, folders=name not in OF_PATHS))
+    shared = {name: hits for name, hits in found.items() if not of_people(name)}
+    leaks = [f"{name} holds {hits[0]!r}" for name, hits in shared.items() if hits]
+    spoken = sorted(set(marks(said, home, folders=False)))
+    failed = [line for line in said.splitlines() if line.startswith("ended with")]
+    lines = len(said.splitlines())
+    checked = sum(bool(hits) for name, hits in found.items() if of_people(name))
+    measured = (
+        f"{len(shared)} files searched in {time.perf_counter() - began:.0f} s; "
+        f"{checked} tables of people do hold ids, as they should"
+    )
+    return [
+        Promise(
+            "Reports, tables of results, figures, models and records name no participant, date or folder",
+            "; ".join([measured, *leaks[:10], *failed]),
+            not leaks and not failed and checked > 3,
+        ),
+        Promise(
+            "What the commands say when all is well names no participant or date",
+            f"{lines} lines" + "".join(f"; says {word!r}" for word in spoken[:5]),
+            not spoken and lines > 10,
+        ),
+    ]
+
+
+def write_people(source: Path, seed: int) -> None:
+    """One matrix a person, whose name and folder are marked, and a table with a date for everyone."""
+    rng = np.random.default_rng(seed)
+    source.mkdir(parents=True)
+    ids = [f"{MARK}person{i:03}" if i % 2 else str(NUMBER + i) for i in range(N)]
+    for person in ids:
+        np.savetxt(source / f"{person}_{DATE}.csv", np.corrcoef(rng.normal(size=(R, 60))), delimiter=",")
+    pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)}).to_csv(
+        source.parent / "regions.tsv", sep="\t", index=False
+    )
+    people = pd.DataFrame({"participant_id": ids, "age": rng.uniform(8, 20, N), "acq_time": DATE})
+    people = people.assign(sex=rng.choice(["F", "M"], N), score=rng.normal(size=N), mean_fd=rng.gamma(2, 0.1, N))
+    people.loc[3, "score"] = np.nan
+    people.to_csv(source.parent / "participants.tsv", sep="\t", index=False)
+
+
+def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
+    """From raw files to reports."""
+    sets = [word for name, value in METHOD.items() for word in ("--set", f"{name}={value}")]
+    experiment = {
+        "name": "marked", "parcellation": "../regions.tsv", "preset": "small", "device": "cpu", "interpret": not short,
+        "cohorts": {"marked": {"path": str(work / "cohort"), "targets": ["score", "sex"], "covariates": ["age"]}},
+        "methods": [{"method": "raw"}, {"method": "nerve", "settings": METHOD}],
+        "protocol": {"folds": 3, "n_bootstrap": 50},
+    }  # fmt: skip
+    (work / "experiment.yaml").write_text(yaml.safe_dump(experiment))
+    table, regions = str(source.parent / "participants.tsv"), str(source.parent / "regions.tsv")
+    found = [
+        ["ingest", str(source), "cohort", "--participants", table, "--parcellation", regions, "--name", "marked"],
+        ["check", "cohort", "--out", "check.tsv"],
+        ["pretrain", "cohort", "--out", "model", "--preset", "small", "--device", "cpu", *sets],
+        ["embed", "model", "cohort", "embeddings.tsv", "--device", "cpu"],
+        ["evaluate", "cohort", "--targets", "score,sex", "--covariates", "age", "--features", "raw,model", "--out",
+         "evaluated", "--folds", "3", "--bootstrap", "50"],
+        ["report", "evaluated"],
+        ["report", "model"],
+        ["experiment", "experiment.yaml", "--out", "experiment", "--jobs", "1"],
+    ]  # fmt: skip
+    return found if short else [*found, ["interpret", "model", "cohort", "--targets", "score", "--folds", "3"]]
+
+
+def run_commands(words: list[list[str]], work: Path) -> str:
+    """Run them one after another in one process; what they said on both streams."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER, json.dumps(words)], cwd=work, env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=300,
+    )  # fmt: skip
+    return done.stdout + ("" if done.returncode == 0 else f"\nended with {done.returncode}")
+
+
+def files(work: Path) -> Iterator[Path]:
+    """All files, hidden ones too."""
+    yield from (path for path in sorted(work.rglob("*")) if path.is_file() and path != work / "experiment.yaml")
+
+
+def readable(file: Path) -> str:
+    """A file as text: with its name, and with the compressed texts of a PNG opened."""
+    content = file.read_bytes()
+    parts = [file.name.encode(), content]
+    for start in (found.end() for found in re.finditer(b"(?:zTXt|iTXt)", content)):
+        for skip in range(start, min(start + 90, len(content))):
+            try:
+                parts.append(zlib.decompressobj().decompress(content[skip:]))
+                break
+            except zlib.error:
+                continue
+    return b"\n".join(parts).decode("utf-8", "replace")
+
+
+def marks(text: str, home: Path, folders: bool = True) -> Iterator[str]:
+    """Ids, dates and folders of people in a text."""
+    yield from re.findall(rf"{MARK}person\d+", text, re.IGNORECASE)
+    yield from re.findall(rf"\b{str(NUMBER)[:6]}\d{{3}}\b", text)
+    yield from (found for found in (DATE, DATE.replace("-", "")) if found in text)
+    if folders:
+        yield from (found for found in (f"{MARK}study", f"{MARK}home", str(home.parent)) if found in text)
+
+
+def of_people(name: str) -> bool:
+    """Whether a file holds ids by design."""
+    return any(Path(name).match(pattern) for pattern in OF_PEOPLE)
