@@ -117,6 +117,9 @@ def experiment(
     launcher: Annotated[str, typer.Option(help="local or slurm.")] = "local",
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time (local); one a core or card.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs and estimate the time; run none.")] = False,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help="The same rows and tables in minutes, on small simulated cohorts.")
+    ] = False,
     status: Annotated[str | None, typer.Option("--status", help="Say how the runs of this folder stand.")] = None,
 ) -> None:
     """Run a whole comparison from one file; what is done already is skipped.
@@ -130,7 +133,10 @@ def experiment(
         return
     if config is None or out is None:
         raise typer.BadParameter("expected CONFIG and --out DIR, or --status DIR")
-    failures = commands.plan_only(config, out) if dry_run else commands.run(config, out, launcher, jobs)
+    if dry_run:
+        failures = commands.plan_only(config, out, rehearse)
+    else:
+        failures = commands.run(config, out, launcher, jobs, rehearse)
     if failures:
         raise typer.Exit(1)
 

@@ -10,18 +10,22 @@ from pathlib import Path
 from rich.console import Console
 
 from nerve.experiments.collect import runs_table
+from nerve.experiments.config import ExperimentConfig, load_config
 from nerve.experiments.launch import default_jobs
 from nerve.experiments.main import Experiment, prepare, reopen
+from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
 
 
-def run(config: str | os.PathLike[str], out: str, launcher: str = "local", jobs: int | None = None) -> list[str]:
-    """Run an experiment and show its table; returns one line a failed run."""
+def run(
+    config: str | os.PathLike[str], out: str, launcher: str = "local", jobs: int | None = None, rehearse: bool = False
+) -> list[str]:
+    """Run an experiment, or rehearse it, and show its table; returns one line a failed run."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     console = Console(stderr=True)
     console.print(f"Preparing {Path(config).name}: cohorts, folds and runs …", highlight=False)
-    experiment = prepare(config, out)
+    experiment = prepare(_wanted(config, rehearse), out)
     with RunsProgress(experiment) as progress:
         results = experiment.run(launcher, jobs, progress)
     show_results(results["table"])
@@ -49,11 +53,11 @@ def demo(out: str, jobs: int | None = None) -> list[str]:
     return failures
 
 
-def plan_only(config: str | os.PathLike[str], out: str) -> list[str]:
+def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> list[str]:
     """Say how many runs there are, how many are done and about how long the others will take."""
     from nerve.experiments.estimate import remaining_seconds
 
-    experiment = prepare(config, out)
+    experiment = prepare(_wanted(config, rehearse), out)
     counts = experiment.counts
     console = Console()
     for kind in ("encode", "probe", "train"):
@@ -70,6 +74,11 @@ def plan_only(config: str | os.PathLike[str], out: str) -> list[str]:
         soft_wrap=True,
     )
     return []
+
+
+def _wanted(config: str | os.PathLike[str], rehearse: bool) -> ExperimentConfig | str | os.PathLike[str]:
+    """The experiment of a file, or its rehearsal."""
+    return rehearsal(load_config(config)) if rehearse else config
 
 
 def show(folder: str) -> None:

@@ -1,0 +1,70 @@
+"""A rehearsal: the same rows, cohorts and targets on simulated people, small enough for a laptop.
+
+It shows in minutes that a file is right, what its tables will look like and which cells stay empty, before weeks of a
+cluster are asked for. Its numbers say nothing about brains.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nerve.experiments.config import CohortConfig, ExperimentConfig, MethodConfig
+from nerve.simulate import default_targets
+
+PEOPLE, TIMEPOINTS, FOLDS, PERMUTATIONS = 120, 150, 3, 19  # 19: the fewest permutations that can give p = 0.05
+KNOWN_COVARIATES = ("age", "sex", "site", "mean_fd")
+
+
+def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
+    """The experiment on simulated cohorts of 100 regions, with the preset `small`, three folds and one seed."""
+    cohorts = {name: _cohort(one, seed) for seed, (name, one) in enumerate(config.cohorts.items(), start=1)}
+    protocol = config.protocol.model_copy(
+        update={"folds": FOLDS, "covariates": _known(config.protocol.covariates), "harmonise": False}
+    )
+    return config.model_copy(
+        update={
+            "title": f"{config.title} (rehearsal on simulated people)".strip(),
+            "parcellation": _smaller(config.parcellation),
+            "preset": "small",
+            "seeds": config.seeds[:1],
+            "cohorts": cohorts,
+            "methods": [_method(one) for one in config.methods],
+            "protocol": protocol,
+        }
+    )
+
+
+def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
+    """Simulated people; a target that the simulation does not have is its general factor under another name."""
+    simulated = {target.name for target in default_targets()}
+    return cohort.model_copy(
+        update={
+            "path": None,
+            "simulate": {"n": PEOPLE, "timepoints": TIMEPOINTS, "seed": seed, "keep_timeseries": cohort.timeseries},
+            "columns": {name: "p_factor" for name in cohort.targets if name not in simulated},
+            "covariates": None if cohort.covariates is None else _known(cohort.covariates),
+            "groups": None,
+            "site": None,
+        }
+    )
+
+
+def _method(method: MethodConfig) -> MethodConfig:
+    settings: dict[str, Any] = dict(method.settings)
+    if isinstance(settings.get("patching"), str):
+        settings["patching"] = _smaller(settings["patching"])
+    fewer = min(method.permutations, PERMUTATIONS)
+    return method.model_copy(update={"preset": None, "settings": settings, "permutations": fewer})
+
+
+def _smaller(name: str) -> str:
+    """The atlas of 100 regions with the same networks: schaefer400-17 → schaefer100-17; grids stay as they are."""
+    if name.startswith(("grid", "permuted", "networks")):
+        return name
+    found = re.search(r"-(7|17)", name)
+    return f"schaefer100-{found[1] if found else 17}"
+
+
+def _known(covariates: list[str]) -> list[str]:
+    return [name for name in covariates if name in KNOWN_COVARIATES]
