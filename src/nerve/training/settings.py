@@ -85,6 +85,8 @@ class TrainingSettings(BaseModel):
             if device.type != "cuda":
                 return None
             return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        if self.precision != "float32" and device.type == "cpu":  # some processors stop at bf16 with a signal
+            raise NerveError(f"precision is {self.precision!r}, which is for GPUs. On a CPU use auto or float32.")
         return {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[self.precision]
 
 
