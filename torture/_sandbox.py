@@ -8,6 +8,7 @@ and safe (a process that dies or hangs is replaced, and the case is blamed).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -23,11 +24,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SECONDS = 10.0  # that a command may take
-KILLED_AFTER = 25.0  # when even the alarm is not heard
+SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
+KILLED_AFTER = 40.0  # by the clock: it waits for something that never comes, or does not hear the alarm
 EXTRA_BYTES = 500 * 2**20  # memory beyond twice the files
 ADDRESS_SPACE = 6 * 2**30  # above what the process has: a runaway allocation fails instead of filling the machine
-ENOUGH = 2.0  # seconds after which a case that may work for hours has shown that it works
+ENOUGH = 1.0  # seconds after which a case that may work for hours has shown that it works
 ROOMS = ("in", "out", "cwd", "tmp", "home")
 
 
@@ -51,8 +52,11 @@ class Outcome(NamedTuple):
     command: str
     fault: str
     said: str
-    seconds: float
+    seconds: float  # of the processor
     memory: int  # bytes above what the process had, less twice the files
+
+
+Told = Callable[[Outcome], None]
 
 
 class _OutOfTimeError(BaseException):
@@ -62,8 +66,8 @@ class _OutOfTimeError(BaseException):
 class _Watched:
     """Processes at work, each with its case and when it began."""
 
-    def __init__(self, cases: Sequence[Case], numbers: Sequence[int], root: Path) -> None:
-        self.cases, self.root = cases, root
+    def __init__(self, cases: Sequence[Case], numbers: Sequence[int], root: Path, told: Told) -> None:
+        self.cases, self.root, self.told = cases, root, told
         self.waiting = list(reversed(numbers))
         self.busy: dict[Any, tuple[Any, int, float]] = {}
         self.outcomes: list[Outcome] = []
@@ -92,11 +96,12 @@ class _Watched:
         """An outcome, or the news that the process has died."""
         process, number, _ = self.busy.pop(pipe)
         try:
-            self.outcomes.append(pipe.recv())
+            outcome = pipe.recv()
         except EOFError:
             process.join()
             self.lost(number, f"the process ended with {process.exitcode}")
         else:
+            self.keep(outcome)
             self.give(pipe, process)
 
     def end_late(self) -> None:
@@ -110,13 +115,20 @@ class _Watched:
 
     def lost(self, number: int, fault: str) -> None:
         """Blame the case, replace the process."""
-        self.outcomes.append(Outcome(number, self.cases[number].name, "", fault, "", 0.0, 0))
+        self.keep(Outcome(number, self.cases[number].name, "", fault, "", 0.0, 0))
         self.start()
 
+    def keep(self, outcome: Outcome) -> None:
+        """Note an outcome."""
+        self.outcomes.append(outcome)
+        self.told(outcome)
 
-def run_cases(cases: Sequence[Case], numbers: Sequence[int], root: Path, jobs: int = 2) -> list[Outcome]:
-    """Run the cases of these numbers; `cases` may hold closures, since processes are forked."""
-    watched = _Watched(cases, numbers, root)
+
+def run_cases(
+    cases: Sequence[Case], numbers: Sequence[int], root: Path, jobs: int = 2, told: Told = lambda _: None
+) -> list[Outcome]:
+    """Run the cases of these numbers, telling each outcome; `cases` may hold closures, since processes are forked."""
+    watched = _Watched(cases, numbers, root, told)
     for _ in range(jobs):
         watched.start()
     while watched.busy:
@@ -128,14 +140,20 @@ def run_cases(cases: Sequence[Case], numbers: Sequence[int], root: Path, jobs: i
 
 def _work(pipe: Connection, cases: Sequence[Case], root: Path) -> None:
     """Run the cases whose numbers come through the pipe, until −1 comes."""
+    _end_with_parent()
     gc.freeze()  # what was imported is never garbage: collections stay short
     size = _status("VmSize") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.fsync = lambda *_: None  # type: ignore[assignment]  # what survives a power cut is another torture's question
-    signal.signal(signal.SIGALRM, _ring)
+    signal.signal(signal.SIGPROF, _ring)
     while (number := pipe.recv()) >= 0:
         pipe.send(run_case(cases[number], number, root))
+
+
+def _end_with_parent() -> None:
+    """Have Linux end this process when the one that started it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _ring(*_: Any) -> None:
@@ -153,9 +171,9 @@ def run_case(case: Case, number: int, root: Path) -> Outcome:
     os.environ["HOME"] = str(folder / "home")
     size, before = _bytes_below(folder / "in"), _tree(folder)
     _reset_peak()
-    resident, began = _status("VmRSS"), time.monotonic()
+    resident, began = _status("VmRSS"), time.process_time()
     said, fault = _run(arguments, case.may_work, root / f"case-{number}.said")
-    seconds, memory = time.monotonic() - began, _status("VmHWM") - resident - 2 * size
+    seconds, memory = time.process_time() - began, _status("VmHWM") - resident - 2 * size
     os.chdir(root)
     if not fault and memory > EXTRA_BYTES:
         fault = f"memory: {memory / 2**20:.0f} MB beyond twice the files"
@@ -173,7 +191,7 @@ def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
     code: Any = 0
     fault = ""
     with _spoken_to(log):
-        signal.setitimer(signal.ITIMER_REAL, ENOUGH if may_work else SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, ENOUGH if may_work else SECONDS)
         try:
             main()
         except SystemExit as end:
@@ -183,7 +201,7 @@ def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
         except BaseException as error:
             fault = f"{type(error).__name__} at {_where(error.__traceback__)}: {str(error)[:200]}"
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     said = log.read_text("utf-8", "replace")
     log.unlink()
     if not fault and "Traceback (most recent" in said:

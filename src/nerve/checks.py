@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, 80, 80
 
 
 class NerveError(ValueError):
@@ -92,6 +96,17 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     return f"{', '.join(words[:most])} and {len(words) - most} more"
 
 
+def brief(value: Any) -> str:
+    """A value of the user's as Python writes it, cut short: settings may be nested, long, or hold themselves.
+
+    Examples
+    --------
+    >>> brief("abc"), brief([1, 2]), brief([[["deep"]]])
+    ("'abc'", '[1, 2]', '[[[...]]]')
+    """
+    return _BRIEF.repr(value)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The sentence ' Did you mean x?' for the nearest known word, or an empty string."""
     known = [str(name) for name in known]
@@ -105,7 +120,7 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:
     if value in allowed:
         return value
     raise NerveError(
-        f"{name} is {value!r}, expected one of {listed(map(repr, allowed), most=40)}."
+        f"{name} is {brief(value)}, expected one of {listed(map(repr, allowed), most=40)}."
         + did_you_mean(str(value), allowed)
     )
 

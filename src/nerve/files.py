@@ -9,10 +9,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +24,9 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError
+from nerve.formulas import guarded_table, unguarded_table
 from nerve.locks import is_still, only_one
+from nerve.unpacking import open_table, require_ending
 
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
@@ -192,9 +196,9 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def write_tsv(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
-    """Write a table with tabs, `n/a` for missing values and no index, whole or not at all."""
+    """Write a table with tabs, `n/a` for missing values and no index, whole or not at all; no cell is a formula."""
     with atomic_file(path, "w") as stream:
-        table.to_csv(stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+        guarded_table(table).to_csv(stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
@@ -207,10 +211,12 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """Read JSON, with one sentence if it is missing or malformed."""
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(_text(path))
+    except NerveError:
+        raise
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NerveError(f"{path}: is not valid JSON ({error}).") from error
 
 
@@ -220,10 +226,12 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     path = Path(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        content = yaml.safe_load(_text(path))
+    except NerveError:
+        raise
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:  # as its parser has it
         raise NerveError(f"{path}: is not valid YAML ({' '.join(str(error).split())}).") from error
     if content is None:
         return {}
@@ -241,16 +249,24 @@ def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     separator = "," if path.suffix.lower() == ".csv" else "\t"
     defaults: dict[str, Any] = {"sep": separator, "na_values": MISSING, "keep_default_na": False}
     try:
-        return pd.read_csv(path, encoding="utf-8-sig", **(defaults | options))
+        with open_table(path) as stream:
+            return unguarded_table(pd.read_csv(stream, encoding="utf-8-sig", **(defaults | options)))
+    except NerveError:
+        raise
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except ValueError as error:  # pandas' parser errors, empty files and bad encodings are all ValueErrors
+    except (ValueError, EOFError, OverflowError, LookupError, zlib.error, lzma.LZMAError) as error:  # as pandas has it
         raise NerveError(f"{path}: is not a readable table ({error}). Save it as tab-separated UTF-8 text.") from error
 
 
 def read_foreign_table(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     """Read somebody else's table: what R, SPSS and databases write for missing values counts as missing too."""
     return read_tsv(path, **({"keep_default_na": True} | options))
+
+
+def _text(path: Path) -> str:
+    require_ending(path)
+    return path.read_text(encoding="utf-8-sig")
 
 
 def _umask() -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, did_you_mean, listed, problem
+from nerve.checks import NerveError, brief, did_you_mean, listed, problem
 from nerve.files import read_tsv
 
 SCHAEFER_SIZES = tuple(range(100, 1001, 100))
@@ -234,6 +234,8 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     """
     if isinstance(source, Parcellation):
         return source
+    if not isinstance(source, (str, os.PathLike)):
+        raise NerveError(f"The parcellation is {brief(source)}, expected a built-in name or the file of a table.")
     name = str(source)
     if name in parcellation_names() or name.removesuffix("+aseg19") in parcellation_names():
         return _builtin(name)

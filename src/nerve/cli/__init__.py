@@ -40,6 +40,11 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except (MemoryError, RuntimeError) as error:  # torch has no error of its own for a CPU's memory
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+        typer.secho("nerve: there is not enough memory for what was asked for.", fg=typer.colors.RED, err=True)
+        sys.exit(1)
     except OSError as error:  # a disk that is full, say, where no folder of the user's is named
         where = "" if error.filename is None else f"{error.filename}: "
         typer.secho(f"nerve: {where}{error.strerror or error}.", fg=typer.colors.RED, err=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from nerve.checks import NerveError, did_you_mean, listed
+from nerve.checks import NerveError, brief, did_you_mean, listed
 from nerve.files import read_yaml
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -122,6 +122,13 @@ class ExperimentConfig(_Strict):
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
+    def _cohorts_have_names(self) -> ExperimentConfig:
+        for name in self.cohorts:  # simulated ones become folders of that name
+            if not name.strip() or name in (".", "..") or len(name) > 100 or not set(name).isdisjoint("/\\\0\n\r\t"):
+                raise ValueError(f"a cohort is called {brief(name)}, expected a short name without slashes")
+        return self
+
+    @model_validator(mode="after")
     def _labels_are_unique(self) -> ExperimentConfig:
         labels = [method.label or method.method for method in self.methods]
         twice = sorted({label for label in labels if labels.count(label) > 1})
@@ -152,7 +159,7 @@ def validated(model: type[Config], content: Any, where: object) -> Config:
                 f"{did_you_mean(str(first['loc'][-1]), known)}"
             ) from None
         message = first["msg"].removeprefix("Value error, ")
-        came = "" if first["type"] in ("missing", "value_error") else f" (it is {first['input']!r})"
+        came = "" if first["type"] in ("missing", "value_error") else f" (it is {brief(first['input'])})"
         raise NerveError(f"{where}: {place or 'the file'}: {message}{came}.") from None
 
 

@@ -145,7 +145,10 @@ def simulated(name: str, arguments: dict[str, Any], parcellation: str) -> Cohort
 
     known = inspect.signature(simulate_cohort).parameters
     known_columns(arguments, known, f"simulate of cohort {name!r}")
-    return simulate_cohort(**{"parcellation": parcellation, "name": name, **arguments})
+    try:
+        return simulate_cohort(**{"parcellation": parcellation, "name": name, **arguments})
+    except (TypeError, OverflowError) as error:
+        raise NerveError(f"simulate of cohort {name!r}: a value is of the wrong kind ({error}).") from error
 
 
 def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConfig:

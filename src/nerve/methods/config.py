@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError
 
-from nerve.checks import NerveError, did_you_mean, one_of, problem
+from nerve.checks import NerveError, brief, did_you_mean, one_of, problem
+from nerve.files import read_yaml
 from nerve.models.tokenizers import TOKENIZERS
 from nerve.training import TrainingSettings
 
@@ -23,12 +23,12 @@ class NerveConfig(TrainingSettings):
     )
     tokenizer: str = Field("bilinear", description="How patches become tokens: bilinear, shared or specific.")
     mask_ratio: float = Field(0.5, gt=0, lt=1, description="Share of the patches that is masked.")
-    dim: int = Field(256, ge=1, description="Width of the encoder, and of the embedding.")
-    depth: int = Field(4, ge=0, description="Layers of the encoder.")
-    heads: int = Field(4, ge=1, description="Attention heads of the encoder.")
-    decoder_dim: int = Field(64, ge=1, description="Width of the decoder.")
-    decoder_depth: int = Field(1, ge=0, description="Layers of the decoder.")
-    decoder_heads: int = Field(2, ge=1, description="Attention heads of the decoder.")
+    dim: int = Field(256, ge=1, le=65536, description="Width of the encoder, and of the embedding.")
+    depth: int = Field(4, ge=0, le=1000, description="Layers of the encoder.")
+    heads: int = Field(4, ge=1, le=65536, description="Attention heads of the encoder.")
+    decoder_dim: int = Field(64, ge=1, le=65536, description="Width of the decoder.")
+    decoder_depth: int = Field(1, ge=0, le=1000, description="Layers of the decoder.")
+    decoder_heads: int = Field(2, ge=1, le=65536, description="Attention heads of the decoder.")
     loss: Literal["patch_mean", "sum"] = Field("patch_mean", description="Mean or sum over a patch's entries.")
     init: Literal["scaled", "released", "signs"] = Field("scaled", description="Start of the tokenizer.")
     center: bool = Field(False, description="Learn deviations from the training people's mean FC.")
@@ -114,23 +114,12 @@ def resolve(preset: str = "default", *layers: Mapping[str, Any], where: str = "T
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise problem(where, f"{name} is {first['input']!r}", expected=_expectation(first["msg"])) from error
+        raise problem(where, f"{name} is {brief(first['input'])}", expected=_expectation(first["msg"])) from error
 
 
 def read_config(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, Any]]:
     """A YAML file of settings, and the preset that it names, if any."""
-    path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise NerveError(f"{path}: is not valid YAML ({' '.join(str(error).split())}).") from error
-    if content is None:
-        return None, {}
-    if not isinstance(content, dict):
-        raise problem(path, "it holds no settings", expected="lines like `lr: 0.001`")
-    settings = {str(name): value for name, value in content.items()}
+    settings = read_yaml(path)
     preset = settings.pop("preset", None)
     return preset, settings
 
@@ -157,7 +146,7 @@ def _parsed(text: str) -> Any:
         return None
     try:
         return float(text) if "e" in text.lower() and text[:1] in "+-.0123456789" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError):
+    except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError):  # as its parser has it
         return text
 
 

@@ -60,7 +60,7 @@ def load_state(path: Path) -> dict[str, Any]:
             length = struct.unpack("<Q", stream.read(8))[0]
             header = json.loads(stream.read(min(length, 100_000_000)))
         return dict(json.loads(header["__metadata__"]["state"]))
-    except (OSError, ValueError, KeyError, struct.error) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
         raise NerveError(f"{path}: is not a checkpoint of this package ({error}). Start without --resume.") from error
 
 

@@ -1,0 +1,74 @@
+"""Text that a spreadsheet would run: an apostrophe goes before it when a table is written, and off when it is read.
+
+A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end is a formula to Excel and its kin, whoever wrote
+it: a participant called ``=cmd|'/c calc'!A1`` would be run by whoever opens the table. Numbers are left alone, and what
+already begins with apostrophes gets one more, so that reading gives back exactly what was written.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+_MARKS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
+
+
+def guarded(value: Any) -> Any:
+    """A cell that no spreadsheet runs.
+
+    Examples
+    --------
+    >>> guarded("=1+1"), guarded("-0.5"), guarded("DMN-A"), guarded("'=x")
+    ("'=1+1", '-0.5', 'DMN-A', "''=x")
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
+
+
+def unguarded(value: Any) -> Any:
+    """The inverse of `guarded`.
+
+    Examples
+    --------
+    >>> unguarded("'=1+1"), unguarded("'s Gravenhage")
+    ('=1+1', "'s Gravenhage")
+    """
+    return value[1:] if isinstance(value, str) and _GUARDED.match(value) else value
+
+
+def guarded_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with every text cell and column name guarded."""
+    return _changed(table, guarded, _MARKS)
+
+
+def unguarded_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The inverse of `guarded_table`."""
+    return _changed(table, unguarded, ("'",))
+
+
+def _changed(table: pd.DataFrame, change: Any, marks: tuple[str, ...]) -> pd.DataFrame:
+    """Cells that begin with a mark changed; the table itself where there are none."""
+    names = [change(name) for name in table.columns]
+    if names != list(table.columns):
+        table = table.set_axis(names, axis=1)
+    copied = False
+    for i, dtype in enumerate(table.dtypes):
+        if dtype.kind not in "OT":
+            continue
+        column = table.iloc[:, i]
+        if any(isinstance(value, str) and value.startswith(marks) for value in column.unique()):
+            table = table if copied else table.copy()
+            copied = True
+            table.isetitem(i, column.map(change).array)
+    return table
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
