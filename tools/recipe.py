@@ -320,20 +320,19 @@ def difference_text(found: pd.Series) -> str:
 
 
 def run_features(args: argparse.Namespace) -> None:
-    """Age, sex and diagnosis out of fold. Encoders saw four fifths of ABIDE, all of UCLA, unlabelled."""
+    """Age, sex and diagnosis out of fold. Encoders saw everyone, unlabelled, but for the control inside folds."""
     table = Table(args.out / "features.tsv", ["cohort", "seed"])
     for name, read in (("abide", abide), ("ucla", ucla)):
         if args.only and name not in args.only:
             continue
         cohort = read(args.data)
         for seed in args.seeds:
-            training = cohort.subset(held_out(len(cohort), seed)[0]) if name == "abide" else cohort
-            encoder, _ = trained(args, "default" if name == "abide" else f"default_{name}", training, seed)
-            controls = {"NERVE no training": untrained(training, seed)}
-            if name == "abide" and seed == 0:
-                permuted = trained(args, "permuted", training, seed, patching=f"permuted{seed}")
-                controls["NERVE permuted networks"] = permuted[0]
-            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, training, encoder, controls))
+            encoder, _ = trained(args, f"default_{name}", cohort, seed)
+            controls = {
+                "NERVE no training": untrained(cohort, seed),
+                "NERVE no training, permuted networks": untrained(cohort, seed, patching=f"permuted{seed}"),
+            }
+            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, cohort, encoder, controls))
     say(table.markdown())
 
 

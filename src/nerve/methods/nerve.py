@@ -26,7 +26,7 @@ from nerve.training.draws import VALIDATION_STEP
 
 _SHORTCUTS = ("patching", "tokenizer", "mask_ratio", "dim", "depth", "epochs", "batch_size", "lr", "seed", "device")
 _SAMPLE = 512  # people read at a time for the start
-_SUMMARISED = 2048  # training people, at most, from whom the components of `pooling="pca"` come
+_SUMMARISED = 2048  # people, at most, from whom the components of `pooling="pca"` come
 _AT_A_TIME = 64  # people whose factors are found together
 
 
@@ -170,13 +170,17 @@ class NERVE(Encoder):
         order = np.random.default_rng([self.seed, 3]).permutation(rows)
         if isinstance(module, MaskedAutoencoder):
             start_from(module, _batches(source, order, _SAMPLE))
-            self.summarise(module, source, rows)
+            self.summarise(module, source)
 
-    def summarise(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """Components of the training people's factors, for ``pca``; nothing without `completion`."""
+    def summarise(self, module: torch.nn.Module, source: Source) -> None:
+        """Components of the factors of everyone given to `fit`, for ``pca``; nothing without `completion`.
+
+        Validation people too: among fewer people than FC has entries, those whom the components have not seen come out
+        shorter than the others, and a kernel between the two kinds is distorted.
+        """
         completion = getattr(module, "completion", None)
         if completion is not None:
-            chosen = np.random.default_rng([self.seed, 6]).permutation(rows)[:_SUMMARISED]
+            chosen = np.random.default_rng([self.seed, 6]).permutation(len(source))[:_SUMMARISED]
             device = completion.factors.device
             completion.fit_summary(batch.to(device) for batch in _batches(source, np.sort(chosen), _AT_A_TIME))
 
@@ -217,8 +221,7 @@ class NERVE(Encoder):
         """
         super().fit(X, y, run_dir=run_dir, resume=resume, progress=progress)
         cohort = self.fitted_cohort(X)
-        training, _ = self.split(cohort, cohort, self.training_settings())  # type: ignore[arg-type]
-        self.summarise(self.module_, PackingSource(cohort, self.patching_), training)
+        self.summarise(self.module_, PackingSource(cohort, self.patching_))
         remove_packed(None if run_dir is None else Path(run_dir))
         return self
 

@@ -74,7 +74,7 @@ def fit_together(
         own = method.module_.state_dict()
         method.module_.load_state_dict({name: ensemble.state_of(number)[name] for name in own})
         method.module_.eval()
-        method.summarise(method.module_, PackingSource(cohort, method.patching_), split[0])
+        method.summarise(method.module_, PackingSource(cohort, method.patching_))
         method.history_, method.best_step_ = result.history, result.best_step
         method.data_ = described_data(cohort, result)
     return list(methods)
