@@ -1,6 +1,6 @@
 """Regenerate the tables of docs/recipe.md from real cohorts.
 
-`python tools/recipe.py abide|curves|features|stages|transfer|labels` writes OUT/<command>.tsv, printed as Markdown;
+`python tools/recipe.py abide|curves|features|stages|transfer|labels|simulated` writes OUT/<command>.tsv;
 `curves` draws. Rows that are in the TSV already are not computed again; trained models are kept in OUT/models. Times
 are CPU seconds of one thread.
 """
@@ -31,6 +31,7 @@ from nerve.files import write_tsv
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents
 from nerve.patching import Patching
+from nerve.simulate import simulate_cohort
 
 TARGETS = ["age", "sex", "diagnosis"]
 PAPER_SECONDS = 200.0  # as long as the default takes
@@ -387,6 +388,32 @@ def run_transfer(args: argparse.Namespace) -> None:
     say(table.markdown())
 
 
+def run_simulated(args: argparse.Namespace) -> None:
+    """The same where the truth is known: 400 people, scores of which FC explains much, and one of which nothing."""
+    table = Table(args.out / "simulated.tsv", ["seed"])
+    for seed in args.seeds:
+        cohort = simulate_cohort(400, "schaefer100-17", 200, seed=seed, keep_timeseries=False)
+        table.add({"seed": seed}, partial(simulated_rows, args, cohort, seed))
+    say(table.markdown())
+
+
+def simulated_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dict[str, Any]:
+    """Masked error of held-out people, and r of each score."""
+    training, test = (cohort.subset(rows) for rows in held_out(len(cohort), seed))
+    encoder, start = trained(args, "simulated", training, seed)[0], untrained(training, seed)
+    models = {"NERVE": encoder, "NERVE no training": start, "ppca": PPCA().fit(training)}
+    rows = [
+        {"what": "masked error", "model": name, "value": masked_error(model, model.patching_, training, test, seed)}
+        for name, model in models.items()
+    ]
+    everyone = trained(args, "simulated_all", cohort, seed)[0]
+    sets: dict[str, Any] = {"raw": "raw", "pca": "pca"}
+    sets |= {f"NERVE {pooling}": flat(everyone.transform(cohort, pooling)) for pooling in ("pca", "factors", "tokens")}
+    scores = score_table(evaluate(sets, cohort, ["p_factor", "internalizing", "null"], motion=None), n_bootstrap=0)
+    rows += [{"what": f"r of {s.target}", "model": s.method, "value": float(s.r)} for s in scores.itertuples()]
+    return {"rows": rows}
+
+
 def run_labels(args: argparse.Namespace) -> None:
     """Prediction from few labelled people: kernel ridge on 25 … 200 of them, tested on all others, 20 draws."""
     cohort, table = abide(args.data), Table(args.out / "labels.tsv", ["n_labelled"])
@@ -434,6 +461,7 @@ COMMANDS = {
     "stages": run_stages,
     "transfer": run_transfer,
     "labels": run_labels,
+    "simulated": run_simulated,
 }
 
 
