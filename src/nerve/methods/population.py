@@ -76,7 +76,7 @@ def fit_projection(module: GATEModel, cohort: Cohort, windows: Windows, seed: in
     for person in np.unique(chosen // windows.n_windows):
         own = chosen[chosen // windows.n_windows == person] % windows.n_windows
         (series,) = cohort.inputs("timeseries", [person])
-        sample[filled : filled + len(own)] = windows.fc(torch.from_numpy(series), windows.length)[own].numpy()
+        sample[filled : filled + len(own)] = windows.fc(torch.tensor(series), windows.length)[own].numpy()
         filled += len(own)
     n_components = min(module.components.shape[0], *sample.shape)
     pca = PCA(n_components, svd_solver="randomized", random_state=seed).fit(sample)
@@ -93,7 +93,7 @@ def projected_windows(module: GATEModel, cohort: Cohort, windows: Windows, lengt
     for person in range(len(cohort)):
         (series,) = cohort.inputs("timeseries", [person])
         for i, length in enumerate(lengths):
-            fc = windows.fc(torch.from_numpy(series).to(device), length)
+            fc = windows.fc(torch.tensor(series, device=device), length)
             features[i, :, person] = module.project(fc).cpu()
         if person % 500 == 499:
             log.info("GATE: windows of %d of %d people", person + 1, len(cohort))
