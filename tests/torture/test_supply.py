@@ -1,0 +1,90 @@
+"""Versions are pinned, licences are listed, and an audit that looked nothing up does not pass for a clean one."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+from tools import audit, sbom
+
+ROOT = Path(__file__).parents[2]
+PINNED = {
+    canonicalize_name(name): version
+    for name, _, version in (
+        line.strip().partition("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    )
+}
+
+
+def test_everything_that_the_extras_pull_is_pinned():
+    everything = sbom.closure(extras=(*sbom.EXTRAS, "docs", "dev"))
+    installed = {name: sbom.version(package) for name, package in everything.items() if name != sbom.ROOT}
+    assert len(installed) > 60
+    missing = sorted(set(installed) - set(PINNED))
+    assert missing == [], f"not in constraints.txt: {missing}"
+    assert {name: PINNED[name] for name in installed} == installed
+
+
+def test_the_page_of_licences_is_that_of_the_pinned_versions():
+    page = (ROOT / "docs" / "licences.md").read_text()
+    rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \| (?:nerve|an extra) \|$", page, re.MULTILINE)
+    listed = {canonicalize_name(name): version for name, version, _ in rows}
+    assert listed == {name: PINNED[name] for name in sbom.closure() if name != sbom.ROOT}, "run `make sbom`"
+    assert all(licence.strip() and licence != "not stated" for *_, licence in rows)
+
+
+def test_no_licence_forbids_use_under_ours():
+    said = {name: sbom.licence(package) for name, package in sbom.closure().items()}
+    assert {name: text for name, text in said.items() if re.search(r"GPL|Commercial|Proprietary", text)} == {}
+
+
+def test_the_bill_is_the_same_twice_and_every_reference_leads_somewhere(tmp_path):
+    command = [sys.executable, "tools/sbom.py", "--out"]
+    for name in ("a.json", "b.json"):
+        subprocess.run([*command, str(tmp_path / name)], cwd=ROOT, check=True, capture_output=True)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    bill = json.loads((tmp_path / "a.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    known = {bill["metadata"]["component"]["bom-ref"], *(part["bom-ref"] for part in bill["components"])}
+    assert len(known) == len(bill["components"]) + 1
+    assert {edge["ref"] for edge in bill["dependencies"]} == known
+    assert {end for edge in bill["dependencies"] for end in edge["dependsOn"]} <= known
+    assert any(part["name"] == "torch" and "+" not in part["version"] for part in bill["components"])
+
+
+@pytest.mark.parametrize(
+    ("packages", "code"),
+    [
+        ([{"name": "a", "version": "1", "vulns": []}], audit.CLEAN),
+        ([{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}], audit.VULNERABLE),
+        ([{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "?"}], audit.PARTLY),
+        ([{"name": "b", "skip_reason": "?"}], audit.NOT_RUN),
+        ([], audit.NOT_RUN),
+    ],
+)
+def test_an_audit_that_looked_nothing_up_is_not_a_clean_one(packages, code):
+    assert audit.verdict(packages)[0] == code
+
+
+def test_an_audit_without_its_tool_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
+    code, words = audit.audited("constraints.txt")
+    assert code == audit.NOT_RUN
+    assert "not installed" in words
+
+
+def test_the_security_page_names_no_address_and_its_promises_are_kept_in_the_source():
+    page = (ROOT / "SECURITY.md").read_text()
+    assert not re.search(r"https?://|\S+@\S+\.\w+", page)
+    source = {path: path.read_text() for path in (ROOT / "src" / "nerve").rglob("*.py")}
+    imports = (
+        r"^\s*(?:import|from) (?:requests|urllib\.request|http\.client|aiohttp|ftplib|pickle|joblib|dill|marshal)\b"
+    )
+    calls = r"socket\.(?:socket|create_connection)|allow_pickle=True|torch\.load\(|yaml\.load\("
+    forbidden = re.compile(f"{imports}|{calls}", re.MULTILINE)
+    assert [path.name for path, text in source.items() if forbidden.search(text)] == []

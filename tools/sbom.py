@@ -1,0 +1,137 @@
+"""What nerve stands on: a bill of materials (CycloneDX 1.5, JSON) and docs/licences.md, from what is installed.
+
+python tools/sbom.py --out sbom.json --licences docs/licences.md
+
+Both are the same for the same environment: no time stamp, no serial number, everything sorted.
+"""
+
+import argparse
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from nerve.files import write_json, write_text
+
+ROOT = "nerve-fc"
+EXTRAS = ("fmri", "viz", "baselines", "slurm")  # what users may install; docs and dev are for developers
+PAGE = """# Licences
+
+nerve is under the MIT licence. It installs the packages below, each under its own; `make sbom` writes this table and
+`sbom.json` (CycloneDX) from what is installed. Versions are those of `constraints.txt`.
+
+| package | version | licence | needed by |
+|---|---|---|---|
+"""
+
+
+def closure(root: str = ROOT, extras: tuple[str, ...] = EXTRAS) -> dict[str, Distribution]:
+    """Every installed distribution that the package and its extras require, by canonical name; itself first."""
+    found = {canonicalize_name(root): distribution(root)}
+    seen: set[tuple[str, str]] = set()
+    waiting = [(canonicalize_name(root), extra) for extra in ("", *extras)]
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        for requirement in map(Requirement, found[name].requires or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                needed = canonicalize_name(requirement.name)
+                found.setdefault(needed, _installed(requirement.name, found[name].metadata["Name"]))
+                waiting += [(needed, wanted) for wanted in ("", *requirement.extras)]
+    return found
+
+
+def _installed(name: str, wanted_by: str) -> Distribution:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        sys.exit(f"{name}, which {wanted_by} needs, is not installed here: run `make .venv/dev` first.")
+
+
+def version(package: Distribution) -> str:
+    """The version without the name of a local build (torch calls its CPU build 2.13.0+cpu)."""
+    return package.version.partition("+")[0]
+
+
+def licence(package: Distribution) -> str:
+    """What the package says: an expression, a classifier, or the first line of its own words."""
+    about = package.metadata
+    if about.get("License-Expression"):
+        return str(about["License-Expression"])
+    classifiers = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or [] if "License ::" in line]
+    named = [name for name in classifiers if name not in ("OSI Approved", "DFSG approved")]
+    if named:
+        return ", ".join(named)
+    return (about.get("License") or "not stated").strip().splitlines()[0][:80]
+
+
+def bill(packages: dict[str, Distribution]) -> dict[str, Any]:
+    """A CycloneDX document: components and who depends on whom."""
+    root, *others = packages
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": _component(packages[root], "application")},
+        "components": [_component(packages[name], "library") for name in sorted(others)],
+        "dependencies": [
+            {"ref": _url(packages[name]), "dependsOn": sorted(_url(packages[n]) for n in _direct(packages, name))}
+            for name in sorted(packages)
+        ],
+    }
+
+
+def _component(package: Distribution, kind: str) -> dict[str, Any]:
+    said = licence(package)
+    stated = bool(package.metadata.get("License-Expression"))
+    return {
+        "type": kind,
+        "bom-ref": _url(package),
+        "name": package.metadata["Name"],
+        "version": version(package),
+        "purl": _url(package),
+        "licenses": [{"expression": said} if stated else {"license": {"name": said}}],
+    }
+
+
+def _url(package: Distribution) -> str:
+    return f"pkg:pypi/{canonicalize_name(package.metadata['Name'])}@{version(package)}"
+
+
+def _direct(packages: dict[str, Distribution], name: str) -> set[str]:
+    needed = {canonicalize_name(Requirement(line).name) for line in packages[name].requires or []}
+    return needed & set(packages) - {name}
+
+
+def licence_page(packages: dict[str, Distribution]) -> str:
+    """docs/licences.md."""
+    core = closure(extras=())
+    rows = [
+        f"| {package.metadata['Name']} | {version(package)} | {licence(package)} | "
+        f"{'nerve' if name in core else 'an extra'} |"
+        for name, package in sorted(packages.items())
+        if name != canonicalize_name(ROOT)
+    ]
+    return PAGE + "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="where the bill of materials goes")
+    parser.add_argument("--licences", type=Path, help="where the page of licences goes")
+    wanted = parser.parse_args()
+    packages = closure()
+    if wanted.out:
+        write_json(wanted.out, bill(packages))
+    if wanted.licences:
+        write_text(wanted.licences, licence_page(packages))
+    print(f"{len(packages) - 1} packages")
+
+
+if __name__ == "__main__":
+    main()
