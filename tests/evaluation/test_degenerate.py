@@ -183,3 +183,16 @@ def test_a_table_in_another_order_gives_the_same_numbers(y, features):
     np.testing.assert_allclose(both["predicted_x"], both["predicted_y"], rtol=1e-9, atol=1e-12)
     left, right = (score_table(table, 200).iloc[0] for table in (one, two))
     np.testing.assert_allclose(left["r_low"], right["r_low"], atol=1e-9)
+
+
+def test_permutations_do_not_depend_on_the_order_of_the_table(y, features, tmp_path):
+    from nerve.evaluation import evaluate_to, feature_sets, make_settings
+
+    shuffled = np.random.default_rng(5).permutation(N)
+    cohort = make_cohort(N, y=y, family=np.arange(N) // 2)
+    found = []
+    for name, one, values in (("a", cohort, features), ("b", cohort.subset(shuffled), features[shuffled])):
+        settings = make_settings(["y"], n_folds=4, n_permutations=30, n_bootstrap=50, groups="family")
+        scores, *_ = evaluate_to(tmp_path / name, feature_sets(values, one), one, settings)
+        found.append(scores[["r", "r_low", "r_high", "r2", "p"]].to_numpy(float))
+    np.testing.assert_allclose(*found, atol=1e-9)
