@@ -1,4 +1,4 @@
-"""What `nerve` itself writes, made once: a cohort, a model, an evaluation, an experiment. The fuzzing damages copies."""
+"""What `nerve` itself writes, made once: a cohort, a model, an evaluation, an experiment. Copies are damaged."""
 
 from __future__ import annotations
 

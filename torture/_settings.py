@@ -16,6 +16,10 @@ BOMB = (
     + "{key}: *j\n"
 )  # fmt: skip
 
+_NESTED = "&a [x, x, x, x, x, x, x, x, x]" + "".join(
+    f", &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefghi", "bcdefghij", strict=True)
+)
+
 VALUES: list[Any] = [
     None, "", " ", "abc", "../../escaped", "/nowhere/at/all", "a/b", "\0", "x\ny", "💥\u202e", "é" * 3000, "nan", True,
     False, -1, 0, 1, 1.5, -1e308, 1e308, float("nan"), float("inf"), 10**30, 2**63, -(2**63), [], [[]], [None], {},
@@ -34,6 +38,7 @@ TEXTS: dict[str, str] = {
     "deep": "{key}: " + "[" * 3000 + "]" * 3000 + "\n",
     "deep mapping": "{key}: " + "{{a: " * 3000 + "1" + "}}" * 3000 + "\n",
     "bomb": BOMB,
+    "bomb as a value": "{key}: [" + _NESTED + "]\n",
     "itself": "{key}: &me [*me]\n",
     "merge": "{key}: 1\n<<: [1, 2]\n",
     "merge itself": "&a {{{key}: 1, <<: *a}}\n",

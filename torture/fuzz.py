@@ -231,8 +231,8 @@ SETTINGS = {
     "study.yaml": ("experiment {in}/study.yaml --out {out}/study --dry-run", as_yaml, 5),
     "run/config.json": ("embed {in}/run {in}/cohort {out}/new.tsv", as_json, 3),
     "cohort/cohort.json": ("evaluate {in}/cohort --targets age --out {out}/new --folds 2 --bootstrap 10", as_json, 6),
-    "columns.yaml": ("ingest {in}/source {out}/new --parcellation {in}/cohort/regions.tsv --participants {in}/table.csv "
-                     "--columns {in}/columns.yaml", as_yaml, 10),
+    "columns.yaml": ("ingest {in}/source {out}/new --parcellation {in}/cohort/regions.tsv --participants "
+                     "{in}/table.csv --columns {in}/columns.yaml", as_yaml, 10),
 }  # fmt: skip
 
 

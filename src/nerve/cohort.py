@@ -29,6 +29,7 @@ from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series, Stack
 from nerve.store import FORMAT_VERSION, open_npy, open_series, seal, writing_cohort
 
+_ABOUT = {"format_version": int, "name": str, "parcellation": str, "fingerprint": str, "notes": dict}  # cohort.json
 _CHUNK = 64  # matrices read or written at a time
 
 
@@ -216,7 +217,7 @@ class Cohort:
                 remedy="Make one with `nerve ingest` or `nerve simulate`.",
             )
         about = read_json(folder / "cohort.json")
-        if not isinstance(about, dict) or not isinstance(about.get("format_version"), int):
+        if not isinstance(about, dict) or not all(isinstance(about.get(key), kind) for key, kind in _ABOUT.items()):
             raise problem(folder / "cohort.json", "it does not describe a cohort", remedy="Make the cohort again.")
         if about["format_version"] > FORMAT_VERSION:
             raise problem(folder, "it was written by a newer version of nerve", remedy="Update nerve to read it.")
@@ -230,13 +231,13 @@ class Cohort:
         cohort = cls(
             Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity,
             participants,
-            Parcellation.from_table(folder / "regions.tsv", name=about.get("parcellation", "custom")),
+            Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"]),
             series,
-            about.get("name", folder.name),
+            about["name"],
             exclusions=exclusions,
-            notes=about.get("notes"),
+            notes=about["notes"],
         )
-        cohort._fingerprint = about.get("fingerprint")
+        cohort._fingerprint = about["fingerprint"]
         return cohort
 
     def _chunks(self) -> Iterator[np.ndarray]:

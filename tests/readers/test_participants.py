@@ -89,7 +89,7 @@ def test_columns_as_words_yaml_or_mapping(tmp_path):
         with pytest.raises(NerveError, match="expected name=THEIRS"):
             parse_columns(wrong)
     file.write_text("- a\n")
-    with pytest.raises(NerveError, match="no mapping"):
+    with pytest.raises(NerveError, match="no settings"):
         parse_columns(file)
 
 

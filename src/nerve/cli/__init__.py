@@ -41,9 +41,12 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:  # torch has no error of its own for a CPU's memory
-        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+        said = "there is not enough memory for what was asked for."
+        if str(error).startswith("Symlink loop"):  # as Python before 3.13 has it
+            said = f"{error}."
+        elif isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
-        typer.secho("nerve: there is not enough memory for what was asked for.", fg=typer.colors.RED, err=True)
+        typer.secho(f"nerve: {said}", fg=typer.colors.RED, err=True)
         sys.exit(1)
     except OSError as error:  # a disk that is full, say, where no folder of the user's is named
         where = "" if error.filename is None else f"{error.filename}: "

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, atlas, say
+from nerve.cli.common import app, atlas, named, say
 
 
 @atlas.command("list")
@@ -50,7 +50,7 @@ def atlas_show(
 
 @app.command()
 def simulate(
-    out: Annotated[str, typer.Argument(help="The new cohort folder.")],
+    out: Annotated[str, typer.Argument(callback=named, help="The new cohort folder.")],
     subjects: Annotated[int, typer.Option(help="People.")] = 300,
     parcellation: Annotated[str, typer.Option(help="A built-in name, or a TSV.")] = "schaefer100-17",
     timepoints: Annotated[int, typer.Option(help="Volumes of a scan.")] = 200,
@@ -103,7 +103,7 @@ def simulate(
 @app.command()
 def ingest(
     source: Annotated[str, typer.Argument(help="A folder or a file of matrices or time series.")],
-    out: Annotated[str, typer.Argument(help="The cohort folder to write.")],
+    out: Annotated[str, typer.Argument(callback=named, help="The cohort folder to write.")],
     format: Annotated[str, typer.Option(help="auto, xcpd, cpac, cbig, abide, cifti, nifti, ukb or plain.")] = "auto",
     parcellation: Annotated[
         str | None, typer.Option(help="Regions that the cohort shall have: a name (`nerve atlas list`) or a TSV.")
@@ -162,7 +162,9 @@ def ingest(
 @app.command()
 def check(
     cohort: Annotated[str, typer.Argument(help="A cohort folder.")],
-    out: Annotated[str | None, typer.Option(help="Write the table, and who would be dropped, to this TSV.")] = None,
+    out: Annotated[
+        str | None, typer.Option(callback=named, help="Write the table, and who would be dropped, to this TSV.")
+    ] = None,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is unusable.
 

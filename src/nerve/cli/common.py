@@ -21,6 +21,13 @@ atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
 app.add_typer(atlas, name="atlas")
 
 
+def named(value: str | None) -> str | None:
+    """Refuse an empty name of a place to write to: it would be the current folder."""
+    if value is not None and not value.strip():
+        raise typer.BadParameter("it is empty, expected a path")
+    return value
+
+
 def say(text: str) -> None:
     """Print one line for the user, on standard output."""
     typer.echo(text)

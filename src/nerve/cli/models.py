@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from nerve.cli.common import app, say, shown_progress
+from nerve.cli.common import app, named, say, shown_progress
 
 
 @app.command()
 def pretrain(
     cohorts: Annotated[list[str], typer.Argument(help="Cohort folders, pooled in the region order of the first.")],
-    out: Annotated[str, typer.Option("--out", help="The run folder to write.")],
+    out: Annotated[str, typer.Option("--out", callback=named, help="The run folder to write.")],
     preset: Annotated[str | None, typer.Option(help="default, paper or small.")] = None,
     config: Annotated[str | None, typer.Option(help="A YAML file of settings.")] = None,
     assignments: Annotated[
@@ -57,7 +57,7 @@ def pretrain(
 def embed(
     run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
     cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
-    out: Annotated[str, typer.Argument(help="A .tsv (participant_id, dim0 …) or a .npy.")],
+    out: Annotated[str, typer.Argument(callback=named, help="A .tsv (participant_id, dim0 …) or a .npy.")],
     pooling: Annotated[
         str | None, typer.Option(help="mean, cls, tokens (needs .npy), factors or pca; as the model does by default.")
     ] = None,
@@ -79,7 +79,9 @@ def interpret(
     cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
     targets: Annotated[str, typer.Option(help="Columns whose prediction to explain, separated by commas.")] = "",
     covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
-    out: Annotated[str | None, typer.Option(help="Where to write interpretation/; the first run by default.")] = None,
+    out: Annotated[
+        str | None, typer.Option(callback=named, help="Where to write interpretation/; the first run by default.")
+    ] = None,
     pooling: Annotated[
         str | None, typer.Option(help="mean, cls, tokens, factors or pca; as in the run by default.")
     ] = None,

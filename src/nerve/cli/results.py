@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, say, shown_progress
+from nerve.cli.common import app, named, say, shown_progress
 
 
 @app.command()
 def evaluate(
     cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
     targets: Annotated[str, typer.Option(help="Columns to predict, separated by commas.")],
-    out: Annotated[str, typer.Option(help="The folder to write; what it already holds is not computed again.")],
+    out: Annotated[
+        str, typer.Option(callback=named, help="The folder to write; what it already holds is not computed again.")
+    ],
     features: Annotated[
         str, typer.Option(help="raw, pca, covariates, the folder of a trained model or a TSV; several with commas.")
     ] = "raw",
@@ -113,7 +115,7 @@ def _embedded(run: Any, cohort: Any) -> Any:
 @app.command()
 def experiment(
     config: Annotated[str | None, typer.Argument(help="A YAML file: cohorts, methods, protocol, seeds.")] = None,
-    out: Annotated[str | None, typer.Option("--out", help="The folder of runs and results.")] = None,
+    out: Annotated[str | None, typer.Option("--out", callback=named, help="The folder of runs and results.")] = None,
     launcher: Annotated[str, typer.Option(help="local or slurm.")] = "local",
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time (local); one a core or card.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs and estimate the time; run none.")] = False,
@@ -154,7 +156,7 @@ def report(folder: Annotated[str, typer.Argument(help="What `nerve experiment` o
 
 @app.command()
 def demo(
-    out: Annotated[str, typer.Argument(help="Folder for everything it makes.")] = "out/demo",
+    out: Annotated[str, typer.Argument(callback=named, help="Folder for everything it makes.")] = "out/demo",
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one a core by default.")] = None,
 ) -> None:
     """Simulated cohorts with a known answer → pretrain → embed → evaluate → report.html, in minutes.

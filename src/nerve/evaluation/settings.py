@@ -10,6 +10,7 @@ from nerve.evaluation.kernel_ridge import LAMBDAS
 from nerve.evaluation.kernels import KERNELS
 from nerve.evaluation.landmarks import EXACT_UP_TO, N_LANDMARKS
 
+MOST_RESAMPLES = 100_000  # p and intervals need no more; all are held in memory
 PRETRAIN_SCOPES = ("all", "train_folds", "other_people", "none", "not stated")
 
 
@@ -73,6 +74,11 @@ class Settings:
         ):
             if getattr(self, name) < least:
                 raise NerveError(f"{name} is {getattr(self, name)}, expected at least {least}.")
+        for name in ("n_repeats", "n_bootstrap", "n_permutations"):
+            if not 0 <= getattr(self, name) <= MOST_RESAMPLES:
+                raise NerveError(
+                    f"{name} is {getattr(self, name)}, expected at most {MOST_RESAMPLES:,} and none below 0."
+                )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import track
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from nerve.checks import NotFitted, one_of, problem
+from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
 from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
 from nerve.methods.inputs import as_cohort
@@ -192,8 +192,14 @@ class Method(BaseEstimator):
         config = read_json(folder / CONFIG)
         method = cls._from_configuration(config, folder)
         method.set_params(device=device)
-        method.module_ = method.seeded_build(method.parcellation_)
-        restore_weights(method.module_, load_tensors(folder / WEIGHTS), folder / WEIGHTS)
+        tensors = load_tensors(folder / WEIGHTS)
+        try:
+            method.module_ = method.seeded_build(method.parcellation_)
+        except NerveError:
+            raise
+        except (TypeError, ValueError, AttributeError, OverflowError, RuntimeError, MemoryError) as error:
+            raise problem(folder / CONFIG, f"no model can be built from its parameters ({error})") from error
+        restore_weights(method.module_, tensors, folder / WEIGHTS)
         method.module_.eval()
         if not (folder / HISTORY).is_file():
             raise problem(folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
@@ -217,8 +223,10 @@ class Method(BaseEstimator):
             regions = pd.DataFrame(config["parcellation"]["regions"])
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
             method = cls(**cls.parameters_from_json(config["parameters"]))
-            method.parcellation_ = Parcellation.from_table(regions, name=config["parcellation"]["name"])
-        except (KeyError, TypeError) as error:
+            method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
+        except NerveError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise problem(folder / CONFIG, f"it is incomplete or has an unknown entry ({error})") from error
         method.n_features_in_ = method.parcellation_.n_regions
         method.data_, method.best_step_ = config.get("data", {}), config.get("best_step", 0)

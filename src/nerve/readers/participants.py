@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from nerve.checks import NerveError, did_you_mean, known_columns, listed, problem
-from nerve.files import read_foreign_table
+from nerve.files import read_foreign_table, read_yaml
 from nerve.readers.ids import normal_id
 
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
@@ -233,15 +233,10 @@ def table_ids(
 
 
 def _columns_file(path: Path) -> dict[str, str]:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise problem(path, f"it cannot be read ({str(error).splitlines()[0]})", expected="YAML") from error
+    content: object = read_yaml(path)
     content = content.get("columns", content) if isinstance(content, dict) else content
-    if not isinstance(content, dict):
-        raise problem(path, "it holds no mapping", expected="lines such as `age: AGE_AT_SCAN`")
+    if not isinstance(content, dict) or not all(isinstance(theirs, str | int | float) for theirs in content.values()):
+        raise problem(path, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`")
     return {str(ours): str(theirs) for ours, theirs in content.items()}
 
 
