@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench torture docs clean
+.PHONY: demo test check format bench torture sbom audit docs clean
 
 demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> report
 	$(BIN)/nerve demo out/demo
@@ -26,6 +26,12 @@ bench: .venv/dev  ## speed and memory, each as a ratio to a reference in the sam
 
 torture: .venv/dev  ## faults, bad input and load, at most 15 minutes; fills the table of docs/reliability.md
 	$(BIN)/python -m torture
+
+sbom: .venv/dev  ## bill of materials (out/sbom.json) and docs/licences.md
+	$(BIN)/python tools/sbom.py --out out/sbom.json --licences docs/licences.md
+
+audit: .venv/dev  ## known vulnerabilities of the pinned versions, where a service can be asked
+	$(BIN)/python tools/audit.py
 
 docs: .venv/docs
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
