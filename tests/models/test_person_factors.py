@@ -140,16 +140,25 @@ def test_no_matrix_makes_the_steps_diverge(factor):
         assert torch.isfinite(model.completion(odd, visible)).all()
 
 
-def test_summary_is_scikit_learns_pca_of_the_factors_up_to_sign_and_zero_beyond():
+def test_summary_is_the_svd_of_the_factors_up_to_sign_and_zero_beyond():
     patching = PATCHINGS["grid"]
     model, packed = started(patching, dim=16)
     model.completion.fit_summary([packed[:5], packed[5:9]])
     found = model.embed(packed, "pca").detach().numpy()
     assert found.shape == (12, 16)
     factors = model.embed(packed, "factors").detach().numpy()
-    expected = PCA(8, svd_solver="full").fit(factors[:9]).transform(factors)
-    np.testing.assert_allclose(np.abs(found[:, :8]), np.abs(expected), atol=1e-8)
-    assert not found[:, 8:].any()
+    directions = np.linalg.svd(factors[:9], full_matrices=False)[2]
+    np.testing.assert_allclose(np.abs(found[:, :9]), np.abs(factors @ directions.T), atol=1e-8)
+    assert not found[:, 9:].any()
+
+
+def test_components_are_scikit_learns_when_centred():
+    values = np.random.default_rng(0).normal(size=(9, 30)) + 5
+    mean, components, variances = principal_components(torch.from_numpy(values), 8)
+    expected = PCA(8, svd_solver="full").fit(values)
+    np.testing.assert_allclose(mean, values.mean(0))
+    np.testing.assert_allclose(np.abs(components.T), np.abs(expected.components_), atol=1e-10)
+    np.testing.assert_allclose(variances[:8] * 9 / 8, expected.explained_variance_, rtol=1e-10)
 
 
 def test_components_of_people_who_do_not_differ_are_zero():

@@ -285,7 +285,7 @@ class NERVE(Encoder):
     @property
     def _n_features_out(self) -> int:
         if self._pooling(self.pooling) == "factors":
-            return len(self.module_.completion.feature_mean)  # type: ignore[union-attr, arg-type]
+            return len(self.module_.completion.components)  # type: ignore[union-attr, arg-type]
         return self.config_.dim
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

@@ -56,7 +56,6 @@ class PersonFactors(nn.Module):
     patch_at: torch.Tensor
     entry: torch.Tensor
     diagonal: torch.Tensor
-    feature_mean: torch.Tensor
     components: torch.Tensor
 
     def __init__(self, patching: Patching, rank: int, width: int) -> None:
@@ -69,7 +68,6 @@ class PersonFactors(nn.Module):
         self.step = nn.Parameter(torch.full((STEPS, rank), _logit(STEP / LARGEST_STEP) / QUICKER))
         self.momentum = nn.Parameter(torch.full((STEPS,), _logit(MOMENTUM) / QUICKER))
         self.register_buffer("diagonal", torch.ones(n_regions))  # FC of a region with itself, the same for everyone
-        self.register_buffer("feature_mean", torch.zeros(n_regions * rank))
         self.register_buffer("components", torch.zeros(n_regions * rank, width))
         place = np.zeros((n_regions, n_regions), int)  # where the packed layout has each entry of the matrix
         place[patching.cols, patching.rows] = place[patching.rows, patching.cols] = np.arange(patching.n_entries)
@@ -94,11 +92,13 @@ class PersonFactors(nn.Module):
 
     @torch.no_grad()
     def fit_summary(self, batches: Iterable[torch.Tensor]) -> None:
-        """Principal components of F - D over people, without labels; batches of (people, S)."""
+        """Principal components of F - D over people, without labels; batches of (people, S).
+
+        Not centred: the group D is the origin. Centred scores of a cohort sum to zero, so that whoever is tested later
+        would be known from the others, with the sign turned.
+        """
         features = torch.cat([self.features(packed) for packed in batches])  # (people, R · rank)
-        mean, components, _ = principal_components(features, self.width)
-        self.feature_mean.copy_(mean)
-        self.components.copy_(components)
+        self.components.copy_(principal_components(features, self.width, center=False)[1])
 
     # ---- the verbs
 
@@ -135,7 +135,7 @@ class PersonFactors(nn.Module):
 
     def summary(self, packed: torch.Tensor) -> torch.Tensor:
         """The same on its first principal components: (subjects, width)."""
-        return (self.features(packed) - self.feature_mean) @ self.components
+        return self.features(packed) @ self.components
 
     def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """F of each person: (subjects, R, rank)."""

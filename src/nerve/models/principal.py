@@ -7,7 +7,9 @@ import torch
 LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from nothing
 
 
-def principal_components(values: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def principal_components(
+    values: torch.Tensor, width: int, *, center: bool = True
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Mean, unit components and variances of the rows of a table.
 
     With X centred and X Xᵀ = V diag(λ) Vᵀ, component k is Xᵀ v_k / √λ_k and its variance λ_k / n. Signs are fixed so
@@ -18,13 +20,15 @@ def principal_components(values: torch.Tensor, width: int) -> tuple[torch.Tensor
     values : (n, p) tensor
     width : int
         Components to return; columns of zeros where there are fewer.
+    center : bool
+        Take the mean away first; otherwise the mean is zero, and variances are mean squares.
 
     Returns
     -------
     (p,), (p, width) and (n,) tensors
         The variances are all of them, largest first.
     """
-    mean = values.mean(0)
+    mean = values.mean(0) if center else torch.zeros_like(values[0])
     centred = values - mean  # (n, p)
     unit = centred.abs().amax()
     if unit <= 4 * torch.finfo(values.dtype).eps * mean.abs().amax():  # the rounding of the mean: all rows are alike
