@@ -156,9 +156,9 @@ def test_components_are_scikit_learns_when_centred():
     values = np.random.default_rng(0).normal(size=(9, 30)) + 5
     mean, components, variances = principal_components(torch.from_numpy(values), 8)
     expected = PCA(8, svd_solver="full").fit(values)
-    np.testing.assert_allclose(mean, values.mean(0))
-    np.testing.assert_allclose(np.abs(components.T), np.abs(expected.components_), atol=1e-10)
-    np.testing.assert_allclose(variances[:8] * 9 / 8, expected.explained_variance_, rtol=1e-10)
+    np.testing.assert_allclose(mean.numpy(), values.mean(0))
+    np.testing.assert_allclose(np.abs(components.T.numpy()), np.abs(expected.components_), atol=1e-10)
+    np.testing.assert_allclose(variances[:8].numpy() * 9 / 8, expected.explained_variance_, rtol=1e-10)
 
 
 def test_components_of_people_who_do_not_differ_are_zero():
