@@ -18,7 +18,7 @@ from torture.promise import Promise
 
 LIMIT = 20.0  # GiB resident
 SIZES = (1_000, 4_000, 10_000)
-EXACT_RAW = 1_000  # people whose raw FC is evaluated exactly; above, through landmarks
+EXACT_RAW, MOST_RAW = 1_000, 4_000  # people whose raw FC is evaluated exactly, and through landmarks
 TIMEOUT = 3600
 
 
@@ -35,7 +35,7 @@ def grow(folder: Path, sizes: tuple[int, ...], seed: int, limit: float, wide: bo
         place = folder / str(n)
         place.mkdir(parents=True)
         steps = ["ingest"] + ([] if (folder / "model").is_dir() else ["train"]) + ["embed", "evaluate"]
-        steps += ["raw" if n <= EXACT_RAW else "landmarks"] if wide else []
+        steps += ["raw" if n <= EXACT_RAW else "landmarks"] if wide and n <= MOST_RAW else []
         found: dict[str, Any] = {}
         for step in steps:
             found[step] = one_step(step, place, n, seed)
