@@ -115,16 +115,14 @@ def writing_cohort(
             raise NerveError(f"{path}: the cohort was not finished, nothing was written.")
 
 
-def open_npy(path: Path) -> np.ndarray:
+def open_npy(path: Path, remedy: str = "The file is incomplete: make the cohort again.") -> np.ndarray:
     """Memory-map an array; a broken or pickled file is refused in one sentence."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a damaged header is Python, and numpy stumbles over it in a dozen ways
-        raise problem(
-            path, f"it cannot be read as an array ({error})", remedy="The file is incomplete: make the cohort again."
-        ) from error
+        raise problem(path, f"it cannot be read as an array ({error})", remedy=remedy) from error
     if not isinstance(array, np.ndarray):  # an archive of arrays in disguise
-        raise problem(path, "it is an archive, not one array", remedy="Make the cohort again.")
+        raise problem(path, "it is an archive, not one array", remedy=remedy)
     return array if array.size else np.array(array)
 
 

@@ -24,6 +24,7 @@ from nerve.evaluation.people import People
 from nerve.evaluation.settings import Settings
 from nerve.evaluation.sources import Adjusted, CovariateTable, Kernel, PrincipalComponents, Rows, Source
 from nerve.files import read_foreign_table
+from nerve.store import open_npy
 
 NAMED = ("raw", "pca", "covariates")
 Progress = Callable[[float], None] | None
@@ -106,11 +107,8 @@ def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Feat
             remedy=did_you_mean(str(path), NAMED).strip(),
         )
     if path.suffix == ".npy":
-        try:
-            array = np.load(path, allow_pickle=False)
-        except ValueError as error:
-            raise problem(path, f"it is not a readable array ({error})") from error
-        return one_feature_set(array, cohort, name or path.stem, scope)
+        array = open_npy(path, "Write it again, as one array of numbers.")
+        return one_feature_set(np.asarray(array), cohort, name or path.stem, scope)
     table = read_foreign_table(path, dtype={"participant_id": str})
     return _from_table(table, cohort, name or path.stem, path, scope)
 

@@ -28,6 +28,7 @@ from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, fingerpr
 from nerve.experiments.workspace import Workspace
 from nerve.files import write_json, write_npy, write_text, write_tsv
 from nerve.interpret.pretraining import describe_run
+from nerve.store import open_npy
 
 log = logging.getLogger("nerve.experiments")
 
@@ -225,7 +226,7 @@ def encoded(
         method = method_class(manifest["key"]["method"]).load(folder, device=device or workspace.config.device)
         usable_cohorts(method, [cohort])
         write_npy(kept, _flat(method.transform(cohort)))
-    return np.load(kept, allow_pickle=False)
+    return np.asarray(open_npy(kept, "Remove it: it is made again."))
 
 
 def _adapted(workspace: Workspace, task: Task, source: Source) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import zipfile
 import zlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import require_file
+from nerve.unpacking import open_table, refuse_bomb
 
 MISSING_WORDS = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "label", "labels", "region", "roi", "name", "unnamed: 0")
+_LONGEST_LINE = 1 << 24  # bytes: the names of 100,000 columns
 _TAIL = 1 << 20  # bytes: more than the longest line of 4,000 regions
 _MENDING = "Fetch or write it again, or leave the participant out."
 
@@ -41,16 +42,11 @@ def read_numbers(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[s
     if has_header and len(first) == len(body) and first[0].lower() in _INDEX_NAMES:
         has_index = True
     try:
-        table = pd.read_csv(
-            path,
-            sep=separator,
-            header=None,
-            skiprows=1 if has_header else 0,
-            index_col=0 if has_index else None,
-            na_values=["n/a"],
-            low_memory=False,
-        )
+        with open_table(path) as stream:
+            table = _parsed(stream, separator, has_header, has_index)
         numbers = table.to_numpy(np.float64)
+    except NerveError:
+        raise
     except (ValueError, OSError, EOFError, OverflowError, MemoryError, zlib.error) as error:
         raise _unreadable(path, participant, "a table of numbers", error) from error
     if not numbers.size:
@@ -64,6 +60,18 @@ def read_numbers(path: Path, participant: str = "") -> tuple[np.ndarray, tuple[s
             _where(path, participant), f"{len(labels)} labels stand above {numbers.shape[1]} columns of numbers"
         )
     return numbers, labels
+
+
+def _parsed(stream: BinaryIO, separator: str, has_header: bool, has_index: bool) -> pd.DataFrame:
+    return pd.read_csv(
+        stream,
+        sep=separator,
+        header=None,
+        skiprows=1 if has_header else 0,
+        index_col=0 if has_index else None,
+        na_values=["n/a"],
+        low_memory=False,
+    )
 
 
 def read_npy(path: Path, participant: str = "") -> np.ndarray:
@@ -101,9 +109,15 @@ def npz_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_npz(path: Path, name: str, participant: str = "") -> np.ndarray:
-    """One array of an `.npz`; only that one is read."""
+    """One array of an `.npz`; only that one is read, and not if it unpacks to far more than the file holds."""
     try:
-        array = _open_npz(str(path), path.stat().st_mtime_ns)[name]
+        archive = _open_npz(str(path), path.stat().st_mtime_ns)
+        for member in archive.zip.infolist() if archive.zip else []:
+            if member.filename in (name, f"{name}.npy"):
+                refuse_bomb(_where(path, participant), path.stat().st_size, member.file_size)
+        array = archive[name]
+    except NerveError:
+        raise
     except KeyError as error:
         raise problem(_where(path, participant), f"there is no array {name!r}") from error
     except Exception as error:
@@ -160,27 +174,26 @@ def choose_variable(
 
 def _first_lines(path: Path, participant: str) -> tuple[str, list[str], list[str]]:
     """The separator, and the first two lines that are not empty cut at it."""
-    opened: Any = gzip.open if path.suffix == ".gz" else open
     disguises = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x05": "pickle", b"\x93N": "NumPy"}
     try:
-        with opened(path, "rb") as stream:
-            start = stream.read(2)
-            if start in disguises:
-                found = f"it is a {disguises[start]} file by its content"
-                raise problem(_where(path, participant), found, expected="a text file of numbers")
-            stream.seek(0)
-            lines = [stream.readline().decode("utf-8-sig") for _ in range(2)]
+        with open_table(path) as stream:
+            lines = [stream.readline(_LONGEST_LINE) for _ in range(2)]
+        if lines[0][:2] in disguises:
+            found = f"it is a {disguises[lines[0][:2]]} file by its content"
+            raise problem(_where(path, participant), found, expected="a text file of numbers")
+        if len(lines[0]) == _LONGEST_LINE:
+            raise problem(_where(path, participant), "its first line does not end", expected="a table of numbers")
+        first, second = (line.decode("utf-8-sig") for line in lines)
     except NerveError:
         raise
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, participant, "a text file", error) from error
-    if "\0" in lines[0]:
+    if "\0" in first:
         raise problem(_where(path, participant), "it is a binary file", expected="a text file of numbers")
-    if not lines[0].strip():
+    if not first.strip():
         raise problem(_where(path, participant), "its first line is empty", expected="numbers", remedy=_MENDING)
-    separator = next((mark for mark in "\t,;" if mark in lines[0].strip("\r\n")), r"\s+")
-    first, second = (_cut(line, separator) for line in lines)
-    return separator, first, second
+    separator = next((mark for mark in "\t,;" if mark in first.strip("\r\n")), r"\s+")
+    return separator, _cut(first, separator), _cut(second, separator)
 
 
 def _refuse_cut_line(path: Path, numbers: np.ndarray, separator: str, participant: str) -> None:

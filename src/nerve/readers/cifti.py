@@ -18,6 +18,7 @@ from nerve.readers.base import Options, Reader, Reading, Scan, require_file
 from nerve.readers.bids import BidsName, parse_name
 from nerve.readers.browse import files_below
 from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task
+from nerve.unpacking import refuse_bomb
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
 # HCP: 100307.rfMRI_REST1_LR…, 100307_rfMRI_REST1_LR…, or a folder 100307/MNINonLinear/Results/rfMRI_REST1_LR/…
@@ -78,7 +79,12 @@ def load_image(path: Path, participant: str = "") -> Any:
 
     require_file(path, participant)
     try:
-        return nibabel.load(path)
+        image: Any = nibabel.load(path)
+        size = int(np.prod(image.shape, dtype=object)) * int(image.get_data_dtype().itemsize)
+        refuse_bomb(f"{path} (participant {participant})" if participant else path, path.stat().st_size, size)
+        return image
+    except NerveError:
+        raise
     except Exception as error:  # headers are someone else's bytes: nibabel raises a dozen kinds of errors on bad ones
         raise unreadable(path, participant, error) from error
 

@@ -12,6 +12,7 @@ from nerve.checks import NerveError, problem
 from nerve.readers.arrays import as_numbers
 from nerve.readers.base import require_file
 from nerve.readers.mat5 import refuse_unsound
+from nerve.unpacking import refuse_bomb
 
 
 def mat_shapes(path: Path, participant: str = "") -> dict[str, tuple[int, ...]]:
@@ -37,10 +38,12 @@ def read_mat(path: Path, name: str, participant: str = "") -> np.ndarray:
             import h5py
 
             with h5py.File(path, "r") as file:
-                array = np.asarray(file[name]).T  # HDF5 lists the axes of MATLAB's column-major arrays backwards
+                array = own_dataset(file, name, path)[()].T  # HDF5 lists MATLAB's column-major axes backwards
         else:
             array = _scipy_io(path, participant).loadmat(path, variable_names=[name])[name]
-            array = array.toarray() if hasattr(array, "toarray") else array
+            if hasattr(array, "toarray"):
+                refuse_bomb(path, path.stat().st_size, 8 * int(np.prod(array.shape, dtype=object)))
+                array = array.toarray()
     except NerveError:
         raise
     except Exception as error:
@@ -54,7 +57,10 @@ def read_mat_column(path: Path, name: str, column: int) -> np.ndarray:
     if not _is_hdf5(path):
         return _whole_mat(str(path), path.stat().st_mtime_ns, name)[:, column]
     try:
-        return as_numbers(_open_hdf5(str(path), path.stat().st_mtime_ns)[name][column], path)
+        dataset = own_dataset(_open_hdf5(str(path), path.stat().st_mtime_ns), name, path, rows=1)
+        return as_numbers(dataset[column], path)
+    except NerveError:
+        raise
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise _damaged(path, "", error) from error
 
@@ -87,23 +93,53 @@ def _is_hdf5(path: Path) -> bool:
     return b"\x89HDF" in (start[:4], start[512:516])
 
 
+def own_dataset(file: Any, name: str, path: Path, rows: int | None = None) -> Any:
+    """A dataset whose numbers lie in this file, and no more of them (in `rows` rows, or all) than could lie there.
+
+    HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file would be to read
+    whatever file of the user's it names.
+    """
+    import h5py
+
+    link = file.get(name, getlink=True)
+    if not isinstance(link, h5py.HardLink):
+        raise problem(path, f"{name!r} is a link to another place", expected="numbers in the file itself")
+    dataset = file[name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
+        raise problem(path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself")
+    shape = dataset.shape if rows is None else (rows, *dataset.shape[1:])
+    refuse_bomb(path, path.stat().st_size, dataset.dtype.itemsize * int(np.prod(shape, dtype=object)))
+    return dataset
+
+
 def _hdf5_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     import h5py
 
     with h5py.File(path, "r") as file:
-        return {
-            name: tuple(reversed(item.shape))
-            for name, item in file.items()
-            if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiub"
-        }
+        own = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
+        return {name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])}
+
+
+def _holds_numbers(item: Any) -> bool:
+    """Whether it is an array of numbers to MATLAB too, which keeps objects and functions as numbers with a mark."""
+    import h5py
+
+    if not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub" or item.shape is None:
+        return False
+    kind = item.attrs.get("MATLAB_class", b"double")
+    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+    return "MATLAB_object_decode" not in item.attrs and kind.startswith(("double", "single", "int", "uint", "logical"))
 
 
 def _hdf5_words(path: Path, name: str) -> tuple[str, ...]:
     import h5py
 
     with h5py.File(path, "r") as file:
-        references = np.asarray(file[name]).ravel()
-        return tuple("".join(map(chr, np.asarray(file[cell]).ravel())).strip() for cell in references)
+        references = own_dataset(file, name, path)[()].ravel()
+        cells = [file[cell] for cell in references]
+        for cell in cells:
+            refuse_bomb(path, path.stat().st_size, cell.dtype.itemsize * int(np.prod(cell.shape, dtype=object)))
+        return tuple("".join(map(chr, np.asarray(cell).ravel())).strip() for cell in cells)
 
 
 @lru_cache(maxsize=1)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nerve.checks import problem
+from nerve.unpacking import refuse_bomb
 
 _HEADER = 128
 _PREFIX = 1 << 16  # bytes of a variable whose tags are looked at; those of a numeric array lie in the first 200
@@ -88,6 +89,8 @@ def _elements(
 
 def _check_compressed(content: memoryview, order: str) -> None:
     inner = zlib.decompressobj().decompress(content, _PREFIX)
+    if len(inner) >= 8:
+        refuse_bomb("the MATLAB file", len(content), struct.unpack_from(order + "I", inner, 4)[0])
     whole = len(inner) < _PREFIX
     found = list(_elements(memoryview(inner), order, top=True, whole=whole))
     if len(found) != 1 or found[0][0] != _MATRIX:

@@ -20,6 +20,7 @@ from nerve.parcellation import Parcellation, load_parcellation
 from nerve.report.privacy import Scrubber
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
 from nerve.report.words import evaluation_words, experiment_words, run_words
+from nerve.unpacking import refuse_bomb
 
 TEXT = dict.fromkeys(("cohort", "target", "method", "variant", "method_a", "variant_a", "method_b"), str)
 TEXT |= {"variant_b": str, "participant": str, "participant_id": str, "run": str, "reason": str, "status": str}
@@ -299,8 +300,15 @@ def _is_encoder(manifest: Mapping[str, Any]) -> bool:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            for member in stored.zip.infolist():
+                refuse_bomb(path, path.stat().st_size, member.file_size)
+            return {name: stored[name] for name in stored.files}
+    except NerveError:
+        raise
+    except Exception as error:  # a damaged archive: zipfile, zlib, struct and numpy each have errors of their own
+        raise NerveError(f"{path}: is no archive of arrays ({error}).") from error
 
 
 def _long(null: pd.DataFrame) -> pd.DataFrame:

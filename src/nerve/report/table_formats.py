@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from nerve.formulas import guarded_table
 from nerve.report.tables import Cell, ResultsTable
 
 
@@ -27,18 +29,18 @@ def to_csv(table: ResultsTable) -> str:
     """One header line `cohort: target`, one line a method."""
     frame = to_frame(table)
     frame.columns = pd.Index([f"{cohort}: {target}" for cohort, target in table.headers])
-    return frame.to_csv(lineterminator="\n")
+    return guarded_table(frame.reset_index()).to_csv(index=False, lineterminator="\n")
 
 
 def to_markdown(table: ResultsTable) -> str:
     """A table for a page on the web, with its notes."""
     header = [*table.lead_header, *(f"{cohort} {target}" for cohort, target in table.headers)]
     rule = ["---"] * len(table.lead_header) + [":-:"] * len(table.columns)
-    lines = [_bar(map(_escape_bar, header)), _bar(rule)]
+    lines = [_bar(map(_escaped, header)), _bar(rule)]
     for row in table.rows:
-        lines.append(_bar([*map(_escape_bar, table.lead(row)), *(_markdown(cell, table.signed) for cell in row.cells)]))
-    title = f"**{table.title}**\n\n" if table.title else ""
-    return title + "\n".join(lines) + "\n\n" + "  \n".join(table.notes) + "\n"
+        lines.append(_bar([*map(_escaped, table.lead(row)), *(_markdown(cell, table.signed) for cell in row.cells)]))
+    title = f"**{_escaped(table.title)}**\n\n" if table.title else ""
+    return title + "\n".join(lines) + "\n\n" + "  \n".join(map(_escaped, table.notes)) + "\n"
 
 
 def to_latex(table: ResultsTable) -> str:
@@ -156,8 +158,9 @@ def _bar(cells: object) -> str:
     return "| " + " | ".join(cells) + " |"  # type: ignore[arg-type]
 
 
-def _escape_bar(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+def _escaped(text: str) -> str:
+    """Text that is only text in Markdown: no cell ends in it, no link, picture, code or HTML begins in it."""
+    return re.sub(r"([\\`|\[\]*])", r"\\\1", re.sub(r"\s+", " ", text)).replace("&", "&amp;").replace("<", "&lt;")
 
 
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$"}
