@@ -176,7 +176,7 @@ def mutate(path: Path, mutation: Mutation) -> None:
     path.write_text(text, "utf-8")
 
 
-def run_tests(tree: Path, tests: Sequence[str], seconds: float = 120) -> tuple[int, str]:
+def run_tests(tree: Path, tests: Sequence[str], seconds: float = 300) -> tuple[int, str]:
     """Run tests in a copied tree; the code of pytest and what it said."""
     # this may itself run inside pytest, whose settings are not for the tests in the copy
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
