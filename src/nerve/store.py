@@ -131,7 +131,7 @@ def open_series(folder: Path) -> Series:
     joined, table = open_npy(folder / "timeseries.npy"), folder / "timeseries.tsv"
     lengths = read_tsv(table)
     known_columns(["n_volumes"], lengths.columns, table)
-    counts = pd.to_numeric(lengths["n_volumes"], errors="coerce").to_numpy(float)
+    counts = pd.to_numeric(lengths["n_volumes"].astype(str), errors="coerce").to_numpy(float)
     whole = np.isfinite(counts).all() and (counts >= 0).all() and (counts == np.floor(counts)).all()
     if joined.ndim != 2 or not whole or counts.sum() != len(joined):
         raise problem(

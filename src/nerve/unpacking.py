@@ -19,7 +19,9 @@ from nerve.checks import NerveError, problem
 
 MOST_PACKED = 100  # times smaller than its content
 SMALL_TABLE, SMALL_ARRAY = 2**25, 2**27  # bytes: below them any packing is harmless
-_PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+LARGE_TABLE = 2**25  # bytes: below them no table of numbers is too large
+_CELL, _SPARE = 16, 350 * 2**20  # bytes
+PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _OTHER_KINDS = {stat.S_ISDIR: "folder", stat.S_ISCHR: "device", stat.S_ISBLK: "device", stat.S_ISSOCK: "socket"}
 
 
@@ -48,19 +50,23 @@ def require_ending(path: Path) -> None:
 
 
 def open_table(path: Path) -> BinaryIO:
-    """The bytes of a table, unpacked as the ending of its name says, but never more than real data unpack to."""
+    """The bytes of a table, unpacked as the ending of its name says.
+
+    A packed or large one is counted as it is read: it may not unpack to more than real data do, nor hold more cells
+    than numbers could be written in its size (each takes sixteen bytes while a table is read).
+    """
     require_ending(path)
-    if path.suffix.lower() not in _PACKED:
+    if path.suffix.lower() not in PACKED and path.stat().st_size <= LARGE_TABLE:
         return open(path, "rb")
-    return io.BufferedReader(_Unpacked(path), 2**20)
+    return io.BufferedReader(_Counted(path), 2**20)
 
 
-class _Unpacked(io.RawIOBase):
-    """A packed file that counts what it gives."""
+class _Counted(io.RawIOBase):
+    """A file that counts what it gives, in bytes and in cells."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._size, self._given = path, path.stat().st_size, 0
-        self._stream = _PACKED[path.suffix.lower()](path, "rb")
+        self._path, self._size, self._given, self._cells = path, path.stat().st_size, 0, 0
+        self._stream = PACKED.get(path.suffix.lower(), open)(path, "rb")
 
     def readable(self) -> bool:
         return True
@@ -68,7 +74,16 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         content = self._stream.read(len(buffer))
         self._given += len(content)
-        refuse_bomb(self._path, self._size, self._given, SMALL_TABLE)
+        self._cells += sum(content.count(mark) for mark in (b"\t", b",", b" ", b";", b"\n"))
+        if self._given > self._size:
+            refuse_bomb(self._path, self._size, self._given, SMALL_TABLE)
+        if _CELL * self._cells > 2 * self._size + _SPARE:
+            raise problem(
+                self._path,
+                f"it holds more than {self._cells:,} cells in {self._size:,} bytes",
+                expected="a table of numbers that are written out",
+                remedy="Save such a table as .npy.",
+            )
         buffer[: len(content)] = content
         return len(content)
 

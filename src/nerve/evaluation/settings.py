@@ -74,6 +74,8 @@ class Settings:
         ):
             if getattr(self, name) < least:
                 raise NerveError(f"{name} is {getattr(self, name)}, expected at least {least}.")
+        if self.seed < 0:
+            raise NerveError(f"seed is {self.seed}, expected none below 0.")
         for name in ("n_repeats", "n_bootstrap", "n_permutations"):
             if not 0 <= getattr(self, name) <= MOST_RESAMPLES:
                 raise NerveError(

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from nerve.checks import NerveError, known_columns
+from nerve.checks import NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.settings import Settings
@@ -62,8 +62,14 @@ class Workspace:
 
         Both are written when the experiment is prepared, so that every worker plans the same runs.
         """
-        content = read_json(self.folder / "inputs.json")
-        return dict(content["cohorts"]), str(content["code"])
+        path = self.folder / "inputs.json"
+        content = read_json(path)
+        cohorts = content.get("cohorts") if isinstance(content, dict) else None
+        if not isinstance(cohorts, dict) or set(cohorts) != set(self.config.cohorts) or "code" not in content:
+            raise problem(
+                path, "it is not that of this experiment", remedy="Run `nerve experiment CONFIG --out` again."
+            )
+        return dict(cohorts), str(content["code"])
 
     def data_fingerprint(self, name: str) -> str:
         """What is known to determine a cohort here: its contents, the region order and the renamed columns."""

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import listed, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import require_file
 from nerve.readers.squares import read_square
+from nerve.unpacking import LARGE_TABLE, PACKED, open_table
 
 _INDEX_NAMES = ("node", "", "unnamed: 0", "index", "label", "region")
 _TAIL = 1 << 18  # bytes: more than the longest line of some 8,000 regions
@@ -84,7 +85,13 @@ def _parse(path: Path, participant: str, **options: Any) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            table = pd.read_csv(path, compression=None, low_memory=False, **options)
+            if path.stat().st_size > LARGE_TABLE and path.suffix.lower() not in PACKED:
+                with open_table(path) as stream:  # which counts its cells
+                    table = pd.read_csv(stream, low_memory=False, **options)
+            else:
+                table = pd.read_csv(path, compression=None, low_memory=False, **options)
+    except NerveError:
+        raise
     except OSError as error:
         raise problem(where, f"the file could not be read ({error.strerror or error})") from error
     except (ValueError, OverflowError, MemoryError) as error:  # parser errors and wrong encodings are ValueErrors

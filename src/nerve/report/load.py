@@ -106,7 +106,7 @@ class _Folder:
             "config": {"settings": settings.get("settings", {}), "features": settings.get("features", [])},
             "cohorts": {name: facts for name, facts in cohorts.items() if facts is not None},
             "nulls": self._part_nulls(settings, tables["scores"]),
-            "methods_text": evaluation_words(protocol.read_text("utf-8")) if protocol.is_file() else [],
+            "methods_text": evaluation_words(protocol.read_text("utf-8", "replace")) if protocol.is_file() else [],
             "facts": {
                 "versions": settings.get("versions", {}),
                 "seeds": [settings.get("settings", {}).get("seed")],
@@ -166,8 +166,11 @@ class _Folder:
         if not path.is_file():
             return pd.DataFrame()
         frame = self.tried(lambda: read_tsv(path, dtype=TEXT), pd.DataFrame())
-        for column in set(TEXT) & set(frame.columns):
-            frame[column] = frame[column].fillna("")
+        for column in frame.columns:
+            if column in TEXT:
+                frame[column] = frame[column].fillna("")
+            elif name in ("scores.tsv", "null_scores.tsv", "predictions.tsv", "comparisons.tsv"):
+                frame[column] = _numbers(frame[column])
         if name in ("scores.tsv", "null_scores.tsv", "predictions.tsv") and len(frame):
             lacking = {"cohort", "target", "method"} - set(frame.columns)
             if lacking:
@@ -297,6 +300,11 @@ def _regions(config: Mapping[str, Any]) -> Parcellation:
 
 def _is_encoder(manifest: Mapping[str, Any]) -> bool:
     return manifest.get("kind") == "encode" and not str(manifest.get("label", "")).startswith(f"encode {PERMUTED}")
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """Integers of hundreds of digits, which pandas keeps as objects, are no numbers of ours."""
+    return pd.to_numeric(column.astype(str), errors="coerce") if column.dtype == object else column
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
