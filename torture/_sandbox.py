@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
-KILLED_AFTER = 40.0  # by the clock: it waits for something that never comes, or does not hear the alarm
+KILLED_AFTER = 30.0  # by the clock, if it has hardly used the processor: it waits for what never comes
+LOST_AFTER = 240.0  # by the clock, whatever it does: it does not hear the alarm
 EXTRA_BYTES = 500 * 2**20  # memory beyond twice the files
 ADDRESS_SPACE = 6 * 2**30  # above what the process has: a runaway allocation fails instead of filling the machine
 ENOUGH = 1.0  # seconds after which a case that may work for hours has shown that it works
@@ -70,6 +71,7 @@ class _Watched:
         self.cases, self.root, self.told = cases, root, told
         self.waiting = list(reversed(numbers))
         self.busy: dict[Any, tuple[Any, int, float]] = {}
+        self.worked: dict[Any, float] = {}  # seconds of the processor before the case
         self.outcomes: list[Outcome] = []
 
     def start(self) -> None:
@@ -78,7 +80,7 @@ class _Watched:
             return
         context: Any = multiprocessing.get_context("fork")
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, self.cases, self.root), daemon=True)
+        process = context.Process(target=_work, args=(there, self.cases, self.root))
         process.start()
         there.close()
         self.give(here, process)
@@ -91,6 +93,7 @@ class _Watched:
             process.join()
         else:
             self.busy[pipe] = (process, number, time.monotonic())
+            self.worked[pipe] = _worked(process.pid)
 
     def hear(self, pipe: Any) -> None:
         """An outcome, or the news that the process has died."""
@@ -105,13 +108,14 @@ class _Watched:
             self.give(pipe, process)
 
     def end_late(self) -> None:
-        """Kill what does not end."""
+        """Kill what does not end: on a busy machine a process may be late without fault, but then it has worked."""
         for pipe, (process, number, began) in list(self.busy.items()):
-            if time.monotonic() - began > KILLED_AFTER:
+            late = time.monotonic() - began
+            if late > LOST_AFTER or (late > KILLED_AFTER and _worked(process.pid) - self.worked.get(pipe, 0.0) < 1.0):
                 process.kill()
                 process.join()
                 del self.busy[pipe]
-                self.lost(number, f"it was killed after {KILLED_AFTER:.0f} s")
+                self.lost(number, f"it did not end: it was killed after {late:.0f} s")
 
     def lost(self, number: int, fault: str) -> None:
         """Blame the case, replace the process."""
@@ -175,6 +179,7 @@ def run_case(case: Case, number: int, root: Path) -> Outcome:
     said, fault = _run(arguments, case.may_work, root / f"case-{number}.said")
     seconds, memory = time.process_time() - began, _status("VmHWM") - resident - 2 * size
     os.chdir(root)
+    tempfile.tempdir = None
     if not fault and memory > EXTRA_BYTES:
         fault = f"memory: {memory / 2**20:.0f} MB beyond twice the files"
     fault = fault or _written_elsewhere(folder, before, root)
@@ -270,6 +275,16 @@ def _written_elsewhere(folder: Path, before: dict[str, tuple[int, int]], root: P
 
 def _bytes_below(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_symlink() and path.is_file())
+
+
+def _worked(process: int) -> float:
+    """Seconds of the processor that a process has had."""
+    try:
+        with open(f"/proc/{process}/stat") as stream:
+            fields = stream.read().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _reset_peak() -> None:

@@ -1,0 +1,416 @@
+"""Hostile files: what somebody made in order to run code, fill the memory, read other files or reach a spreadsheet.
+
+Each attack is a file and a command; it has failed when a mark that the attacker's code would make does not appear, the
+command ends with a sentence, and memory and files stay within the limits of `torture._sandbox`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel
+import numpy as np
+from scipy import sparse
+from scipy.io import savemat
+
+from nerve.readers.parallel import usable_cores
+from torture._made import made, put_here
+from torture._mutations import npy_header
+from torture._sandbox import Case, Outcome, run_cases
+from torture._sources import FC, SOURCES, files_of, put, regions_table, sign_as_matlab
+from torture.fuzz import preload
+from torture.promise import Promise
+
+MARK = "attacked"  # the file that hostile code would make in the current folder
+SECRET = "secret.h5"  # a file beside the source, of which nothing may be read
+Write = Callable[[Path], None]  # writes a hostile file at a path
+
+
+class Malice:
+    """Unpickled, it makes the mark."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.system, (f"touch {MARK}",))
+
+
+PICKLED = pickle.dumps(Malice())
+
+
+def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
+    """All attacks; they are few enough for CI."""
+    preload()
+    found = {name: list(cases) for name, cases in attacks().items()}
+    cases = [case for some in found.values() for case in some]
+    outcomes = iter(run_cases(cases, range(len(cases)), folder, jobs=usable_cores()))
+    return [_promise(name, [next(outcomes) for _ in some]) for name, some in found.items()]
+
+
+def _promise(name: str, outcomes: list[Outcome]) -> Promise:
+    faults = [outcome for outcome in outcomes if outcome.fault or not _refused(outcome)]
+    hungriest = max(outcome.memory for outcome in outcomes)
+    measured = f"{len(outcomes)} files, most memory {max(hungriest, 0) / 2**20:.0f} MB"
+    for outcome in faults:
+        measured += f"; {outcome.name}: {outcome.fault or 'it was not refused: ' + outcome.said[-200:]}"
+    return Promise(name, " ".join(measured.split()).replace("|", "/"), not faults)
+
+
+def _refused(outcome: Outcome) -> bool:
+    """Whether the command failed with a sentence, or left the hostile file out and said so."""
+    return "nerve: " in outcome.said or "1 left out" in outcome.said or outcome.name.startswith("harmless")
+
+
+def attacks() -> dict[str, Iterator[Case]]:
+    """The promises, each with its attacks."""
+    return {
+        "a file with Python objects is refused and no code in it runs": _arrays_of_objects(),
+        "settings cannot name code": _settings(),
+        "a model folder runs no code, and one that is newer, incomplete or changed is refused by name": _models(),
+        "a file that lies about its size, or unpacks to far more than it holds, is refused": _bombs(),
+        "a file cannot have others read in its stead": _links(),
+    }
+
+
+# ---- files of data
+
+
+def _ingested(name: str, ending: str, write: Write) -> Case:
+    """A hostile file between two sound ones."""
+    kind = {".nii.gz": "bold", ".tsv.gz": "tsv.gz"}.get(ending, "npy")
+    source = SOURCES[kind]
+    files, regions = files_of(source.write), regions_table()
+
+    def prepare(folder: Path) -> list[str]:
+        inside = folder / "in/source"
+        put(inside, files if kind != "npy" else {})
+        if kind == "npy":
+            _sound_beside(inside, ending)
+        hostile = next((p for p in sorted(inside.rglob(f"*{source.damaged}"))), inside / f"S01{ending}")
+        write(hostile if kind != "npy" else inside / f"S01{ending}")
+        (folder / "in/regions.tsv").write_bytes(regions)
+        words = ["ingest", inside, folder / "out/new", "--parcellation", folder / "in/regions.tsv"]
+        return [*map(str, words), *(word.format(source=inside) for word in source.options)]
+
+    return Case(name, prepare)
+
+
+def _sound_beside(folder: Path, ending: str) -> None:
+    folder.mkdir(parents=True)
+    if ending == ".npy":
+        np.save(folder / "S02.npy", FC[1])
+    elif ending == ".npz":
+        np.savez(folder / "S02.npz", fc=FC[1])
+    else:
+        savemat(folder / "S02.mat", {"fc": FC[1]})
+
+
+def _bytes(content: bytes) -> Write:
+    return lambda path: _put(path, content)
+
+
+def _put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _arrays_of_objects() -> Iterator[Case]:
+    objects = np.empty((21, 21), object)
+    objects[0, 0] = Malice()
+    stream, archive = io.BytesIO(), io.BytesIO()
+    np.save(stream, objects, allow_pickle=True)
+    np.savez(archive, allow_pickle=True, fc=objects)
+    yield _ingested("npy of objects", ".npy", _bytes(stream.getvalue()))
+    yield _ingested("pickle called npy", ".npy", _bytes(PICKLED))
+    yield _ingested("npy header, then a pickle", ".npy", _bytes(npy_header("(1,)", "'|O'", data=PICKLED)))
+    yield _ingested("npz of objects", ".npz", _bytes(archive.getvalue()))
+    yield _ingested("pickle called npz", ".npz", _bytes(PICKLED))
+    yield _ingested("pickle in a zip called npz", ".npz", _bytes(_zipped({"fc.npy": PICKLED, "fc.pkl": PICKLED})))
+    yield _ingested("pickle called mat", ".mat", _bytes(PICKLED))
+    for array_class in (3, 16, 17):
+        yield _ingested(f"mat v5 of class {array_class}", ".mat", _bytes(mat5_of_class(array_class)))
+    yield _ingested("mat v7.3 object", ".mat", _matlab_object)
+    yield _ingested(
+        "mat v7.3 function", ".mat", lambda path: _hdf5(path, FC[0], MATLAB_class=np.bytes_("function_handle"))
+    )
+    yield _ingested("pickle called tsv.gz", ".tsv.gz", _bytes(gzip.compress(PICKLED)))
+    yield _ingested("pickle called nii.gz", ".nii.gz", _bytes(gzip.compress(PICKLED)))
+
+
+def mat5_of_class(array_class: int) -> bytes:
+    """A MAT v5 file whose variable `fc` is an object (3), a function (16) or opaque (17)."""
+    flags = struct.pack("<IIII", 6, 8, array_class, 0)
+    name = struct.pack("<II", 1, 2) + b"fc" + bytes(6)
+    if array_class == 17:
+        body = flags + name + struct.pack("<II", 1, 4) + b"MCOS" + bytes(4) + struct.pack("<II", 1, 6) + b"string\0\0"
+    else:
+        body = flags + struct.pack("<IIii", 5, 8, 1, 1) + name
+        body += struct.pack("<II", 1, 8) + b"evilclas" + struct.pack("<HHI", 5, 4, 8) + struct.pack("<II", 1, 0)
+    return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 14, len(body)) + body
+
+
+def _hdf5(path: Path, array: np.ndarray, **attributes: Any) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["fc"] = array
+        file["fc"].attrs.update(attributes)
+    sign_as_matlab(path)
+
+
+def _matlab_object(path: Path) -> None:
+    _hdf5(path, FC[0], MATLAB_class=np.bytes_("table"), MATLAB_object_decode=np.int32(3))
+
+
+# ---- settings
+
+
+def _settings() -> Iterator[Case]:
+    code = f"!!python/object/apply:os.system ['touch {MARK}']"
+    tags = {
+        "apply": code,
+        "name": "!!python/name:os.system",
+        "new": code.replace("apply", "new"),
+        "tuple": "!!python/tuple [1]",
+    }
+    for what, tag in tags.items():
+        yield _with_file(f"pretrain settings, {what}", "small.yaml", f"epochs: {tag}\n".encode(), PRETRAIN)
+        yield _with_file(f"experiment, {what}", "study.yaml", f"name: {tag}\ncohorts: {tag}\n".encode(), EXPERIMENT)
+        yield _with_file(f"columns, {what}", "columns.yaml", f"age: {tag}\n".encode(), COLUMNS)
+        yield Case(f"--set, {what}", _assigned(f"device={tag}"))
+    out = "  '../../../escaped': {simulate: {n: 12, timepoints: 20}, targets: [p_factor]}"
+    yield _with_file(
+        "cohort called by a path", "study.yaml", f"cohorts:\n{out}\nmethods: [{{method: raw}}]\n".encode(), EXPERIMENT
+    )
+    yield _with_file("method called by a module", "study.yaml", _method("os.system"), EXPERIMENT)
+
+
+PRETRAIN = "pretrain {in}/cohort --out {out}/run --config {in}/small.yaml"
+EXPERIMENT = "experiment {in}/study.yaml --out {out}/study --dry-run"
+COLUMNS = (
+    "ingest {in}/source {out}/new --parcellation {in}/cohort/regions.tsv --participants {in}/table.csv "
+    "--columns {in}/columns.yaml"
+)
+EMBED = "embed {in}/run {in}/cohort {out}/new.tsv"
+
+
+def _method(name: str) -> bytes:
+    cohorts = "cohorts: {a: {path: cohort, targets: [age]}}"
+    return f"parcellation: schaefer100-7\n{cohorts}\nmethods: [{{method: {name}}}]\n".encode()
+
+
+def _assigned(text: str) -> Callable[[Path], list[str]]:
+    def prepare(folder: Path) -> list[str]:
+        put_here(folder / "in", made(), "cohort", "small.yaml")
+        return [*_words(PRETRAIN, folder), "--set", text]
+
+    return prepare
+
+
+def _with_file(name: str, file: str, content: bytes | None, command: str) -> Case:
+    """The sound files with one of them replaced, or removed."""
+
+    def prepare(folder: Path) -> list[str]:
+        put_here(folder / "in", made(), "cohort", "run", "table.csv", "small.yaml", "study.yaml")
+        put(folder / "in/source", files_of(SOURCES["npy"].write))
+        if content is None:
+            (folder / "in" / file).unlink()
+        else:
+            (folder / "in" / file).write_bytes(content)
+        return _words(command, folder)
+
+    return Case(name, prepare)
+
+
+def _words(command: str, folder: Path) -> list[str]:
+    return [word.replace("{in}", str(folder / "in")).replace("{out}", str(folder / "out")) for word in command.split()]
+
+
+# ---- models
+
+
+def _models() -> Iterator[Case]:
+    files = made()
+    config, weights = json.loads(files["run/config.json"]), files["run/model.safetensors"]
+
+    def changed(**changes: Any) -> bytes:
+        return json.dumps(config | changes).encode()
+
+    yield _with_file("pickle called model.safetensors", "run/model.safetensors", PICKLED, EMBED)
+    yield _with_file(
+        "torch archive called model.safetensors", "run/model.safetensors", _zipped({"archive/data.pkl": PICKLED}), EMBED
+    )
+    yield _with_file("harmless: a pickle beside the model", "run/model.pkl", PICKLED, EMBED)
+    for name in ("os.system", "builtins.eval", "../evil", "Malice", ""):
+        yield _with_file(f"class {name!r}", "run/config.json", changed(method=name), EMBED)
+    yield _with_file("newer format", "run/config.json", changed(format_version=99, nerve_version="9.9"), EMBED)
+    larger = config["parameters"] | {"options": config["parameters"]["options"] | {"dim": 65536, "depth": 1000}}
+    yield _with_file("parameters of a giant", "run/config.json", changed(parameters=larger), EMBED)
+    unknown = config["parameters"] | {"__class__": "os.system"}
+    yield _with_file("unknown parameter", "run/config.json", changed(parameters=unknown), EMBED)
+    for file in ("run/model.safetensors", "run/config.json", "run/history.tsv"):
+        yield _with_file(f"without {file}", file, None, EMBED)
+    for what, content in lying_safetensors(weights).items():
+        yield _with_file(f"weights: {what}", "run/model.safetensors", content, EMBED)
+
+
+def lying_safetensors(weights: bytes) -> dict[str, bytes]:
+    """Safetensors files that say of themselves what is not so."""
+    length = struct.unpack("<Q", weights[:8])[0]
+    header, data = json.loads(weights[8 : 8 + length]), weights[8 + length :]
+    tensors = [name for name in header if name != "__metadata__"]
+    first, second = tensors[0], tensors[1]
+
+    def file(changes: dict[str, Any], kept: bytes = data) -> bytes:
+        text = json.dumps({key: value for key, value in (header | changes).items() if value is not None}).encode()
+        return struct.pack("<Q", len(text)) + text + kept
+
+    one = header[first]
+    begin, end = one["data_offsets"]
+    return {
+        "header longer than the file": struct.pack("<Q", 2**40) + weights[8:],
+        "header of 2^64 bytes": struct.pack("<Q", 2**64 - 1) + weights[8:],
+        "no header": weights[:8],
+        "deep header": struct.pack("<Q", 100_000) + b"[" * 100_000,
+        "cut off": weights[: len(weights) // 2],
+        "offsets beyond the file": file({first: one | {"data_offsets": [begin, end + 10**12]}}),
+        "offsets that overlap": file({second: header[second] | {"data_offsets": one["data_offsets"]}}),
+        "offsets backwards": file({first: one | {"data_offsets": [end, begin]}}),
+        "negative shape": file({first: one | {"shape": [-1, 8]}}),
+        "huge shape": file({first: one | {"shape": [2**62, 2**62]}}),
+        "another shape": file({first: one | {"shape": [int(np.prod(one["shape"])), 1]}}),
+        "unknown type": file({first: one | {"dtype": "PICKLE"}}),
+        "a tensor renamed": file({first: None, f"{first}s": one}),
+        "words for tensors": file({first: "os.system"}),
+    }
+
+
+# ---- sizes
+
+
+def _bombs() -> Iterator[Case]:
+    row = b"\t".join([b"0"] * 2000) + b"\n"
+    yield _ingested("gzip bomb of text", ".tsv.gz", lambda path: _put(path, _gzipped(row, 2**30)))
+    yield _ingested("gzip bomb of one line", ".tsv.gz", lambda path: _put(path, _gzipped(b"0\t", 2**30)))
+    yield _ingested("gzip bomb called nii.gz", ".nii.gz", lambda path: _put(path, _nifti_bomb()))
+    yield _ingested("zip bomb called npz", ".npz", lambda path: _put(path, _npz_bomb()))
+    yield _ingested("zip that lies about its size", ".npz", lambda path: _put(path, _npz_lie()))
+    for what, shape in {"2 GB": "(16384, 16384)", "exabytes": "(2000000000, 2000000000)"}.items():
+        yield _ingested(
+            f"npz header of {what}", ".npz", _bytes(_zipped({"fc.npy": npy_header(shape, data=bytes(800))}))
+        )
+        yield _ingested(f"npy header of {what}", ".npy", _bytes(npy_header(shape, data=bytes(800))))
+    yield _ingested("mat v5 bomb", ".mat", lambda path: _put(path, _mat_bomb()))
+    yield _ingested(
+        "mat v5 sparse giant", ".mat", lambda path: savemat(path, {"fc": sparse.csc_matrix((60_000, 60_000))})
+    )
+    yield _ingested("mat v7.3 of nothing but zeros", ".mat", lambda path: _hdf5_giant(path, None))
+    yield _ingested("mat v7.3 bomb", ".mat", lambda path: _hdf5_giant(path, "gzip"))
+
+
+def _gzipped(part: bytes, size: int) -> bytes:
+    """A gzip file of `part` again and again: members may follow one another, so that one is packed and repeated."""
+    block = part * (2**24 // len(part))
+    return gzip.compress(block, 1) * (size // len(block))
+
+
+def _nifti_bomb() -> bytes:
+    image = nibabel.Nifti1Image(np.zeros((2, 2, 2, 2), np.float32), np.eye(4))
+    header = image.header.copy()
+    header.set_data_shape((512, 512, 512, 8))
+    return gzip.compress(bytes(header.binaryblock) + bytes(4)) + _gzipped(bytes(2**16), 2**30)
+
+
+def _npz_bomb(size: int = 3 * 2**27) -> bytes:
+    stream = io.BytesIO()
+    packed = zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    with packed as archive, archive.open("fc.npy", "w") as member:
+        member.write(npy_header(f"({size // 2**13}, {2**10})").ljust(2**20, b" "))
+        for _ in range(size // 2**20):
+            member.write(bytes(2**20))
+    return stream.getvalue()
+
+
+def _npz_lie() -> bytes:
+    """The same with another size in the archive's own list."""
+    content, size = _npz_bomb(), 3 * 2**27 + 2**20
+    return content.replace(struct.pack("<I", size), struct.pack("<I", 4000))
+
+
+def _mat_bomb() -> bytes:
+    size = 2**28
+    head = struct.pack("<IIII", 6, 8, 6, 0) + struct.pack("<IIii", 5, 8, 8192, 4096)
+    head += struct.pack("<HH", 1, 2) + b"fc\0\0" + struct.pack("<II", 9, size)
+    packer = zlib.compressobj(1)
+    packed = packer.compress(struct.pack("<II", 14, len(head) + size) + head)
+    for _ in range(size // 2**20):
+        packed += packer.compress(bytes(2**20))
+    packed += packer.flush()
+    return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(packed)) + packed
+
+
+def _hdf5_giant(path: Path, compression: str | None) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        giant = file.create_dataset("fc", (30_000, 30_000), "f8", chunks=(3000, 3000), compression=compression)
+        if compression:
+            giant[:3000, :3000] = 0.0
+    sign_as_matlab(path)
+
+
+# ---- links
+
+
+def _links() -> Iterator[Case]:
+    yield _ingested("mat v7.3 external link", ".mat", _linked(lambda file, other: h5py.ExternalLink(str(other), "fc")))
+    yield _ingested("mat v7.3 soft link to itself", ".mat", _linked(lambda file, other: h5py.SoftLink("/fc")))
+    yield _ingested("mat v7.3 soft link to nothing", ".mat", _linked(lambda file, other: h5py.SoftLink("/nothing")))
+    yield _ingested("mat v7.3 external storage", ".mat", _external_storage)
+    yield _ingested("mat v7.3 virtual dataset", ".mat", _virtual)
+    yield _ingested("harmless: npy linked to a device", ".npy", lambda path: path.symlink_to("/dev/zero"))
+    yield _ingested("npy linked to itself", ".npy", lambda path: path.symlink_to(path.name))
+
+
+def _linked(link: Callable[[Any, Path], Any]) -> Write:
+    def write(path: Path) -> None:
+        with h5py.File(path, "w", userblock_size=512) as file:
+            file["fc"] = link(file, _secret(path))
+        sign_as_matlab(path)
+
+    return write
+
+
+def _secret(path: Path) -> Path:
+    other = path.parent.parent / SECRET
+    with h5py.File(other, "w") as file:
+        file["fc"] = FC[0]
+    return other
+
+
+def _external_storage(path: Path) -> None:
+    other = path.parent.parent / "secret.raw"
+    other.write_bytes(FC[0].tobytes())
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("fc", FC[0].shape, "f8", external=[(str(other), 0, FC[0].nbytes)])
+    sign_as_matlab(path)
+
+
+def _virtual(path: Path) -> None:
+    layout = h5py.VirtualLayout(FC[0].shape, "f8")
+    layout[:] = h5py.VirtualSource(str(_secret(path)), "fc", FC[0].shape)
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_virtual_dataset("fc", layout)
+    sign_as_matlab(path)
+
+
+def _zipped(members: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
