@@ -277,8 +277,9 @@ def feature_rows(
         for pooling in ("pca", "tokens"):
             sets[f"{name}, {pooling}"] = flat(other.transform(cohort, pooling))
     predictions = evaluate(sets, cohort, TARGETS, motion=None)
-    raw = predictions[predictions["method"] == "raw"]
-    predictions = pd.concat([predictions, inside_folds(cohort, raw, "NERVE no training, in folds, pca")])
+    if others:
+        raw = predictions[predictions["method"] == "raw"]
+        predictions = pd.concat([predictions, inside_folds(cohort, raw, "NERVE no training, in folds, pca")])
     scores = score_table(predictions, n_bootstrap=0)
     rows = []
     for _, one in scores.iterrows():
@@ -317,7 +318,7 @@ def flat(features: np.ndarray) -> np.ndarray:
 
 def difference_text(found: pd.Series) -> str:
     """A difference with its interval, as one cell."""
-    return f"{found['difference']:+.3f} [{found['difference_low']:+.3f}, {found['difference_high']:+.3f}]"
+    return f"{found['difference']:.3f} [{found['difference_low']:.3f}, {found['difference_high']:.3f}]"
 
 
 def run_features(args: argparse.Namespace) -> None:
@@ -329,10 +330,10 @@ def run_features(args: argparse.Namespace) -> None:
         cohort = read(args.data)
         for seed in args.seeds:
             encoder, _ = trained(args, f"default_{name}", cohort, seed)
-            controls = {
-                "NERVE no training": untrained(cohort, seed),
-                "NERVE no training, permuted networks": untrained(cohort, seed, patching=f"permuted{seed}"),
-            }
+            controls = {}
+            if seed == args.seeds[0]:
+                controls["NERVE no training"] = untrained(cohort, seed)
+                controls["NERVE no training, permuted networks"] = untrained(cohort, seed, patching=f"permuted{seed}")
             table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, cohort, encoder, controls))
     say(table.markdown())
 

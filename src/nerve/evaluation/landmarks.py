@@ -113,6 +113,8 @@ class LandmarkComponents:
         kept = values > values[-1] * _CUT
         onto = vectors[:, kept][:, ::-1] / np.sqrt(values[kept][::-1])
 
+        onto = onto @ scipy.linalg.helmert(onto.shape[1] + 1)  # as in `PrincipalComponents`: each person's sum is zero
+
         def scores(people: np.ndarray) -> np.ndarray:
             cross = np.asarray(self.cross[np.ix_(people, mine)], float)
             return (cross - cross.mean(axis=1, keepdims=True) - column + column.mean()) @ onto

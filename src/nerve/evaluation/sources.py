@@ -55,6 +55,8 @@ class PrincipalComponents:
     """Scores on the first components of the training people, from the Gram matrix X Xᵀ computed once for all folds.
 
     With the Gram matrix centred on the training people, G = U S² Uᵀ: training scores are U S, test scores G_test U / S.
+    They are turned so that each person's numbers sum to zero (Helmert's matrix; distances stay): the correlation kernel
+    takes a person's mean away, and over components whose signs are arbitrary that mean is an arbitrary direction.
     """
 
     columns: tuple[str, ...] = ()
@@ -64,7 +66,7 @@ class PrincipalComponents:
         self.n_components = n_components
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (train, k) and (test, k)."""
+        """Scores (train, k + 1) and (test, k + 1), turned."""
         inner, cross = self.gram[np.ix_(train, train)], self.gram[np.ix_(test, train)]
         column = inner.mean(axis=0)
         cross = cross - cross.mean(axis=1, keepdims=True) - column + column.mean()
@@ -77,7 +79,8 @@ class PrincipalComponents:
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         size = np.sqrt(values[kept][::-1])
         vectors = vectors[:, kept][:, ::-1]
-        return vectors * size, cross @ vectors / size
+        turn = scipy.linalg.helmert(len(size) + 1)  # (k, k + 1)
+        return vectors * size @ turn, cross @ vectors / size @ turn
 
 
 class Adjusted:

@@ -29,6 +29,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
+from scipy.linalg import helmert
 from torch import nn
 
 from nerve.models.principal import principal_components
@@ -95,10 +96,14 @@ class PersonFactors(nn.Module):
         """Principal components of F - D over people, without labels; batches of (people, S).
 
         Not centred: the group D is the origin. Centred scores of a cohort sum to zero, so that whoever is tested later
-        would be known from the others, with the sign turned.
+        would be known from the others, with the sign turned. The last turn (Helmert's matrix) keeps all distances and
+        makes the numbers of a person sum to zero: the correlation kernel takes their mean away, and of components whose
+        signs are arbitrary that would be an arbitrary direction.
         """
         features = torch.cat([self.features(packed) for packed in batches])  # (people, R · rank)
-        self.components.copy_(principal_components(features, self.width, center=False)[1])
+        components = principal_components(features, self.width - 1, center=False)[1]  # (R · rank, width - 1)
+        turn = torch.from_numpy(helmert(self.width)).to(components)  # (width - 1, width), rows orthonormal, of sum zero
+        self.components.copy_(components @ turn)
 
     # ---- the verbs
 
