@@ -19,6 +19,7 @@ from torture.promise import Promise
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- made by make torture -->", "<!-- end of what make torture made -->"
+HEAD = "| torture (time) | promise | measured | kept |"
 NOT_TORTURES = {"promise"}
 NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem[0] != "_" and p.stem not in NOT_TORTURES)
 
@@ -31,33 +32,38 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="where the random moments and cases come from")
     parser.add_argument("--no-page", action="store_true", help="do not rewrite the table in docs/reliability.md")
     arguments = parser.parse_args()
-    found: dict[str, list[Promise]] = {}
+    kept = True
     for name in arguments.names or NAMES:
         began = time.perf_counter()
         print(f"{name} …", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix=f"nerve-{name}-") as folder:
             module = importlib.import_module(f"torture.{name}")
-            found[name] = module.run(Path(folder), short=arguments.short, seed=arguments.seed)
-        print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        for promise in found[name]:
+            promises = module.run(Path(folder), short=arguments.short, seed=arguments.seed)
+        seconds = time.perf_counter() - began
+        print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+        for promise in promises:
             print(f"  {'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}", flush=True)
-    whole = set(found) == set(NAMES) and not arguments.short
-    if whole and not arguments.no_page:
-        write_page(found)
-    return 0 if all(promise.kept for promises in found.values() for promise in promises) else 1
+        kept = kept and all(promise.kept for promise in promises)
+        if not (arguments.short or arguments.no_page):
+            write_rows(name, promises, seconds)
+    return 0 if kept else 1
 
 
-def write_page(found: dict[str, list[Promise]]) -> None:
-    """Put the table between the two marks of the page."""
+def write_rows(name: str, promises: list[Promise], seconds: float) -> None:
+    """Put what one torture found into the table of the page, in place of what it found before."""
     before, rest = PAGE.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    machine = (
-        f"nerve {nerve.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.system()}"
-    )
-    lines = [f"{machine}.", "", "| | promise | measured | kept |", "|---|---|---|---|"]
-    for name, promises in found.items():
-        lines += [f"| {name} | {p.promise} | {p.measured} | {'yes' if p.kept else '**no**'} |" for p in promises]
-    write_text(PAGE, before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
+    table, after = rest.split(END)
+    title = f"{name} ({seconds:.0f} s)"
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith(f"| {name} (")]
+    rows += [f"| {title} | {p.promise} | {p.measured} | {'yes' if p.kept else '**no**'} |" for p in promises]
+    head = [
+        f"nerve {nerve.__version__}, torch {torch.__version__}, {platform.system()}.",
+        "",
+        HEAD,
+        "|---|---|---|---|",
+    ]
+    rows = sorted((row for row in rows if row != HEAD), key=lambda row: row.split(" (")[0])
+    write_text(PAGE, before + BEGIN + "\n" + "\n".join([*head, *rows]) + "\n" + END + after)
 
 
 if __name__ == "__main__":
