@@ -236,9 +236,9 @@ def run_curves(args: argparse.Namespace) -> None:
             training = cohort.subset(held_out(len(cohort), seed)[0])
             times, errors = learning_curve(encoder, training, float((folder / "cpu_seconds.txt").read_text()))
             axes.plot(times, errors, color=f"C{color}", label=label if seed == args.seeds[0] else None, alpha=0.8)
-    for error, label in ((1.0, "group mean"), (0.733, "linear, 200 components")):
+    for error, label, side in ((1.0, "group mean", "bottom"), (0.733, "linear, 200 components", "top")):
         axes.axhline(error, color="0.5", linewidth=0.8, linestyle="--")
-        axes.annotate(label, (1, error), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+        axes.annotate(label, (0.99, error), xycoords=("axes fraction", "data"), ha="right", va=side, fontsize=8)
     axes.set(xscale="log", yscale="log", xlabel="CPU seconds", ylabel="masked error / group mean")
     axes.legend(frameon=False)
     figure.savefig(args.out / "recipe_curves.svg")

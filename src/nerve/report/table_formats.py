@@ -160,7 +160,8 @@ def _bar(cells: object) -> str:
 
 def _escaped(text: str) -> str:
     """Text that is only text in Markdown: no cell ends in it, no link, picture, code or HTML begins in it."""
-    return re.sub(r"([\\`|\[\]*])", r"\\\1", re.sub(r"\s+", " ", text)).replace("&", "&amp;").replace("<", "&lt;")
+    plain = re.sub(r"([\\`|\[\]*])", r"\\\1", re.sub(r"\s+", " ", text)).replace("&", "&amp;")
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)  # elsewhere, as in p < 0.05, it opens nothing
 
 
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$"}
