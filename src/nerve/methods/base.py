@@ -37,7 +37,7 @@ from nerve.methods.inputs import as_cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
-from nerve.training.checkpoint import load_tensors, restore_weights, save_tensors
+from nerve.training.checkpoint import check_weights, load_tensors, restore_weights, save_tensors
 from nerve.training.distributed import current_processes
 from nerve.training.draws import mixed_seed
 from nerve.training.sources import to_device
@@ -194,6 +194,8 @@ class Method(BaseEstimator):
         method.set_params(device=device)
         tensors = load_tensors(folder / WEIGHTS)
         try:
+            with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
+                check_weights(method.seeded_build(method.parcellation_), tensors, folder / WEIGHTS)
             method.module_ = method.seeded_build(method.parcellation_)
         except NerveError:
             raise

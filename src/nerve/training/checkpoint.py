@@ -66,6 +66,12 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def restore_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], where: object) -> None:
     """Load weights, naming what is missing, superfluous or of another shape."""
+    check_weights(module, tensors, where)
+    module.load_state_dict(tensors)
+
+
+def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], where: object) -> None:
+    """Refuse weights that are not those of the module; one without numbers (on the device `meta`) will do."""
     own = module.state_dict()
     wrong = [
         f"{name} is {tuple(tensors[name].shape)}, expected {tuple(own[name].shape)}"
@@ -76,7 +82,6 @@ def restore_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], w
     wrong += [f"{name} is not known" for name in sorted(tensors.keys() - own.keys())]
     if wrong:
         raise NerveError(f"{where}: the weights do not fit the model: {listed(sorted(wrong), most=3)}.")
-    module.load_state_dict(tensors)
 
 
 def training_tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
