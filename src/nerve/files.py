@@ -6,6 +6,7 @@ a living process is locked by it, and stays.
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import hashlib
 import json
@@ -18,13 +19,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError
-from nerve.formulas import guarded_table, unguarded_table
+from nerve.formulas import any_text, guarded_table, unguarded_table
 from nerve.locks import is_still, only_one
 from nerve.unpacking import open_table, require_ending
 
@@ -197,8 +198,10 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 def write_tsv(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
     """Write a table with tabs, `n/a` for missing values and no index, whole or not at all; no cell is a formula."""
+    # Python before 3.13 does not quote a carriage return, at which readers would begin another row
+    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if any_text(table, lambda text: "\r" in text) else csv.QUOTE_MINIMAL
     with atomic_file(path, "w") as stream:
-        guarded_table(table).to_csv(stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n")
+        guarded_table(table).to_csv(stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n", quoting=quoting)
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:

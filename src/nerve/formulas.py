@@ -8,6 +8,7 @@ already begins with apostrophes gets one more, so that reading gives back exactl
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -49,21 +50,30 @@ def unguarded_table(table: pd.DataFrame) -> pd.DataFrame:
     return _changed(table, unguarded, ("'",))
 
 
+def any_text(table: pd.DataFrame, wanted: Callable[[str], bool]) -> bool:
+    """Whether a column name or a text cell is as wanted."""
+    names = any(isinstance(name, str) and wanted(name) for name in table.columns)
+    return names or any(_holds(table.iloc[:, i], wanted) for i in _text_columns(table))
+
+
 def _changed(table: pd.DataFrame, change: Any, marks: tuple[str, ...]) -> pd.DataFrame:
     """Cells that begin with a mark changed; the table itself where there are none."""
     names = [change(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    copied = False
-    for i, dtype in enumerate(table.dtypes):
-        if dtype.kind not in "OT":
-            continue
-        column = table.iloc[:, i]
-        if any(isinstance(value, str) and value.startswith(marks) for value in column.unique()):
-            table = table if copied else table.copy()
-            copied = True
-            table.isetitem(i, column.map(change).array)
+    columns = [i for i in _text_columns(table) if _holds(table.iloc[:, i], lambda text: text.startswith(marks))]
+    table = table.copy() if columns else table
+    for i in columns:
+        table.isetitem(i, table.iloc[:, i].map(change).array)
     return table
+
+
+def _text_columns(table: pd.DataFrame) -> list[int]:
+    return [i for i, dtype in enumerate(table.dtypes) if dtype.kind in "OT"]
+
+
+def _holds(column: pd.Series, wanted: Callable[[str], bool]) -> bool:
+    return any(isinstance(value, str) and wanted(value) for value in column.unique())
 
 
 def _is_number(text: str) -> bool:

@@ -1,0 +1,142 @@
+"""Bad input gives one sentence; and the frame that says so notices every kind of misbehaviour."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torture._commands import commands, odd_lines, sound
+from torture._sandbox import Case, run_cases
+
+from nerve.checks import NerveError
+from torture import _sandbox, fuzz
+
+
+@pytest.mark.slow
+def test_short_form(tmp_path):
+    promise = fuzz.run(tmp_path, short=True, seed=1)[0]
+    assert promise.kept, promise.measured
+
+
+def _ends(folder: Path) -> None:
+    raise SystemExit(0)
+
+
+def _refuses(folder: Path) -> None:
+    os.write(2, b"nerve: one sentence.\n")
+    raise SystemExit(1)
+
+
+def _raises(folder: Path) -> None:
+    raise KeyError("x")
+
+
+def _raises_ours(folder: Path) -> None:
+    raise NerveError("main did not catch it")
+
+
+def _prints_a_traceback(folder: Path) -> None:
+    os.write(2, b"Traceback (most recent call last):\nKeyError: 'x'\n")
+
+
+def _is_silent(folder: Path) -> None:
+    raise SystemExit(1)
+
+
+def _computes(folder: Path) -> None:
+    while True:
+        pass
+
+
+def _waits(folder: Path) -> None:
+    signal.pause()
+
+
+def _dies(folder: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _takes_memory(folder: Path) -> None:
+    np.ones(80_000_000).sum()
+
+
+def _writes(place: str):
+    return lambda folder: (folder / place).write_text("x")
+
+
+def _changes_input(folder: Path) -> None:
+    (folder / "in/data").write_text("changed")
+
+
+def _leaves_a_draft(folder: Path) -> None:
+    (folder / "out/.cohort.abc.tmp").write_text("half")
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        (_ends, ""),
+        (_refuses, ""),
+        (_writes("out/result"), ""),
+        (_raises, "KeyError at"),
+        (_raises_ours, "NerveError at"),
+        (_prints_a_traceback, "a traceback was printed: KeyError: 'x'"),
+        (_is_silent, "said nothing"),
+        (_computes, "did not end within"),
+        (_waits, "killed after"),
+        (_dies, "the process ended with -9"),
+        (_takes_memory, "memory: "),
+        (_writes("cwd/here"), "outside the output folder"),
+        (_writes("tmp/here"), "outside the output folder"),
+        (_writes("in/here"), "outside the output folder"),
+        (_writes("../escaped"), "outside the output folder"),
+        (_changes_input, "outside the output folder"),
+        (_leaves_a_draft, "an unfinished file was left"),
+    ],
+)
+def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
+    import nerve.cli
+
+    monkeypatch.setattr(nerve.cli, "main", lambda: command(Path.cwd().parent))
+    if command in (_computes, _waits):  # the others have the time that they need, on a busy machine too
+        monkeypatch.setattr(_sandbox, "SECONDS", 0.3)
+        monkeypatch.setattr(_sandbox, "KILLED_AFTER", 3.0)
+
+    def prepare(folder: Path) -> list[str]:
+        (folder / "in/data").write_text("data")
+        return []
+
+    outcomes = run_cases([Case("one", prepare)] * 2, [0, 1], tmp_path, jobs=1)  # after a loss the next one still runs
+    assert [outcome.case for outcome in outcomes] == [0, 1]
+    for outcome in outcomes:
+        assert fault in outcome.fault if fault else not outcome.fault, outcome
+
+
+def test_every_command_and_option_is_tried():
+    tried = {name for name, _, _ in odd_lines(1)}
+    for command, about in commands():
+        sound(command)  # how it is called when all is well
+        for parameter in about.params:
+            assert parameter.name == "help" or any(name.startswith(f"{command} · {parameter.name} ") for name in tried)
+
+
+def test_a_case_is_the_same_again(tmp_path):
+    cases = fuzz.all_cases(5)
+    for number in (3, 700, 1500):
+        written = []
+        for place in ("a", "b"):
+            folder = tmp_path / place / str(number)
+            folder.mkdir(parents=True)
+            (folder / "in").mkdir()
+            cases[number].prepare(folder)
+            files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+            written.append([path.read_bytes() for path in files])
+        assert written[0] == written[1]
+
+
+def test_there_are_enough_cases_of_every_kind():
+    cases = fuzz.all_cases(0)
+    kinds = {case.name.split(" · ")[0] for case in cases}
+    assert len(cases) >= 2000
+    assert kinds == {"readers", "tables", "stores", "models", "results", "settings", "options"}
