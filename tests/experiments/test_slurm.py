@@ -77,7 +77,7 @@ def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(mak
 
 def _jobs_of(folder: Path, run_id: str) -> list[str]:
     """The SLURM job that holds a run: the one whose process wrote the lock."""
-    _, pid = (folder / "locks" / run_id).read_text().split()
+    _, pid, *_ = (folder / "locks" / run_id).read_text().split()  # process 123 on host
     for job, state in jobs():
         listed = subprocess.run(["scontrol", "listpids", job], capture_output=True, text=True).stdout
         if state == "RUNNING" and any(line.split()[0] == pid for line in listed.splitlines()[1:]):
