@@ -65,13 +65,13 @@ TEXTS: dict[str, str] = {
 
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value inside nested mappings and lists; of a long list only the first."""
+    """The way to every value inside nested mappings and lists; of a list only to the first."""
     yield path
     if isinstance(content, dict):
         for key, value in content.items():
             yield from places(value, (*path, key))
     elif isinstance(content, list):
-        for i, value in enumerate(content[:2]):
+        for i, value in enumerate(content[:1]):
             yield from places(value, (*path, i))
 
 

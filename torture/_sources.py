@@ -6,6 +6,7 @@ import io
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,7 @@ def put(folder: Path, files: Files) -> None:
         path.write_bytes(content)
 
 
+@lru_cache(maxsize=1)
 def regions_table() -> bytes:
     """The parcellation of the sources, as a table."""
     networks = ("N1",) * 10 + ("N2",) * (N_REGIONS - 10)

@@ -157,6 +157,10 @@ def _encoded(
     if config.protocol.pretrain_scope == "train_folds":
         features = {"encoder_in_folds": key}
         return [_probe(name, config, data, code, features, row, variant, seed, group=group) for name in config.cohorts]
+    if not key["pretrained_on"]:
+        raise NerveError(
+            f"Row {row!r} needs a cohort to be trained on, expected at least one without `pretrain: false`."
+        )
     encode = Task("encode", key, row, variant, seed, group=group)
     return [
         encode,

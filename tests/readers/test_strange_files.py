@@ -1,0 +1,226 @@
+"""What torture.fuzz and torture.hostile once found, each as a test of its own."""
+
+import gzip
+import os
+
+import h5py
+import nibabel
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.io import savemat
+from tests.readers.write_formats import random_fc, random_series, write_cpac, write_ptseries
+
+from nerve.checks import NerveError
+from nerve.cohort import Cohort
+from nerve.connectivity import connectivity_from_series
+from nerve.parcellation import Parcellation
+from nerve.readers import ingest
+from nerve.readers.arrays import read_numbers
+from nerve.readers.browse import files_below
+from nerve.readers.cifti import load_image
+from nerve.readers.mat import mat_shapes, read_mat, read_mat_column
+from nerve.readers.names import scan_of
+from nerve.readers.participants import load_table, parse_columns
+from nerve.training.checkpoint import read_history
+
+FC = random_fc(21, 0)
+
+
+def test_pipes_devices_and_sockets_are_passed_over(tmp_path):
+    (tmp_path / "a.npy").write_bytes(b"x")
+    os.mkfifo(tmp_path / "pipe.npy")
+    (tmp_path / "device.npy").symlink_to("/dev/zero")
+    (tmp_path / "ring.npy").symlink_to("ring.npy")
+    (tmp_path / "gone.npy").symlink_to("nowhere")
+    (tmp_path / "up").symlink_to("..")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden/b.npy").write_bytes(b"x")
+    assert [path.name for path in files_below(tmp_path, ".npy") if path.parent == tmp_path] == [
+        "a.npy",
+        "gone.npy",
+        "ring.npy",
+    ]
+    assert files_below(tmp_path / "device.npy") == []
+
+
+@pytest.mark.parametrize("kind", ["pearson", "partial", "ledoit_wolf"])
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e150, 1e300])
+def test_the_scale_of_a_series_does_not_count(kind, scale):
+    series = random_series(60, 5, 0)
+    if scale > 1e-310:
+        np.testing.assert_array_equal(
+            connectivity_from_series(series * 2.0**900, kind), connectivity_from_series(series, kind)
+        )
+    found = connectivity_from_series(series * scale, kind)
+    np.testing.assert_allclose(found, connectivity_from_series(series, kind), atol=1e-3 if scale < 1e-310 else 1e-12)
+
+
+def test_a_table_of_no_numbers_is_said_to_be_one(tmp_path):
+    (tmp_path / "x.csv").write_text("# a remark\n0.1,0.2\n0.3,0.4\n")
+    with pytest.raises(NerveError, match=r"it holds no numbers|labels stand above"):
+        read_numbers(tmp_path / "x.csv")
+
+
+def test_a_surface_atlas_on_parcels_is_explained(tmp_path):
+    func = tmp_path / "sub-01/func"
+    write_ptseries(
+        func / "sub-01_task-rest_space-fsLR_den-91k_bold.dtseries.nii", random_series(60, 4, 0), list("abcd")
+    )
+    write_ptseries(tmp_path / "atlas.dlabel.nii", random_series(60, 4, 0), list("abcd"))
+    with pytest.raises(NerveError, match="the image could not be read"):
+        ingest(tmp_path, tmp_path / "out", atlas_image=tmp_path / "atlas.dlabel.nii", denoise="none", format="nifti")
+
+
+def test_ids_of_any_length_are_compared(tmp_path):
+    assert scan_of(tmp_path / "S10_fc.npy", tmp_path, ["S1", "", "x" * 10**7, "S10"]).participant == "S10"
+    assert scan_of(tmp_path / "S1é.npy", tmp_path, ["S1"]).participant == "S1"
+
+
+def test_a_table_that_changed_is_read_again(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("participant_id\ta\nx\t1\n")
+    first = load_table(path)
+    first.loc[0, "a"] = 9
+    assert load_table(path)["a"].tolist() == [1]
+    path.write_text("participant_id\ta\nx\t2\n")
+    os.utime(path, ns=(1, 1))
+    assert load_table(path)["a"].tolist() == [2]
+
+
+@pytest.mark.parametrize("content", ["age: [1]", "age: {a: b}", "age: null", "a: &a [x]\nage: *a"])
+def test_columns_are_names(tmp_path, content):
+    (tmp_path / "c.yaml").write_text(content)
+    with pytest.raises(NerveError, match="holds no names of columns"):
+        parse_columns(tmp_path / "c.yaml")
+
+
+def test_coordinates_of_hundreds_of_digits_are_no_coordinates(tmp_path):
+    (tmp_path / "r.tsv").write_text(f"label\tnetwork\tx\ty\tz\na\tn\t1\t2\t{'9' * 500}\n")
+    with pytest.raises(NerveError, match="a coordinate is not a number"):
+        Parcellation.from_table(tmp_path / "r.tsv")
+
+
+# ---- bombs and links
+
+
+def matlab(path, write):
+    with h5py.File(path, "w", userblock_size=512) as file:
+        write(file)
+    with open(path, "r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+def test_hdf5_does_not_read_other_files(tmp_path):
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["fc"] = FC
+    (tmp_path / "secret.raw").write_bytes(FC.tobytes())
+    virtual = h5py.VirtualLayout(FC.shape, "f8")
+    virtual[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "fc", FC.shape)
+
+    def write(file):
+        file["linked"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "fc")
+        file["ring"] = h5py.SoftLink("/ring")
+        file.create_dataset("outside", FC.shape, "f8", external=[(str(tmp_path / "secret.raw"), 0, FC.nbytes)])
+        file.create_virtual_dataset("composed", virtual)
+        file["own"] = FC
+
+    path = matlab(tmp_path / "x.mat", write)
+    assert not {"linked", "ring"} & set(mat_shapes(path))
+    np.testing.assert_array_equal(read_mat(path, "own"), FC.T)
+    for name in ("linked", "ring", "outside", "composed"):
+        with pytest.raises(NerveError, match=f"'{name}' (is a link|holds no numbers of its own)"):
+            read_mat(path, name)
+        with pytest.raises(NerveError, match=f"'{name}' (is a link|holds no numbers of its own)"):
+            read_mat_column(path, name, 0)
+
+
+def test_objects_and_functions_of_matlab_are_no_matrices(tmp_path):
+    def write(file):
+        for name, kind in {"f": "function_handle", "c": "char", "d": "double", "u": ""}.items():
+            file[name] = FC
+            if kind:
+                file[name].attrs["MATLAB_class"] = np.bytes_(kind)
+        file["o"] = FC
+        file["o"].attrs["MATLAB_object_decode"] = 3
+
+    assert set(mat_shapes(matlab(tmp_path / "x.mat", write))) == {"d", "u"}
+
+
+def test_giants_are_refused_by_what_they_claim(tmp_path):
+    giant = matlab(tmp_path / "a.mat", lambda file: file.create_dataset("fc", (10**6, 10**6), "f8", chunks=(9, 9)))
+    with pytest.raises(NerveError, match="bytes unpack to 8,000,000,000,000 or more"):
+        read_mat(giant, "fc")
+    savemat(tmp_path / "b.mat", {"fc": sparse.csc_matrix((10**5, 10**5))})
+    with pytest.raises(NerveError, match="bytes unpack to 80,000,000,000 or more"):
+        read_mat(tmp_path / "b.mat", "fc")
+    image = nibabel.Nifti1Image(np.zeros((2, 2, 2), np.float32), np.eye(4))
+    image.header.set_data_shape((2000, 2000, 2000))
+    (tmp_path / "c.nii.gz").write_bytes(gzip.compress(bytes(image.header.binaryblock) + bytes(100)))
+    with pytest.raises(NerveError, match="bytes unpack to 32,000,000,000 or more"):
+        load_image(tmp_path / "c.nii.gz", "01")
+
+
+def test_a_first_line_without_end_is_not_read_whole(tmp_path):
+    (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(b"0\t" * 2**15, 1) * 400)
+    with pytest.raises(NerveError, match=r"its first line does not end|unpack to"):
+        read_numbers(tmp_path / "x.tsv.gz")
+
+
+# ---- stores
+
+
+@pytest.fixture
+def store(tmp_path):
+    series = [random_series(30, 21, i) for i in range(3)]
+    table = {"participant_id": ["a", "b", "c"]}
+    import pandas as pd
+
+    parcellation = Parcellation(tuple(f"r{i}" for i in range(21)), ("n",) * 21)
+    exclusions = pd.DataFrame({"participant_id": ["x"], "reason": ["y"]})
+    fc = np.stack([np.corrcoef(one.T) for one in series])
+    Cohort(fc, pd.DataFrame(table), parcellation, series, exclusions=exclusions).save(tmp_path / "c")
+    return tmp_path / "c"
+
+
+@pytest.mark.parametrize(
+    "content", ["a\n1\n", "n_volumes\n30\n30\nx\n", "n_volumes\n30\n30\n31\n", "n_volumes\n30\n60\n-0.5\n"]
+)
+def test_lengths_of_series_that_do_not_fit(store, content):
+    (store / "timeseries.tsv").write_text(content)
+    with pytest.raises(NerveError, match=r"timeseries\.tsv: (there is no column|its numbers of volumes do not fit)"):
+        Cohort.load(store)
+
+
+def test_exclusions_without_reasons(store):
+    (store / "exclusions.tsv").write_text("who\nme\n")
+    with pytest.raises(NerveError, match=r"exclusions\.tsv: there is no column 'participant_id'"):
+        Cohort.load(store)
+
+
+@pytest.mark.parametrize("wrong", ['"notes": [1]', '"fingerprint": 5', '"name": null', '"format_version": "1"'])
+def test_a_cohort_that_describes_nothing(store, wrong):
+    about = store / "cohort.json"
+    about.write_text(about.read_text().rstrip().removesuffix("}") + f", {wrong}}}")
+    with pytest.raises(NerveError, match=r"cohort\.json: it does not describe a cohort"):
+        Cohort.load(store)
+
+
+@pytest.mark.parametrize(
+    "content", ["step\n1\n", "epoch\tstep\ttraining_loss\n1\tx\t2\n", "epoch\tstep\ttraining_loss\n1\t1\tn/a\n"]
+)
+def test_a_damaged_curve_says_how_to_go_on(tmp_path, content):
+    (tmp_path / "history.tsv").write_text(content)
+    with pytest.raises(NerveError, match=r"is not the curve of a training run .* Remove it"):
+        read_history(tmp_path, 5)
+
+
+def test_cpac_series_of_huge_numbers(tmp_path):
+    series = random_series(60, 5, 0)
+    series[::7] = 1e308
+    write_cpac(tmp_path / "in", "S01", series=series, atlas="Own")
+    regions = Parcellation(tuple("abcde"), ("n",) * 5)
+    report = ingest(tmp_path / "in", tmp_path / "out", parcellation=regions, kind="partial")
+    assert report.n_participants == 1
+    assert np.isfinite(Cohort.load(tmp_path / "out").connectivity).all()

@@ -1,0 +1,179 @@
+"""Files that somebody made to do harm: refused or neutralised. And the package holds nothing that would run them."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.report.folders import Made, write_experiment
+from torture._made import made, put_here
+
+import nerve
+from nerve.checks import NerveError
+from nerve.experiments.config import ExperimentConfig, validated
+from nerve.methods.nerve import NERVE
+from nerve.report.page import write_report
+from nerve.report.table_formats import to_csv, to_latex, to_markdown
+from nerve.report.tables import results_table
+from torture import hostile
+
+SOURCE = Path(nerve.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.slow
+def test_every_attack_fails(tmp_path):
+    broken = [promise for promise in hostile.run(tmp_path, short=True, seed=0) if not promise.kept]
+    assert not broken
+
+
+# ---- the source
+
+
+def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
+    """Every call with the name of what is called, as it is written."""
+    return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_in_the_source_runs_what_a_file_says(path):
+    tree = ast.parse(path.read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    roots = {name.split(".")[0] for name in imported}
+    assert not roots & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "subprocess", "code"}
+    for name, call in calls(tree):
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        assert name not in ("eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.load"), name
+        assert not name.endswith((".read_pickle", ".to_pickle", ".set_default_tensor_type")), name
+        assert not re.fullmatch(r"yaml\.(load|load_all|full_load|unsafe_load|dump)", name), name
+        assert "shell" not in keywords, name
+        if name in ("np.load", "numpy.load"):
+            assert keywords.get("allow_pickle") == "False", ast.unparse(call)
+        if name in ("import_module", "importlib.import_module"):  # names of our own tables, never those of a file
+            assert ast.unparse(call.args[0]) in IMPORTED, ast.unparse(call)
+
+
+# what may be imported by a name that is computed: entries of tables in the source, never what a file says
+IMPORTED = {"FIGURES[name]", "_PUBLIC[name]", "f'nerve.{name}'", "place", "module", "'nerve.readers.ingesting'"}
+IMPORTED |= {"FIGURES[one_of('figure', name, list(FIGURES))]"}
+
+
+# ---- models
+
+
+@pytest.fixture
+def folder(tmp_path):
+    put_here(tmp_path, made(), "run", "cohort")
+    return tmp_path / "run"
+
+
+def edited(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_sound_model_is_read(folder):
+    assert NERVE.load(folder).parcellation_.n_regions == 21
+
+
+def test_a_newer_model_is_refused_by_its_version(folder):
+    edited(folder, format_version=7, nerve_version="3.2.1")
+    with pytest.raises(NerveError, match=r"format 7 by nerve 3\.2\.1, expected format 1 or older\. Update nerve"):
+        NERVE.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "history.tsv"])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(NerveError, match=re.escape(name)):
+        NERVE.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("lie", "sentence"),
+    [
+        ("another shape", r"model\.safetensors: the weights do not fit the model: \S+ is \(\d+, 1\), expected \("),
+        (
+            "a tensor renamed",
+            r"model\.safetensors: the weights do not fit the model: (\S+) is missing, \1s is not",
+        ),
+        ("offsets beyond the file", r"model\.safetensors: is not a readable safetensors file"),
+        ("header of 2^64 bytes", r"model\.safetensors: is not a readable safetensors file"),
+    ],
+)
+def test_changed_weights_are_named(folder, lie, sentence):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(hostile.lying_safetensors(weights.read_bytes())[lie])
+    with pytest.raises(NerveError, match=sentence):
+        NERVE.load(folder)
+
+
+def test_a_class_is_never_looked_up(folder):
+    edited(folder, method="os.system")
+    with pytest.raises(NerveError, match=r"it holds a os\.system, expected a NERVE"):
+        NERVE.load(folder)
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "../up", "a/b", "a\\b", "a\0b", "a\nb", "x" * 200])
+def test_a_cohort_is_not_called_by_a_path(name):
+    content = {"cohorts": {name: {"path": "c", "targets": ["age"]}}, "methods": [{"method": "raw"}]}
+    with pytest.raises(NerveError, match="expected a short name without slashes"):
+        validated(ExperimentConfig, content, "x.yaml")
+
+
+# ---- what people open
+
+
+EVIL_TEXT = "=cmd|'/c calc'!A1 [x](javascript:alert(1)) `code` \\input{/etc/passwd} \\write18{id} <b>"
+
+
+@pytest.fixture
+def table():
+    rows = {
+        "cohort": EVIL_TEXT,
+        "target": EVIL_TEXT,
+        "method": [EVIL_TEXT, "Raw"],
+        "r": [0.3, 0.1],
+        "r_half_width": 0.2,
+    }
+    return results_table(pd.DataFrame(rows), title=EVIL_TEXT)
+
+
+def test_tables_for_spreadsheets_hold_no_formula(table):
+    assert not [line for line in to_csv(table).splitlines() if line.lstrip('"')[:1] in "=+-@"]
+    assert "'=cmd" in to_csv(table)
+
+
+def test_tables_in_markdown_hold_only_text(table):
+    text = to_markdown(table)
+    assert "<b>" not in text
+    assert not re.search(r"(?<!\\)\[x", text)
+    assert not re.search(r"(?<!\\)`", text)
+    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")]
+    assert len(set(cells)) == 1
+
+
+def test_tables_in_latex_hold_no_command_of_others(table):
+    text = to_latex(table)
+    assert "\\input" not in text
+    assert "\\write18" not in text
+    assert r"\textbackslash{}input\{/etc/passwd\}" in text
+
+
+def test_regions_and_networks_cannot_write_the_page(tmp_path):
+    evil = "<img src=x onerror=alert(1)>"
+    folder = write_experiment(tmp_path, Made(interpretation=True))
+    for path in folder.rglob("*.tsv"):
+        if path.name in ("regions.tsv", "importance.tsv", "network_weights.tsv"):
+            path.write_text(
+                path.read_text().replace("Default", evil.replace('"', "")).replace("17Networks", "<script>")
+            )
+    page = Path(write_report(folder)).read_text()
+    assert "<img src=x" not in page
+    assert "<script>_" not in page
