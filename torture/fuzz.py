@@ -120,7 +120,7 @@ def _other_arrays(kind: str, name: str) -> dict[str, bytes]:
     return found
 
 
-def damaged_files(files: Files, ending: str, kind: str, array: np.ndarray | None = None) -> Iterator[tuple[str, Write]]:
+def damaged_files(files: Files, ending: str, kind: str) -> Iterator[tuple[str, Write]]:
     """Names of damages, and functions that write the files of a source with one of them damaged."""
     name = next(name for name in sorted(files) if name.endswith(ending))
 
