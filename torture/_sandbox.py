@@ -225,12 +225,15 @@ def _spoken_to(log: Path) -> Iterator[None]:
     with open(log, "wb") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
+    streams = sys.stdout, sys.stderr  # pytest has put others in their place
+    sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
     try:
         yield
     finally:
         for text in (sys.stdout, sys.stderr):
             with contextlib.suppress(ValueError, OSError):
                 text.flush()
+        sys.stdout, sys.stderr = streams
         for number, old in zip((1, 2), kept, strict=True):
             os.dup2(old, number)
             os.close(old)
