@@ -284,3 +284,9 @@ def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(cohort, tmp_
 def test_evaluation_needs_no_torch():
     code = "import sys, nerve.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_motion_in_words_is_refused(cohort):
+    cohort.participants["mean_fd"] = ["0.1#", *["0.2"] * (len(cohort) - 1)]
+    with pytest.raises(NerveError, match=r"column 'mean_fd' holds '0\.1#', expected mean framewise displacement"):
+        evaluate("raw", cohort, ["age"])

@@ -174,6 +174,14 @@ def _resolved(settings: Settings, table: pd.DataFrame, where: str) -> tuple[Sett
             notes.append(f"Head motion ({motion}) is a covariate because the cohort has it; motion=None leaves it out.")
     elif motion:
         known_columns([motion], table.columns, where)
+    if motion and not is_numeric(table[motion]):
+        words = table[motion][pd.to_numeric(table[motion].astype(str), errors="coerce").isna() & table[motion].notna()]
+        raise problem(
+            where,
+            f"column {motion!r} holds {listed(map(repr, words), most=1) if len(words) else 'words'}",
+            expected="mean framewise displacement in mm",
+            remedy="Mend it, or say --motion none.",
+        )
     covariates = settings.covariates
     if motion and motion not in covariates and motion not in settings.targets:
         covariates = (*covariates, motion)
