@@ -31,6 +31,7 @@ sbom: .venv/dev  ## bill of materials (out/sbom.json) and docs/licences.md
 	$(BIN)/python tools/sbom.py --out out/sbom.json --licences docs/licences.md
 
 audit: .venv/dev  ## known vulnerabilities of the pinned versions, where a service can be asked
+	$(PIP) pip-audit
 	$(BIN)/python tools/audit.py
 
 docs: .venv/docs

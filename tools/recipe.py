@@ -1,8 +1,8 @@
 """Regenerate the tables of docs/recipe.md from real cohorts.
 
-`python tools/recipe.py abide|curves|features|stages|transfer|labels|simulated` writes OUT/<command>.tsv;
-`curves` draws. Rows that are in the TSV already are not computed again; trained models are kept in OUT/models. Times
-are CPU seconds of one thread.
+`python -m tools.recipe abide|features|stages|transfer|labels|simulated` writes OUT/<command>.tsv and prints its table,
+with `--page` into docs/recipe.md too; `curves` draws. Rows that are in the TSV already are not computed again; trained
+models are kept in OUT/models. Times are CPU seconds of one thread.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from tools.recipe_tables import TABLES, TARGETS, fill
 
 import nerve
 from nerve.checks import NerveWarning
 from nerve.evaluation import KernelRidge, compare, evaluate, score_table
-from nerve.files import write_tsv
+from nerve.files import write_text, write_tsv
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents
 from nerve.patching import Patching
 from nerve.simulate import simulate_cohort
 
-TARGETS = ["age", "sex", "diagnosis"]
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipe.md"
 PAPER_SECONDS = 200.0  # as long as the default takes
 
 
@@ -56,12 +57,6 @@ class Table:
             return
         self.rows += [key | row for row in found.pop("rows", [found])]
         write_tsv(self.path, pd.DataFrame(self.rows))
-
-    def markdown(self) -> str:
-        """The table as docs/recipe.md shows it."""
-        table = pd.DataFrame(self.rows).map(lambda value: f"{value:.3f}" if isinstance(value, float) else str(value))
-        lines = [list(table.columns), ["---"] * table.shape[1], *table.to_numpy().tolist()]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 # ---- people
@@ -184,7 +179,6 @@ def run_abide(args: argparse.Namespace) -> None:
         for name, compute in abide_rows(args, cohort, seed).items():
             if not args.only or name in args.only:
                 table.add({"model": name, "seed": seed}, compute)
-    say(table.markdown())
 
 
 def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -272,6 +266,7 @@ def feature_rows(
         "NERVE factors": encoder.transform(cohort, "factors"),
         "NERVE tokens": flat(encoder.transform(cohort, "tokens")),
         "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
+        "tangent": tangent(cohort, training),
     }
     for name, other in others.items():
         for pooling in ("pca", "tokens"):
@@ -280,15 +275,15 @@ def feature_rows(
     if others:
         raw = predictions[predictions["method"] == "raw"]
         predictions = pd.concat([predictions, inside_folds(cohort, raw, "NERVE no training, in folds, pca")])
-    scores = score_table(predictions, n_bootstrap=0)
+    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
     rows = []
-    for _, one in scores.iterrows():
-        line = {"target": one["target"], "features": one["method"], "r": float(one["r"]), "auc": float(one["auc"])}
-        for other in ("raw", "pca"):
-            if one["method"] not in ("raw", "pca"):
-                found = compare(predictions, one["method"], other).set_index("target").loc[one["target"]]
-                line[f"minus_{other}"] = difference_text(found)
-        rows.append(line)
+    for method in scores.index.unique("method"):
+        references = [other for other in ("raw", "pca") if other != method]
+        found = {other: compare(predictions, method, other).set_index("target") for other in references}
+        for target in TARGETS:
+            one = scores.loc[target, method]
+            line = {"target": target, "features": method, "r": float(one["r"]), "auc": float(one["auc"])}
+            rows.append(line | {f"minus_{other}": difference_text(found[other].loc[target]) for other in references})
     return {"rows": rows}
 
 
@@ -309,6 +304,22 @@ def inside_folds(cohort: nerve.Cohort, raw: pd.DataFrame, name: str) -> pd.DataF
             predicted = pd.Series(np.ravel(model.predict(features[test])), index=ids[test])
             found.append(people.assign(predicted=predicted.reindex(people.index), method=name))
     return pd.concat(found).reset_index()[raw.columns]
+
+
+def tangent(cohort: nerve.Cohort, training: nerve.Cohort, shrinkage: float = 0.5) -> np.ndarray:
+    """Logarithm of FC whitened by the mean of the training people: the tangent space, a strong row without learning."""
+
+    def shrunk(fc: np.ndarray) -> np.ndarray:
+        return (1 - shrinkage) * np.asarray(fc, float) + shrinkage * np.eye(fc.shape[-1])
+
+    values, vectors = np.linalg.eigh(shrunk(np.mean(training.connectivity, axis=0, dtype=float)))
+    whitening = (vectors / np.sqrt(values)) @ vectors.T
+    rows, columns = np.triu_indices(cohort.n_regions)
+    found = np.empty((len(cohort), len(rows)), np.float32)
+    for person, fc in enumerate(cohort.connectivity):
+        values, vectors = np.linalg.eigh(whitening @ shrunk(fc) @ whitening)
+        found[person] = ((vectors * np.log(values)) @ vectors.T)[rows, columns]
+    return found
 
 
 def flat(features: np.ndarray) -> np.ndarray:
@@ -333,46 +344,42 @@ def run_features(args: argparse.Namespace) -> None:
             controls = {}
             if seed == 0:
                 controls["NERVE no training"] = untrained(cohort, seed)
-                controls["NERVE no training, permuted networks"] = untrained(cohort, seed, patching=f"permuted{seed}")
+                permuted = {"patching": f"permuted{seed}"}
+                controls["NERVE no training, permuted networks"] = untrained(cohort, seed, **permuted)
+                controls["NERVE permuted networks"] = trained(args, f"permuted_{name}", cohort, seed, **permuted)[0]
             table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, cohort, encoder, controls))
-    say(table.markdown())
 
 
-def identification(first: np.ndarray, second: np.ndarray) -> float:
+def identification(
+    sessions: tuple[nerve.Cohort, nerve.Cohort], embed: Callable[[nerve.Cohort], np.ndarray]
+) -> dict[str, float]:
     """Share of people whose other session is the most correlated one, both ways."""
+    first, second = (flat(np.asarray(embed(cohort))) for cohort in sessions)
     similarity = np.corrcoef(first, second)[: len(first), len(first) :]
     right = np.arange(len(first))
-    return float(((similarity.argmax(1) == right).mean() + (similarity.argmax(0) == right).mean()) / 2)
+    return {"identified": float(((similarity.argmax(1) == right).mean() + (similarity.argmax(0) == right).mean()) / 2)}
 
 
 def run_stages(args: argparse.Namespace) -> None:
     """Do two sessions three months apart belong together? Components and encoders come from UCLA alone."""
-    table, other = Table(args.out / "stages.tsv", ["features"]), ucla(args.data)
-    first, second = stages(args.data)
-    upper = [cohort.inputs("upper") for cohort in (first, second)]
+    table, other = Table(args.out / "stages.tsv", ["features", "seed"]), ucla(args.data)
+    sessions = stages(args.data)
     mean = other.inputs("upper").mean(0)
-    table.add({"features": "raw"}, lambda: {"identified": identification(*upper)})
-    table.add({"features": "raw minus UCLA mean"}, lambda: {"identified": identification(*[u - mean for u in upper])})
     components = PrincipalComponents().fit(other)
-    table.add(
-        {"features": "PCA of UCLA, 223"},
-        lambda: {"identified": identification(components.transform(first), components.transform(second))},
-    )
-    encoders = {"NERVE start, UCLA": lambda: untrained(other, 0)}
-    if not args.only or "trained" in args.only:
-        encoders["NERVE default, UCLA"] = lambda: trained(args, "default_ucla", other, 0)[0]
-    for name, make in encoders.items():
-        for pooling in ("pca", "factors", "tokens"):
-            key = {"features": f"{name}, {pooling}"}
-            table.add(
-                key, lambda make=make, pooling=pooling: {"identified": identified_by(make(), pooling, first, second)}
-            )
-    say(table.markdown())
-
-
-def identified_by(encoder: nerve.NERVE, pooling: str, first: nerve.Cohort, second: nerve.Cohort) -> float:
-    """`identification` by the features of an encoder."""
-    return identification(*(encoder.transform(cohort, pooling).reshape(len(cohort), -1) for cohort in (first, second)))
+    references: dict[str, Callable[[nerve.Cohort], np.ndarray]] = {
+        "raw": lambda cohort: cohort.inputs("upper"),
+        "raw minus mean": lambda cohort: cohort.inputs("upper") - mean,
+        "tangent": lambda cohort: tangent(cohort, other),
+        "pca": components.transform,
+    }
+    for name, embed in references.items():
+        table.add({"features": name, "seed": 0}, partial(identification, sessions, embed))
+    for seed in args.seeds:
+        encoders = {"NERVE": trained(args, "default_ucla", other, seed)[0], "NERVE no training": untrained(other, seed)}
+        for name, encoder in encoders.items():
+            for pooling in ("pca", "factors", "tokens"):
+                embed = partial(encoder.transform, pooling=pooling)
+                table.add({"features": f"{name}, {pooling}", "seed": seed}, partial(identification, sessions, embed))
 
 
 def run_transfer(args: argparse.Namespace) -> None:
@@ -386,7 +393,6 @@ def run_transfer(args: argparse.Namespace) -> None:
         encoder, _ = trained(args, "default_sites", training, seed)
         controls = {"NERVE no training": untrained(training, seed)} if seed == 0 else {}
         table.add({"seed": seed}, partial(feature_rows, test, training, encoder, controls))
-    say(table.markdown())
 
 
 def run_simulated(args: argparse.Namespace) -> None:
@@ -395,7 +401,6 @@ def run_simulated(args: argparse.Namespace) -> None:
     for seed in args.seeds:
         cohort = simulate_cohort(400, "schaefer100-17", 200, seed=seed, keep_timeseries=False)
         table.add({"seed": seed}, partial(simulated_rows, args, cohort, seed))
-    say(table.markdown())
 
 
 def simulated_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dict[str, Any]:
@@ -417,18 +422,19 @@ def simulated_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) ->
 
 def run_labels(args: argparse.Namespace) -> None:
     """Prediction from few labelled people: kernel ridge on 25 … 200 of them, tested on all others, 20 draws."""
-    cohort, table = abide(args.data), Table(args.out / "labels.tsv", ["n_labelled"])
-    training = cohort.subset(held_out(len(cohort), 0)[0])
-    encoder, _ = trained(args, "default", training, 0)
-    sets = {
-        "raw": cohort.inputs("upper"),
-        "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
-        "NERVE pca": encoder.transform(cohort, "pca"),
-        "NERVE factors": encoder.transform(cohort, "factors"),
-    }
-    for n in (25, 50, 100, 200):
-        table.add({"n_labelled": n}, lambda n=n: {"rows": list(few_labels(sets, cohort, n))})
-    say(table.markdown())
+    cohort, table = abide(args.data), Table(args.out / "labels.tsv", ["seed"])
+    for seed in args.seeds:
+        training = cohort.subset(held_out(len(cohort), seed)[0])
+        encoder, _ = trained(args, "default", training, seed)
+        table.add({"seed": seed}, partial(label_rows, cohort, training, encoder))
+
+
+def label_rows(cohort: nerve.Cohort, training: nerve.Cohort, encoder: nerve.NERVE) -> dict[str, Any]:
+    """`few_labels` of raw FC and of the features of one encoder."""
+    upper = cohort.inputs("upper")
+    sets = {"raw": upper, "raw minus mean": upper - training.inputs("upper").mean(0)}
+    sets |= {f"NERVE {pooling}": flat(encoder.transform(cohort, pooling)) for pooling in ("pca", "factors", "tokens")}
+    return {"rows": [{"n": n} | row for n in (25, 50, 100, 200) for row in few_labels(sets, cohort, n)]}
 
 
 def few_labels(sets: dict[str, np.ndarray], cohort: nerve.Cohort, n: int, draws: int = 20) -> Any:
@@ -473,11 +479,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--out", type=Path, default=Path("out/recipe"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="*", default=[], help="Some rows (abide), cohorts (features); stages: trained.")
+    parser.add_argument("--only", nargs="*", default=[], help="Some rows (abide) or cohorts (features).")
+    parser.add_argument("--page", action="store_true", help="Put the table into docs/recipe.md.")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NerveWarning)
     COMMANDS[args.table](args)
+    for name, render in TABLES.items():
+        if name.split("-")[0] == args.table:
+            lines = render(pd.read_csv(args.out / f"{args.table}.tsv", sep="\t", na_values=["n/a"]))
+            say(lines)
+            if args.page:
+                write_text(PAGE, fill(PAGE.read_text(), name, lines))
 
 
 if __name__ == "__main__":
