@@ -10,6 +10,7 @@ HEADS = ["age r", "sex AUC", "diagnosis AUC"]
 ABIDE_ROWS = {
     "ppca, 200 components": "probabilistic PCA, 200 components",
     "paper, same time": "the paper's recipe in the same time",
+    "paper, batch of 16, same time": "the paper's recipe in batches of 16, same time",
     "default, no training": "default, no training",
     "default": "**default**",
     "default, 20 epochs": "default, 20 epochs instead of 10",
@@ -98,11 +99,11 @@ def features_against_pca(found: pd.DataFrame) -> str:
 
 def stages(found: pd.DataFrame) -> str:
     """Share of people found again, one column a seed of the encoder."""
-    titles = {"pca": "PCA of UCLA, 223 components", "raw minus mean": "raw FC minus the mean of UCLA"}
+    titles = {"raw": "raw FC", "pca": "PCA of UCLA, 223 components", "raw minus mean": "raw FC minus the mean of UCLA"}
     rows = []
     for name, one in found.groupby("features", sort=False):
         shares = [f"{share:.3f}" for share in one.sort_values("seed")["identified"]]
-        title = titles.get(str(name)) or FEATURE_ROWS.get(str(name)) or re.sub(r", (\w+)$", r", `\1`", str(name))
+        title = titles.get(str(name), re.sub(r"^(NERVE.*), (\w+)$", r"\1, `\2`", str(name)))
         rows.append([title, " / ".join(shares if len(set(shares)) > 1 else shares[:1])])
     return lines(["features", "identified, by seed"], rows)
 

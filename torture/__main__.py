@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="where the random moments and cases come from")
     parser.add_argument("--no-page", action="store_true", help="do not rewrite the table in docs/reliability.md")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # tortures fork, and a forked process waits for ever for threads that its parent had
     kept = True
     for name in arguments.names or NAMES:
         began = time.perf_counter()

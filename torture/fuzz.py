@@ -72,15 +72,18 @@ def _promise(outcomes: Sequence[Outcome], seed: int) -> Promise:
 
 
 def preload() -> None:
-    """Import what the commands import, once for all processes."""
+    """Import what the commands import, once for all processes; one thread, since a fork waits for its parent's."""
     import nilearn.maskers  # noqa: F401
     import scipy.io  # noqa: F401
+    import torch
 
     import nerve.cli
     import nerve.interpret
     import nerve.methods.runs
     import nerve.readers.ingesting
     import nerve.report.page  # noqa: F401
+
+    torch.set_num_threads(1)
 
 
 def all_cases(seed: int) -> list[Case]:
