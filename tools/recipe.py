@@ -31,6 +31,7 @@ from nerve.evaluation import KernelRidge, compare, evaluate, score_table
 from nerve.files import write_text, write_tsv
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents
+from nerve.methods.tangent import TangentSpace
 from nerve.patching import Patching
 from nerve.simulate import simulate_cohort
 
@@ -274,7 +275,7 @@ def feature_rows(
         "NERVE factors": encoder.transform(cohort, "factors"),
         "NERVE tokens": flat(encoder.transform(cohort, "tokens")),
         "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
-        "tangent": tangent(cohort, training),
+        "tangent": TangentSpace().fit(training).transform(cohort),
     }
     for name, other in others.items():
         for pooling in ("pca", "tokens"):
@@ -312,22 +313,6 @@ def inside_folds(cohort: nerve.Cohort, raw: pd.DataFrame, name: str) -> pd.DataF
             predicted = pd.Series(np.ravel(model.predict(features[test])), index=ids[test])
             found.append(people.assign(predicted=predicted.reindex(people.index), method=name))
     return pd.concat(found).reset_index()[raw.columns]
-
-
-def tangent(cohort: nerve.Cohort, training: nerve.Cohort, shrinkage: float = 0.5) -> np.ndarray:
-    """Logarithm of FC whitened by the mean of the training people: the tangent space, a strong row without learning."""
-
-    def shrunk(fc: np.ndarray) -> np.ndarray:
-        return (1 - shrinkage) * np.asarray(fc, float) + shrinkage * np.eye(fc.shape[-1])
-
-    values, vectors = np.linalg.eigh(shrunk(np.mean(training.connectivity, axis=0, dtype=float)))
-    whitening = (vectors / np.sqrt(values)) @ vectors.T
-    rows, columns = np.triu_indices(cohort.n_regions)
-    found = np.empty((len(cohort), len(rows)), np.float32)
-    for person, fc in enumerate(cohort.connectivity):
-        values, vectors = np.linalg.eigh(whitening @ shrunk(fc) @ whitening)
-        found[person] = ((vectors * np.log(values)) @ vectors.T)[rows, columns]
-    return found
 
 
 def flat(features: np.ndarray) -> np.ndarray:
@@ -377,7 +362,7 @@ def run_stages(args: argparse.Namespace) -> None:
     references: dict[str, Callable[[nerve.Cohort], np.ndarray]] = {
         "raw": lambda cohort: cohort.inputs("upper"),
         "raw minus mean": lambda cohort: cohort.inputs("upper") - mean,
-        "tangent": lambda cohort: tangent(cohort, other),
+        "tangent": TangentSpace().fit(other).transform,
         "pca": components.transform,
     }
     for name, embed in references.items():
@@ -497,7 +482,7 @@ def main() -> None:
         if name.split("-")[0] == args.table:
             lines = render(pd.read_csv(args.out / f"{args.table}.tsv", sep="\t", na_values=["n/a"]))
             say(lines)
-            if args.page:
+            if args.page and lines:
                 write_text(PAGE, fill(PAGE.read_text(), name, lines))
 
 

@@ -128,8 +128,13 @@ def simulated(found: pd.DataFrame) -> str:
 
 
 def _of(cohort: str, render: Callable[[pd.DataFrame], str]) -> Callable[[pd.DataFrame], str]:
-    """The table of one of the cohorts of features.tsv."""
-    return lambda found: render(found[found["cohort"] == cohort])
+    """The table of one of the cohorts of features.tsv; nothing if it has not been computed."""
+
+    def rendered(found: pd.DataFrame) -> str:
+        here = found[found["cohort"] == cohort]
+        return "" if here.empty else render(here)
+
+    return rendered
 
 
 # name in the page → how it is made; up to the first dash it is the name of the TSV

@@ -26,7 +26,7 @@ from nerve.parcellation import Parcellation
 from nerve.simulate import Target, simulate_cohort
 from nerve.training import Draws, PairedSource
 
-TRAINED = [name for name in METHODS if name not in ("raw", "pca", "ppca", "covariates")]
+TRAINED = [name for name in METHODS if name not in ("raw", "pca", "ppca", "tangent", "covariates")]
 SUPERVISED = [name for name in TRAINED if method_class(name).supervised]
 SELF_SUPERVISED = [name for name in TRAINED if name not in SUPERVISED]
 COMPARED = [name for name in TRAINED if name != "nerve"]

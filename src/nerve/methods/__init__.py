@@ -23,6 +23,7 @@ METHODS: dict[str, str] = {
     "raw": "nerve.methods.references:RawFC",
     "pca": "nerve.methods.references:PrincipalComponents",
     "ppca": "nerve.methods.ppca:PPCA",
+    "tangent": "nerve.methods.tangent:TangentSpace",
     "covariates": "nerve.methods.references:Covariates",
 }
 

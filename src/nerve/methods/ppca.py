@@ -12,12 +12,11 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import PackingSource, patching_for
-from nerve.methods.references import Reference, everyone_alike
+from nerve.methods.references import Reference, chunks, everyone_alike
 from nerve.models.principal import principal_components
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 
-_CHUNK = 64  # people at a time
 SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
 
 
@@ -67,7 +66,7 @@ class PPCA(Reference):
             raise NerveError(f"There are {len(cohort)} people, expected at least 3 for components and noise.")
         self.patching_ = patching_for(cohort.parcellation, self.patching)
         source = PackingSource(cohort, self.patching_)
-        packed = torch.cat([source.batch(rows) for rows in _chunks(len(cohort))])  # (n, S)
+        packed = torch.cat([source.batch(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(packed.abs().max())
         if 0 < largest < SMALLEST:
             raise problem(
@@ -118,7 +117,7 @@ class PPCA(Reference):
         grams = np.stack([part.T @ part for part in parts]).astype(float)  # (patches, k, k)
         whole, ridge = grams.sum(axis=0), float(noise) * np.eye(loadings.shape[1])
         scores = np.empty((len(source), loadings.shape[1]), np.float32)
-        for rows in _chunks(len(source)):
+        for rows in chunks(len(source)):
             residual = source.batch(rows).numpy() - mean  # (people, S)
             for person, deviation in zip(rows, residual, strict=True):
                 hidden = np.zeros(0, int) if masked is None else np.asarray(masked[person])
@@ -153,7 +152,3 @@ def _linear(mean: torch.Tensor, loadings: torch.Tensor, noise: torch.Tensor) -> 
     for name, value in (("mean", mean), ("loadings", loadings), ("noise", noise)):
         module.register_buffer(name, value)
     return module
-
-
-def _chunks(n: int) -> list[np.ndarray]:
-    return [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]

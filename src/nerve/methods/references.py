@@ -143,10 +143,7 @@ class PrincipalComponents(Reference):
         """(n, components) scores."""
         cohort = self.fitted_cohort(X)
         mean, components = (self.module_.get_buffer(name).cpu().numpy() for name in ("mean", "components"))
-        parts = [
-            (cohort.inputs("upper", np.arange(start, min(start + _CHUNK, len(cohort)))) - mean) @ components
-            for start in range(0, len(cohort), _CHUNK)
-        ]
+        parts = [(cohort.inputs("upper", rows) - mean) @ components for rows in chunks(len(cohort))]
         return checked_embeddings(np.concatenate(parts), cohort)
 
     def build(self, parcellation: Parcellation) -> torch.nn.Module:
@@ -214,6 +211,11 @@ class Covariates(Reference):
         method.design_.categories_ = config["design"]["categories"]
         method.design_.means_ = np.array(config["design"]["means"])
         return method
+
+
+def chunks(n: int) -> list[np.ndarray]:
+    """The rows 0 … n - 1, some at a time."""
+    return [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
 
 
 def everyone_alike(cohort: Cohort) -> NerveError:
