@@ -24,12 +24,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+
 SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
 KILLED_AFTER = 30.0  # by the clock, if it has hardly used the processor: it waits for what never comes
 LOST_AFTER = 240.0  # by the clock, whatever it does: it does not hear the alarm
 EXTRA_BYTES = 500 * 2**20  # memory beyond twice the files
 ADDRESS_SPACE = 6 * 2**30  # above what the process has: a runaway allocation fails instead of filling the machine
-ENOUGH = 1.0  # seconds after which a case that may work for hours has shown that it works
+ENOUGH, ENOUGH_WAITING = 1.0, 8.0  # seconds of the processor, or by the clock, after which a case that may work for
+# hours, itself or by processes that it has started, has shown that it works
 ROOMS = ("in", "out", "cwd", "tmp", "home")
 
 
@@ -151,6 +154,7 @@ def _work(pipe: Connection, cases: Sequence[Case], root: Path) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.fsync = lambda *_: None  # type: ignore[assignment]  # what survives a power cut is another torture's question
     signal.signal(signal.SIGPROF, _ring)
+    signal.signal(signal.SIGALRM, _ring)
     while (number := pipe.recv()) >= 0:
         pipe.send(run_case(cases[number], number, root))
 
@@ -161,6 +165,9 @@ def _end_with_parent() -> None:
 
 
 def _ring(*_: Any) -> None:
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
     raise _OutOfTimeError
 
 
@@ -197,6 +204,7 @@ def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
     fault = ""
     with _spoken_to(log):
         signal.setitimer(signal.ITIMER_PROF, ENOUGH if may_work else SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, ENOUGH_WAITING if may_work else 0)
         try:
             main()
         except SystemExit as end:
@@ -207,6 +215,7 @@ def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
             fault = f"{type(error).__name__} at {_where(error.__traceback__)}: {str(error)[:200]}"
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
     said = log.read_text("utf-8", "replace")
     log.unlink()
     if not fault and "Traceback (most recent" in said:
@@ -281,13 +290,13 @@ def _bytes_below(folder: Path) -> int:
 
 
 def _worked(process: int) -> float:
-    """Seconds of the processor that a process has had."""
+    """Seconds of the processor that a process and those that it has started have had."""
     try:
-        with open(f"/proc/{process}/stat") as stream:
-            fields = stream.read().rpartition(")")[2].split()
-    except OSError:
+        parent = psutil.Process(process)
+        times = [one.cpu_times() for one in (parent, *parent.children(recursive=True))]
+    except psutil.Error:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(one.user + one.system for one in times)
 
 
 def _reset_peak() -> None:

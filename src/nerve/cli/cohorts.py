@@ -10,6 +10,8 @@ import typer
 
 from nerve.cli.common import app, atlas, named, say
 
+MOST_TARGETS = 40  # columns of the participants table that `check` shows on the screen
+
 
 @atlas.command("list")
 def atlas_list() -> None:
@@ -181,10 +183,13 @@ def check(
     for heading in quality.table.columns:
         table.add_column(heading, overflow="fold")
     styles = {"warning": "yellow", "unusable": "bold red", "note": "cyan"}
-    for row in quality.table.itertuples(index=False):
+    targets = quality.table["check"].str.startswith("target ")
+    for row in quality.table[~targets | (targets.cumsum() <= MOST_TARGETS)].itertuples(index=False):
         table.add_row(*map(str, row), style=styles.get(str(row.verdict), ""))
     console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
     console.print(table)
+    if (more := targets.sum() - MOST_TARGETS) > 0:
+        say(f"and {more:,} more columns of the participants table{'' if out else ': --out writes what is in them'}")
     for person, reason in quality.drops.itertuples(index=False):
         say(f"would drop {person}: {reason}")
     if out is not None:

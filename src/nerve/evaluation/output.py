@@ -100,7 +100,7 @@ def _kept(path: Path, compute: Any) -> pd.DataFrame:
     if not path.is_file():
         write_tsv(path, compute())
     types = {"participant": str, "cohort": str, "target": str, "method": str, "variant": str}
-    return read_tsv(path, dtype=types).fillna({"variant": ""})
+    return read_tsv(path, dtype=types).fillna(dict.fromkeys(types, ""))  # a cohort may be called nothing
 
 
 def _scores(

@@ -22,6 +22,7 @@ from nerve.experiments.workspace import Workspace
 from nerve.readers.parallel import leave_with_parent, usable_cores
 
 LAUNCHERS = ("local", "slurm")
+MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
 Report = Callable[[Task, str], None]
 log = logging.getLogger("nerve.experiments")
 
@@ -75,7 +76,7 @@ def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) ->
 
 def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
     """Processes that share the cores; with one job, this process itself."""
-    jobs = max(1, min(jobs, len(tasks)))
+    jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
     if jobs == 1:
         for task in tasks:
             tell(task, RUNNING)

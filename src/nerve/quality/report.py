@@ -221,10 +221,9 @@ def _motion_row(cohort: Cohort) -> Row:
     return "motion", value, "note" if said else "ok", ", ".join(said)
 
 
-def _may_identify(known: pd.Series) -> bool:
+def _may_identify(known: pd.Series, n_values: int) -> bool:
     """Whether values are dates, or so many that a person has one of their own: these are not printed."""
-    words = known.astype(str)
-    return bool(words.str.contains(_DATE).any()) or known.nunique() > max(4, len(known) / 4)
+    return n_values > max(4, len(known) / 4) or bool(known.astype(str).str.contains(_DATE).any())
 
 
 def _column_rows(cohort: Cohort) -> list[Row]:
@@ -233,13 +232,14 @@ def _column_rows(cohort: Cohort) -> list[Row]:
     for name in cohort.participants.columns.drop("participant_id"):
         column = cohort.participants[name]
         known = column.dropna()
+        n_values = known.nunique()
         kind = "covariate" if name in _COVARIATES else "target"
-        if pd.api.types.is_numeric_dtype(known) and known.nunique() > 2:
+        if pd.api.types.is_numeric_dtype(known) and n_values > 2:
             detail = f"{known.min():.4g} to {known.max():.4g}"
-        elif _may_identify(known):
-            detail = f"{known.nunique()} different values"
+        elif _may_identify(known, n_values):
+            detail = f"{n_values} different values"
         else:
             detail = listed((f"{level} ({n})" for level, n in known.value_counts().items()), most=4)
-        verdict = "ok" if known.nunique() > 1 else "note"
+        verdict = "ok" if n_values > 1 else "note"
         rows.append((f"{kind} {name}", f"{len(known)} of {len(column)}", verdict, detail or "no values"))
     return rows

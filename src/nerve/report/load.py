@@ -24,6 +24,9 @@ from nerve.unpacking import refuse_bomb
 
 TEXT = dict.fromkeys(("cohort", "target", "method", "variant", "method_a", "variant_a", "method_b"), str)
 TEXT |= {"variant_b": str, "participant": str, "participant_id": str, "run": str, "reason": str, "status": str}
+TEXT |= {"metric": str, "pretrain_scope": str}
+FLAGS = ("tie", "best_two")
+OF_NUMBERS = ("scores.tsv", "null_scores.tsv", "predictions.tsv", "comparisons.tsv", "history.tsv")  # but for the above
 PERMUTED = "Permutation"  # the row of models with permuted networks
 
 
@@ -160,17 +163,22 @@ class _Folder:
         tables["interpretation"] = self._interpretation(self.folder)  # type: ignore[assignment]
         return tables
 
-    def table(self, name: str) -> pd.DataFrame:
+    def table(self, name: str, folder: Path | None = None) -> pd.DataFrame:
         """A table of the folder; empty, with a sentence on the page if it is damaged, where it cannot be read."""
-        path = self.folder / name
+        path = (folder or self.folder) / name
         if not path.is_file():
             return pd.DataFrame()
         frame = self.tried(lambda: read_tsv(path, dtype=TEXT), pd.DataFrame())
         for column in frame.columns:
             if column in TEXT:
                 frame[column] = frame[column].fillna("")
-            elif name in ("scores.tsv", "null_scores.tsv", "predictions.tsv", "comparisons.tsv"):
-                frame[column] = _numbers(frame[column])
+            elif column in FLAGS:
+                frame[column] = frame[column].astype(str) == "True"
+            elif name in OF_NUMBERS:
+                numbers = _numbers(frame[column])
+                if (lost := int((numbers.isna() & frame[column].notna()).sum())) > 0:
+                    self.problems.append(f"{name}: {lost} of {column} are no numbers, and shown as missing.")
+                frame[column] = numbers
         if name in ("scores.tsv", "null_scores.tsv", "predictions.tsv") and len(frame):
             lacking = {"cohort", "target", "method"} - set(frame.columns)
             if lacking:
@@ -227,11 +235,10 @@ class _Folder:
     def _encoder(self, folder: Path, manifest: Mapping[str, Any]) -> EncoderRun:
         config, about = self.json("config.json", folder), self.json("reconstruction.json", folder)
         result = manifest.get("result") or {}
-        history = folder / "history.tsv"
         example = folder / "reconstruction.npz"
         return EncoderRun(
             label=str(manifest.get("label", folder.name)).removeprefix("encode "),
-            history=self.tried(lambda: read_tsv(history), pd.DataFrame()) if history.is_file() else pd.DataFrame(),
+            history=self.table("history.tsv", folder),
             settings=(config.get("parameters") or {}).get("options", {}),
             parameters=int(result.get("parameters") or 0),
             seconds=float(manifest.get("seconds") or "nan"),
@@ -251,7 +258,7 @@ class _Folder:
         parts = []
         keys = [k for k in ("cohort", "method", "variant", "seed") if k in scores.columns]
         for row in scores[keys].drop_duplicates().to_dict("records") if len(keys) == 4 else []:
-            seed = f"seed {int(row['seed'])}" if row["seed"] else ""
+            seed = f"seed {row['seed']:.0f}" if row["seed"] else ""
             words = [row["method"], row["variant"], seed, row["cohort"]]
             folder = run_of.get("probe " + " · ".join(word for word in words if word))
             if folder is not None and (folder / "null.tsv").is_file():
@@ -303,8 +310,8 @@ def _is_encoder(manifest: Mapping[str, Any]) -> bool:
 
 
 def _numbers(column: pd.Series) -> pd.Series:
-    """Integers of hundreds of digits, which pandas keeps as objects, are no numbers of ours."""
-    return pd.to_numeric(column.astype(str), errors="coerce") if column.dtype == object else column
+    """What is no number is missing; so are integers of hundreds of digits, which pandas keeps as objects."""
+    return column if pd.api.types.is_numeric_dtype(column) else pd.to_numeric(column.astype(str), errors="coerce")
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -128,7 +128,7 @@ def encoders_table(encoders: list[EncoderRun]) -> Table | None:
         row = {
             "encoder": one.label,
             "trainable parameters": one.parameters or np.nan,
-            "epochs": int(last["epoch"]) if "epoch" in last else 0,
+            "epochs": last.get("epoch", 0),
             "best held-out loss": held,
             "minutes": one.seconds / 60,
         }
