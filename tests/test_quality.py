@@ -191,3 +191,15 @@ def test_dates_and_words_of_single_people_are_counted_not_shown(tmp_path):
         "target guid": "12 different values",
         "covariate sex": "F (6), M (6)",
     }
+
+
+def test_of_very_many_columns_some_are_shown_and_all_are_written(tmp_path):
+    regions = load_parcellation("schaefer100-17")
+    scores = {f"score{i}": np.arange(12.0) for i in range(50)} | {"sex": ["F", "M"] * 6}
+    cohort(networked(regions), regions, **scores).save(tmp_path / "c")
+    said = CliRunner().invoke(app, ["check", str(tmp_path / "c"), "--out", str(tmp_path / "q.tsv")]).output
+    assert "score39" in said
+    assert "score40" not in said
+    assert "covariate sex" in said
+    assert "and 10 more columns" in said
+    assert "target score49" in (tmp_path / "q.tsv").read_text()

@@ -384,7 +384,7 @@ def run_transfer(args: argparse.Namespace) -> None:
         there = cohort.participants["site"].isin(chosen).to_numpy()
         training, test = cohort.subset(there), cohort.subset(~there)
         encoder, _ = trained(args, "default_sites", training, seed)
-        controls = {"NERVE no training": untrained(training, seed)} if seed == 0 else {}
+        controls = {"NERVE no training": untrained(training, seed)}
         table.add({"seed": seed}, partial(feature_rows, test, training, encoder, controls))
 
 

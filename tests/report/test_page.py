@@ -137,6 +137,19 @@ def test_damaged_tables_cost_their_part_only(tmp_path, experiment, damage):
     assert "This page is not complete" in reader.words
 
 
+@pytest.mark.parametrize("name", ["scores.tsv", "predictions.tsv", "comparisons.tsv", "history.tsv"])
+@pytest.mark.parametrize("word", ["NaN", "word", "1e400"])
+def test_cells_that_are_no_numbers_are_missing_and_said(tmp_path, experiment, name, word):
+    copied(experiment, tmp_path / "e")
+    path = next((tmp_path / "e").rglob(name))
+    table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+    for column in table.columns.difference(["cohort", "target", "method", "variant", "method_a", "method_b"]):
+        table[column] = word
+    write_tsv(path, table)
+    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+    assert ("are no numbers, and shown as missing" in words) is (word != "1e400")  # which is infinite
+
+
 def test_a_cohort_that_has_moved_is_said(tmp_path, experiment):
     copied(experiment, tmp_path / "e")
     text = (tmp_path / "e" / "experiment.yaml").read_text().replace("/data/", "/moved/")
