@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +17,7 @@ from nerve.files import write_tsv
 from nerve.quality.matrices import TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
-_DATE = r"\b(?:19|20)\d\d[-/.]?[01]\d[-/.]?[0-3]\d|\b[0-3]?\d[-/.][0-3]?\d[-/.](?:19|20)\d\d\b"
+_DATE = re.compile(r"\b(?:19|20)\d\d[-/.]?[01]\d[-/.]?[0-3]\d|\b[0-3]?\d[-/.][0-3]?\d[-/.](?:19|20)\d\d\b")
 FEWEST = 10  # people below which nothing can be learned or evaluated
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
 _COVARIATES = (
@@ -221,25 +224,25 @@ def _motion_row(cohort: Cohort) -> Row:
     return "motion", value, "note" if said else "ok", ", ".join(said)
 
 
-def _may_identify(known: pd.Series, n_values: int) -> bool:
+def _may_identify(levels: Counter[Any], n_known: int) -> bool:
     """Whether values are dates, or so many that a person has one of their own: these are not printed."""
-    return n_values > max(4, len(known) / 4) or bool(known.astype(str).str.contains(_DATE).any())
+    return len(levels) > max(4, n_known / 4) or any(_DATE.search(str(level)) for level in levels)
 
 
 def _column_rows(cohort: Cohort) -> list[Row]:
     """Targets and covariates: how many people have each."""
     rows = []
     for name in cohort.participants.columns.drop("participant_id"):
-        column = cohort.participants[name]
-        known = column.dropna()
-        n_values = known.nunique()
+        values = cohort.participants[name].to_numpy()
+        known = values[~pd.isna(values)]
+        levels = Counter(known.tolist())
         kind = "covariate" if name in _COVARIATES else "target"
-        if pd.api.types.is_numeric_dtype(known) and n_values > 2:
+        if known.dtype.kind in "biuf" and len(levels) > 2:
             detail = f"{known.min():.4g} to {known.max():.4g}"
-        elif _may_identify(known, n_values):
-            detail = f"{n_values} different values"
+        elif _may_identify(levels, len(known)):
+            detail = f"{len(levels)} different values"
         else:
-            detail = listed((f"{level} ({n})" for level, n in known.value_counts().items()), most=4)
-        verdict = "ok" if n_values > 1 else "note"
-        rows.append((f"{kind} {name}", f"{len(known)} of {len(column)}", verdict, detail or "no values"))
+            detail = listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
+        verdict = "ok" if len(levels) > 1 else "note"
+        rows.append((f"{kind} {name}", f"{len(known)} of {len(values)}", verdict, detail or "no values"))
     return rows
