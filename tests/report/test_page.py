@@ -150,6 +150,14 @@ def test_cells_that_are_no_numbers_are_missing_and_said(tmp_path, experiment, na
     assert ("are no numbers, and shown as missing" in words) is (word != "1e400")  # which is infinite
 
 
+@pytest.mark.parametrize(("name", "column"), [("scores.tsv", "method"), ("comparisons.tsv", "variant_b")])
+def test_a_table_without_a_column_is_left_out_and_said(tmp_path, experiment, name, column):
+    copied(experiment, tmp_path / "e")
+    write_tsv(tmp_path / "e" / name, pd.read_csv(tmp_path / "e" / name, sep="\t").drop(columns=column))
+    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+    assert f"{name}: there is no column {column}; it is not shown" in words
+
+
 def test_a_cohort_that_has_moved_is_said(tmp_path, experiment):
     copied(experiment, tmp_path / "e")
     text = (tmp_path / "e" / "experiment.yaml").read_text().replace("/data/", "/moved/")

@@ -27,6 +27,10 @@ TEXT |= {"variant_b": str, "participant": str, "participant_id": str, "run": str
 TEXT |= {"metric": str, "pretrain_scope": str}
 FLAGS = ("tie", "best_two")
 OF_NUMBERS = ("scores.tsv", "null_scores.tsv", "predictions.tsv", "comparisons.tsv", "history.tsv")  # but for the above
+SCORED = frozenset(("cohort", "target", "method"))
+COMPARED = frozenset(("cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "difference"))
+COMPARED |= {"difference_low", "difference_high", "p", "q", "best_two"}
+NEEDED = {"scores.tsv": SCORED, "null_scores.tsv": SCORED, "predictions.tsv": SCORED, "comparisons.tsv": COMPARED}
 PERMUTED = "Permutation"  # the row of models with permuted networks
 
 
@@ -179,13 +183,12 @@ class _Folder:
                 if (lost := int((numbers.isna() & frame[column].notna()).sum())) > 0:
                     self.problems.append(f"{name}: {lost} of {column} are no numbers, and shown as missing.")
                 frame[column] = numbers
-        if name in ("scores.tsv", "null_scores.tsv", "predictions.tsv") and len(frame):
-            lacking = {"cohort", "target", "method"} - set(frame.columns)
-            if lacking:
-                self.problems.append(f"{name}: there is no column {', '.join(sorted(lacking))}; it is not shown.")
-                return pd.DataFrame()
-            frame = frame.assign(variant=frame.get("variant", ""))
-        return frame
+        if name not in NEEDED or frame.empty:
+            return frame
+        if lacking := NEEDED[name] - set(frame.columns):
+            self.problems.append(f"{name}: there is no column {', '.join(sorted(lacking))}; it is not shown.")
+            return pd.DataFrame()
+        return frame if name == "comparisons.tsv" else frame.assign(variant=frame.get("variant", ""))
 
     def json(self, name: str, folder: Path | None = None) -> dict[str, Any]:
         """A JSON file of settings; empty where there is none."""

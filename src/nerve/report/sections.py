@@ -153,8 +153,8 @@ def comparisons_table(results: Results) -> Table | None:
         return None
     wanted = ["cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "difference"]
     wanted += ["difference_low", "difference_high", "p", "q", "best_two"]
-    frame = frame[[name for name in wanted if name in frame.columns]]
-    frame = frame.drop(columns=[name for name in ("variant_a", "variant_b") if set(frame.get(name, [""])) == {""}])
+    wanted = [name for name in wanted if not name.startswith("variant") or set(frame[name]) != {""}]
+    frame = frame[wanted]
     return table_of(frame.sort_values("best_two", ascending=False, kind="stable"), "Paired comparisons")
 
 
