@@ -229,7 +229,7 @@ def run_curves(args: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     cohort = abide(args.data)
-    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    figure, (axes, near) = plt.subplots(1, 2, figsize=(9, 3.6), width_ratios=(3, 2), layout="constrained")
     for color, (label, name) in enumerate(CURVES.items()):
         for seed in args.seeds:
             folder = args.out / "models" / f"{name}_{seed}"
@@ -239,11 +239,14 @@ def run_curves(args: argparse.Namespace) -> None:
             training = cohort.subset(held_out(len(cohort), seed)[0])
             times, errors = learning_curve(encoder, training, float((folder / "cpu_seconds.txt").read_text()))
             axes.plot(times, errors, color=f"C{color}", label=label if seed == args.seeds[0] else None, alpha=0.8)
+            if name in ("default", "longer"):
+                near.plot(times, errors, color=f"C{color}", alpha=0.8)
     for error, label, side in ((1.0, "group mean", "bottom"), (0.733, "linear, 200 components", "top")):
         axes.axhline(error, color="0.5", linewidth=0.8, linestyle="--")
         axes.annotate(label, (0.99, error), xycoords=("axes fraction", "data"), ha="right", va=side, fontsize=8)
     axes.set(xscale="log", yscale="log", xlabel="CPU seconds", ylabel="masked error / group mean")
     axes.legend(frameon=False)
+    near.set(xlabel="CPU seconds", title="The default, closer", ylim=(0.1, None))
     figure.savefig(args.out / "recipe_curves.svg")
     say(f"{args.out / 'recipe_curves.svg'}")
 
