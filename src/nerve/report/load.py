@@ -73,7 +73,7 @@ class _Folder:
     # ---- the three kinds of folder
 
     def _experiment(self) -> dict[str, Any]:
-        config = self.tried(lambda: read_yaml(self.folder / "experiment.yaml"), {})
+        config = self._experiment_settings()
         runs = self.table("runs.tsv")
         manifests = self._manifests()
         opened = self._opened(config)
@@ -96,27 +96,42 @@ class _Folder:
             "facts": facts,
         }
 
+    def _experiment_settings(self) -> dict[str, Any]:
+        """experiment.yaml without what no experiment has there."""
+        config = self.tried(lambda: read_yaml(self.folder / "experiment.yaml"), {})
+        kinds = {"cohorts": dict, "protocol": dict, "methods": list, "seeds": list}
+        wrong = [name for name, kind in kinds.items() if not isinstance(config.get(name) or kind(), kind)]
+        config = {str(name): value for name, value in config.items() if name not in wrong}
+        cohorts, methods = config.get("cohorts") or {}, config.get("methods") or []
+        good = {str(n): a for n, a in cohorts.items() if isinstance(a, dict) and isinstance(a.get("targets"), list)}
+        rows = [row for row in methods if isinstance(row, dict) and isinstance(row.get("method"), str)]
+        wrong += [name for name, kept, all_ in (("cohorts", good, cohorts), ("methods", rows, methods)) if kept != all_]
+        if wrong:
+            self.problems.append(f"experiment.yaml: {', '.join(wrong)} is not as an experiment has it, and left out.")
+        return config | {"cohorts": good, "methods": rows}
+
     def _evaluation(self) -> dict[str, Any]:
         settings = self.json("settings.json")
         tables = self._tables()
-        about = settings.get("cohort", {})
+        about = _inside(settings, "cohort")
         self.cohorts = self.cohorts or self._recorded_cohort(about)
         cohorts = {name: self._facts(name, cohort, {}) for name, cohort in self.cohorts.items()}
         name = str(about.get("name", "cohort"))
         if not cohorts and about:
-            n, mark = int(about.get("n_participants", 0)), str(about.get("fingerprint", ""))
+            n = self.tried(lambda: int(about.get("n_participants", 0)), 0)
+            mark = str(about.get("fingerprint", ""))
             cohorts = {name: CohortFacts(name, name, n, pd.DataFrame(), fingerprint=mark)}
         protocol = self.folder / "protocol.md"
         return tables | {
             "title": f"Evaluation of {name}",
             "kind": "evaluation",
-            "config": {"settings": settings.get("settings", {}), "features": settings.get("features", [])},
+            "config": {"settings": _inside(settings, "settings"), "features": _features(settings)},
             "cohorts": {name: facts for name, facts in cohorts.items() if facts is not None},
             "nulls": self._part_nulls(settings, tables["scores"]),
             "methods_text": evaluation_words(protocol.read_text("utf-8", "replace")) if protocol.is_file() else [],
             "facts": {
-                "versions": settings.get("versions", {}),
-                "seeds": [settings.get("settings", {}).get("seed")],
+                "versions": _inside(settings, "versions"),
+                "seeds": [_inside(settings, "settings").get("seed")],
                 "fingerprints": {"cohorts": {name: about.get("fingerprint", "")}},
             },
         }
@@ -143,11 +158,11 @@ class _Folder:
             "parcellation": self.tried(lambda: _regions(config), None) if config else None,
             "encoders": [encoder],
             "cohorts": {n: f for n, c in self.cohorts.items() if (f := self._facts(n, c, {})) is not None},
-            "methods_text": run_words(config),
+            "methods_text": self.tried(lambda: run_words(config), []),
             "facts": {
                 "versions": {name: value for name, value in versions.items() if value},
-                "seeds": [config.get("parameters", {}).get("seed")],
-                "fingerprints": {"data": config.get("data", {}).get("fingerprint", "")},
+                "seeds": [_inside(config, "parameters").get("seed")],
+                "fingerprints": {"data": _inside(config, "data").get("fingerprint", "")},
             },
         }
 
@@ -237,12 +252,12 @@ class _Folder:
 
     def _encoder(self, folder: Path, manifest: Mapping[str, Any]) -> EncoderRun:
         config, about = self.json("config.json", folder), self.json("reconstruction.json", folder)
-        result = manifest.get("result") or {}
+        result = _inside(manifest, "result")
         example = folder / "reconstruction.npz"
         return EncoderRun(
             label=str(manifest.get("label", folder.name)).removeprefix("encode "),
             history=self.table("history.tsv", folder),
-            settings=(config.get("parameters") or {}).get("options", {}),
+            settings=_inside(_inside(config, "parameters"), "options"),
             parameters=int(result.get("parameters") or 0),
             seconds=float(manifest.get("seconds") or "nan"),
             example=self.tried(lambda: _arrays(example), {}) if example.is_file() else {},
@@ -271,8 +286,8 @@ class _Folder:
 
     def _part_nulls(self, settings: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
         parts = []
-        cohort = str((settings.get("cohort") or {}).get("name", "cohort"))
-        for one in settings.get("features", []):
+        cohort = str(_inside(settings, "cohort").get("name", "cohort"))
+        for one in _features(settings):
             stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", str(one["name"]))[:60]
             for path in sorted((self.folder / "parts").glob(f"{stem}-*-null*.tsv"))[-1:]:
                 null = self.tried(partial(read_tsv, path), pd.DataFrame())
@@ -291,9 +306,21 @@ class _Folder:
         return Results(**found, problems=list(dict.fromkeys(scrub(text) for text in self.problems)))
 
 
+def _inside(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A part of some settings, empty if it is not there or no mapping."""
+    part = content.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _features(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The feature sets of an evaluation."""
+    sets = settings.get("features")
+    return [one for one in sets if isinstance(one, dict) and "name" in one] if isinstance(sets, list) else []
+
+
 def _adapted(manifests: list[dict[str, Any]]) -> dict[str, str]:
     """What a run is called → the substitute that its method had to make."""
-    found = {str(m.get("label")): (m.get("result") or {}).get("adapted", "") for m in manifests}
+    found = {str(m.get("label")): _inside(m, "result").get("adapted", "") for m in manifests}
     return {label: how for label, how in found.items() if how}
 
 
