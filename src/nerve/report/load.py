@@ -27,6 +27,7 @@ TEXT |= {"variant_b": str, "participant": str, "participant_id": str, "run": str
 TEXT |= {"metric": str, "pretrain_scope": str}
 FLAGS = ("tie", "best_two")
 OF_NUMBERS = ("scores.tsv", "null_scores.tsv", "predictions.tsv", "comparisons.tsv", "history.tsv")  # but for the above
+MOST_COLUMNS = 100  # of a table of results: ours have some thirty
 SCORED = frozenset(("cohort", "target", "method"))
 COMPARED = frozenset(("cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "difference"))
 COMPARED |= {"difference_low", "difference_high", "p", "q", "best_two"}
@@ -188,6 +189,9 @@ class _Folder:
         if not path.is_file():
             return pd.DataFrame()
         frame = self.tried(lambda: read_tsv(path, dtype=TEXT), pd.DataFrame())
+        if frame.shape[1] > MOST_COLUMNS:
+            self.problems.append(f"{name}: it has {frame.shape[1]:,} columns; the first {MOST_COLUMNS} are shown.")
+            frame = frame.iloc[:, :MOST_COLUMNS].copy()
         for column in frame.columns:
             if column in TEXT:
                 frame[column] = frame[column].fillna("")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from nerve.report.sections import (
 from nerve.report.words import citations
 
 NAME = "report.html"
+log = logging.getLogger("nerve.report")
 BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
 
 
@@ -68,42 +70,65 @@ def page(results: Results) -> str:
     )
     # the page may run its own script and nothing else, and may fetch nothing at all
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    problems = list(results.problems)
+    parts = {
+        "sections": sections(results, problems),
+        "citations": _part(problems, "citations", lambda: citations(results.config, results.kind), []),
+        "command": _part(problems, "command", lambda: _command(results), ""),
+        "settings_text": _part(problems, "settings", lambda: _settings_text(results), ""),
+        "paragraphs": [_blocks(text) for text in results.methods_text],
+        "headline": _part(problems, "headline", lambda: headline(results), []),
+    }
     return environment.get_template("page").render(
+        **parts,
+        problems=problems,
         results=results,
-        sections=sections(results),
-        citations=citations(results.config, results.kind),
         style=Markup(style),
         script=Markup(script),
         script_hash=digest,
         version=nerve.__version__,
-        command=_command(results),
-        settings_text=_settings_text(results),
-        paragraphs=[_blocks(text) for text in results.methods_text],
-        headline=headline(results),
     )
 
 
-def sections(results: Results) -> list[Section]:
-    """The sections between methods and provenance."""
+def _part(problems: list[str], name: str, make: Callable[[], Any], otherwise: Any) -> Any:
+    """What `make` gives; damaged settings, or a fault of ours, must not cost the reader the rest of the page."""
+    try:
+        return make()
+    except Exception as fault:
+        log.debug("%s could not be made", name, exc_info=True)
+        said = f"The part of {name} could not be made ({type(fault).__name__}): is a file damaged?"
+        problems.append(said)
+        return otherwise
+
+
+def sections(results: Results, problems: list[str]) -> list[Section]:
+    """The sections between methods and provenance; what cannot be made is added to the problems."""
     drawn = {name: figures_of(name, results) for name in _TITLES}
     small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
-    tables: dict[str, list[Any]] = {
-        "cohorts": [cohorts_table(results), exclusions_table(results)],
-        "pretraining": [encoders_table(list(results.encoders))],
-        "prediction": [scores_table(results)],
-        "comparison": [comparisons_table(results)],
-        "interpretation": interpretation_tables(results),
+    makers: dict[str, Callable[[], list[Any]]] = {
+        "cohorts": lambda: [cohorts_table(results), exclusions_table(results)],
+        "pretraining": lambda: [encoders_table(list(results.encoders))],
+        "prediction": lambda: [scores_table(results)],
+        "comparison": lambda: [comparisons_table(results)],
+        "interpretation": lambda: interpretation_tables(results),
     }
-    paper = paper_table(results)
+    tables = {name: _part(problems, f"tables of {name}", make, []) for name, make in makers.items()}
+    paper = _part(problems, "the table of results", lambda: _paper(results), None)
     made = []
     for name, (title, lead) in _TITLES.items():
         figures, missing = drawn[name]
         kept = [table for table in tables[name] if table is not None]
-        cells = paper_cells(paper) if name == "prediction" and paper is not None else None
+        cells = paper if name == "prediction" else None
         figures = [small[figure.name] for figure in figures]
         made.append(Section(name, title, lead, figures, kept, missing, cells))
-    made.append(Section("provenance", "Provenance", "", [], provenance_tables(results)))
+    provenance = _part(problems, "provenance", lambda: provenance_tables(results), [])
+    made.append(Section("provenance", "Provenance", "", [], provenance))
     return made
+
+
+def _paper(results: Results) -> dict[str, Any] | None:
+    table = paper_table(results)
+    return None if table is None else paper_cells(table)
 
 
 def _within_budget(figures: list[Drawn]) -> dict[str, Drawn]:
