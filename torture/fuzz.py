@@ -13,8 +13,9 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -212,6 +213,17 @@ def _own_cases() -> Iterator[Maker]:
             for what, change in list(damages(kind, ending))[:: 13 if kind == "json" else 29]:
                 prepare = _command(files, ending, change, (folder, "cohort", "copy"), "report {out}/" + folder)
                 yield f"results · report {folder}{ending} · {what}", prepare, False
+    for name, written in (("results/settings.json", as_json), ("study/experiment.yaml", as_yaml)):
+        folder = name.split("/")[0] + "/"
+        for what, change in list(changes(yaml.safe_load(files[name]), 1))[::11]:
+            rewritten = partial(_rewritten, change, written)
+            prepare = _command(files, name, rewritten, (folder, "cohort", "copy"), "report {out}/" + folder)
+            yield f"results · report {name} · {what}", prepare, False
+
+
+def _rewritten(change: Callable[[Generator], Any], written: Callable[[Any], bytes], _: bytes, rng: Generator) -> bytes:
+    """Settings with something changed, as a file."""
+    return written(change(rng))
 
 
 def _command(files: Files, ending: str, change: Callable[..., bytes], parts: tuple[str, ...], command: str) -> Prepare:
