@@ -10,6 +10,7 @@ from torture._commands import commands, odd_lines, sound
 from torture._sandbox import Case, run_cases
 
 from nerve.checks import NerveError
+from nerve.training.settings import keep_freed_memory
 from torture import _sandbox, fuzz
 
 
@@ -111,6 +112,13 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
     assert [outcome.case for outcome in outcomes] == [0, 1]
     for outcome in outcomes:
         assert fault in outcome.fault if fault else not outcome.fault, outcome
+
+
+def test_memory_that_the_parent_has_freed_hides_nothing(tmp_path, monkeypatch):
+    keep_freed_memory()
+    some = [np.ones(12_500_000) for _ in range(8)]
+    del some
+    test_the_frame_notices(_takes_memory, "memory: ", tmp_path, monkeypatch)
 
 
 def test_every_command_and_option_is_tried():
