@@ -12,7 +12,7 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import PackingSource, patching_for
-from nerve.methods.references import Reference, chunks, everyone_alike
+from nerve.methods.references import Reference, chunks, everyone_alike, holding
 from nerve.models.principal import principal_components
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
@@ -83,7 +83,7 @@ class PPCA(Reference):
         noise = variances[k:].sum() / max(packed.shape[1] - k, 1)
         noise = noise.clamp_min(1e-9 * variances[0])
         loadings = components[:, :k] * (variances[:k] - noise).clamp_min(0).sqrt().float()
-        self.module_ = _linear(mean, loadings, noise.float())
+        self.module_ = holding(mean=mean, loadings=loadings, noise=noise.float())
         self.n_components_ = k
 
     def transform(self, X: Any) -> np.ndarray:
@@ -134,7 +134,7 @@ class PPCA(Reference):
         """Empty buffers of the right shapes, for `load` to fill."""
         self.patching_ = patching_for(parcellation, self.patching)
         n_entries, width = self.patching_.n_entries, getattr(self, "n_components_", self.n_components)
-        return _linear(torch.zeros(n_entries), torch.zeros(n_entries, width), torch.zeros(()))
+        return holding(mean=torch.zeros(n_entries), loadings=torch.zeros(n_entries, width), noise=torch.zeros(()))
 
     def _configuration(self) -> dict[str, Any]:
         return {**super()._configuration(), "n_components": self.n_components_}
@@ -144,11 +144,3 @@ class PPCA(Reference):
         method = super()._from_configuration(config, folder)
         method.n_components_ = int(config.get("n_components", method.n_components))
         return method
-
-
-def _linear(mean: torch.Tensor, loadings: torch.Tensor, noise: torch.Tensor) -> torch.nn.Module:
-    """A module that only holds the three, so that they are saved as every other weight."""
-    module = torch.nn.Module()
-    for name, value in (("mean", mean), ("loadings", loadings), ("noise", noise)):
-        module.register_buffer(name, value)
-    return module

@@ -136,7 +136,7 @@ class PrincipalComponents(Reference):
         values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]  # largest first
         components = entries.T @ (vectors / np.sqrt(values)).astype(np.float32)  # (p, k)
         largest = components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])]
-        self.module_ = _projection(mean, components * np.sign(largest))
+        self.module_ = holding(mean=mean, components=components * np.sign(largest))
         self.n_components_ = components.shape[1]
 
     def transform(self, X: Any) -> np.ndarray:
@@ -150,7 +150,7 @@ class PrincipalComponents(Reference):
         """Empty buffers of the right shapes, for `load` to fill."""
         n_entries = parcellation.n_regions * (parcellation.n_regions - 1) // 2
         width = getattr(self, "n_components_", self.n_components)
-        return _projection(np.zeros(n_entries, np.float32), np.zeros((n_entries, width), np.float32))
+        return holding(mean=torch.zeros(n_entries), components=torch.zeros(n_entries, width))
 
     def _configuration(self) -> dict[str, Any]:
         return {**super()._configuration(), "n_components": self.n_components_}
@@ -228,9 +228,9 @@ def everyone_alike(cohort: Cohort) -> NerveError:
     )
 
 
-def _projection(mean: np.ndarray, components: np.ndarray) -> torch.nn.Module:
-    """A module that only holds the two arrays, so that they are saved as every other weight."""
+def holding(**arrays: Any) -> torch.nn.Module:
+    """A module that only holds arrays, so that they are saved as every other weight."""
     module = torch.nn.Module()
-    module.register_buffer("mean", torch.from_numpy(mean))
-    module.register_buffer("components", torch.from_numpy(components))
+    for name, array in arrays.items():
+        module.register_buffer(name, torch.as_tensor(array))
     return module

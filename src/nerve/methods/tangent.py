@@ -10,7 +10,7 @@ import torch
 from nerve.checks import NerveError, listed, problem
 from nerve.cohort import Cohort
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.references import Reference, chunks
+from nerve.methods.references import Reference, chunks, holding
 from nerve.parcellation import Parcellation
 from nerve.training.sources import check_numbers
 
@@ -59,7 +59,7 @@ class TangentSpace(Reference):
         values, vectors = np.linalg.eigh(total / len(cohort))
         if values[0] <= 0:
             raise self._not_positive(cohort, "the mean FC")
-        self.module_ = _whitening((vectors / np.sqrt(values)) @ vectors.T)
+        self.module_ = holding(whitening=(vectors / np.sqrt(values)) @ vectors.T)
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the logarithm."""
@@ -93,11 +93,4 @@ class TangentSpace(Reference):
 
     def build(self, parcellation: Parcellation) -> torch.nn.Module:
         """An empty buffer of the right shape, for `load` to fill."""
-        return _whitening(np.zeros((parcellation.n_regions, parcellation.n_regions)))
-
-
-def _whitening(matrix: np.ndarray) -> torch.nn.Module:
-    """A module that only holds the matrix, so that it is saved as every other weight."""
-    module = torch.nn.Module()
-    module.register_buffer("whitening", torch.from_numpy(np.ascontiguousarray(matrix)))
-    return module
+        return holding(whitening=torch.zeros(parcellation.n_regions, parcellation.n_regions, dtype=torch.float64))
