@@ -1,0 +1,100 @@
+"""The results folder: one writer and one reader, whoever evaluates. Tables are swapped in together, tied by an id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nerve.checks import NerveError, problem
+from nerve.files import read_json, read_tsv, write_json, write_tsv
+
+FORMAT = 1
+PROTOCOL = "protocol.json"
+TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls")
+_TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "scope", "adapted", "cohort",
+         "target", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
+_FLAGS = ("tie", "best_two", "pretrained_on", "simulated")
+
+
+@dataclass
+class ResultsFolder:
+    """What an evaluation found. Every table is a plain DataFrame; empty where there is nothing of its kind.
+
+    Attributes
+    ----------
+    about : dict
+        protocol.json: title, layout, parcellation, the protocol of every cohort, versions, fingerprints.
+    rows : row, line, method, label, kind, group, view, variant, settings, preset, seed, scope, width, seconds, adapted
+    cohorts : cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
+    folds : cohort, participant, repeat, fold
+    predictions : cohort, target, row, participant, fold, observed, predicted, observed_raw (and repeat)
+    scores : cohort, target, row, scope, adapted, n, n_folds, r, … (one row per cohort, target and row)
+    comparisons : cohort, target, line_a, line_b, among, metric, score_a, score_b, difference, …, p, q, tie, best_two
+    nulls : cohort, target, row, r (one row per permutation of the target)
+    """
+
+    about: dict[str, Any]
+    rows: pd.DataFrame
+    cohorts: pd.DataFrame
+    folds: pd.DataFrame
+    predictions: pd.DataFrame
+    scores: pd.DataFrame
+    comparisons: pd.DataFrame
+    nulls: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str:
+    """Write the tables and, last, protocol.json, which names their content; returns the id of the whole."""
+    folder = Path(folder)
+    tables = {name: getattr(results, name) for name in TABLES}
+    tables["rows"] = tables["rows"].assign(settings=[json.dumps(one, default=str) for one in tables["rows"]["settings"]])
+    for name, table in tables.items():
+        write_tsv(folder / f"{name}.tsv", table)
+    files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
+    whole = hashlib.blake2b(json.dumps([files, results.about], sort_keys=True, default=str).encode(), digest_size=8)
+    write_json(folder / PROTOCOL, {"format": FORMAT, "id": whole.hexdigest(), "files": files, **results.about})
+    return whole.hexdigest()
+
+
+def read_results(folder: str | os.PathLike[str]) -> ResultsFolder:
+    """Read what `write_results` wrote; tables of two evaluations, or changed since, are refused by name."""
+    folder = Path(folder)
+    about = read_json(folder / PROTOCOL)
+    if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("files"), dict):
+        raise problem(folder / PROTOCOL, f"it is not of format {FORMAT}", remedy="Evaluate again with this version.")
+    for name in TABLES:
+        path = folder / f"{name}.tsv"
+        if not path.is_file() or _digest(path) != about["files"].get(name):
+            found = "it is not there" if not path.is_file() else f"it is not the one that {PROTOCOL} belongs to"
+            raise problem(path, found, remedy="Run the evaluation or experiment again: what is done is not repeated.")
+    tables = {name: _table(folder / f"{name}.tsv") for name in TABLES}
+    tables["rows"]["settings"] = [json.loads(text) for text in tables["rows"]["settings"]]
+    return ResultsFolder(about=about, **tables)
+
+
+def is_results(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a finished evaluation."""
+    return (Path(folder) / PROTOCOL).is_file()
+
+
+def _table(path: Path) -> pd.DataFrame:
+    table = read_tsv(path, dtype=dict.fromkeys((*_TEXT, "settings", *_FLAGS), str))
+    for column in table.columns:
+        if column in _TEXT:
+            table[column] = table[column].fillna("")
+        elif column in _FLAGS:
+            table[column] = table[column] == "True"
+    return table
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    except OSError as error:
+        raise NerveError(f"{path}: could not be read ({error.strerror}).") from error

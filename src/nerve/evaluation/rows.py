@@ -1,0 +1,95 @@
+"""What one line of a table of results is. Identity is an id; labels are joined when printing, never compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import pandas as pd
+
+REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL = "reference", "supervised", "self-supervised", "given", "null"
+KINDS = (REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One set of predictions: a method with its settings and seed.
+
+    Rows that differ in their seed alone share a `line`, which is what a table prints: the mean over its rows.
+    """
+
+    row: str
+    """The id, unique in a results folder."""
+    line: str
+    """The id of the line that the row belongs to."""
+    method: str
+    """A name of `nerve.methods.METHODS`, or "features" for numbers that the user has given."""
+    label: str
+    """What tables call it."""
+    kind: str
+    """reference, supervised, self-supervised, given (the user's own features) or null (permuted networks)."""
+    group: str = ""
+    """Lines of one group stand together between rules."""
+    view: str = "fc"
+    """The matrix that is cut into patches."""
+    variant: str = ""
+    """What sets it apart from other lines of the same label, in words."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The settings that were swept."""
+    preset: str = ""
+    seed: int = 0
+    scope: str = "none"
+    """Whom whatever it learned without labels had seen: see `SCOPES`."""
+    width: int = 0
+    """Numbers per participant; 0 where it does not apply."""
+    seconds: float = 0.0
+    """Time of training and embedding."""
+    adapted: str = ""
+    """The substitute that a cohort made necessary."""
+
+
+SCOPES = {
+    "all": "pretrained, without labels, on all participants including those tested",
+    "train_folds": "everything it learned comes from training folds",
+    "other_people": "pretrained on other participants",
+    "none": "nothing was pretrained",
+    "not stated": "whether its encoder saw the tested participants was not stated",
+}
+
+
+def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
+    """rows.tsv as a table, one row per `Row`."""
+    return pd.DataFrame([asdict(row) for row in rows], columns=[one.name for one in fields(Row)])
+
+
+def lines_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per line, in order, indexed by line; seeds are dropped."""
+    return rows.drop_duplicates("line").set_index("line", drop=False)
+
+
+def line_label(line: Any) -> str:
+    """What a table, figure or sentence calls a line, joined from its parts.
+
+    Examples
+    --------
+    >>> line_label(Row("a", "a", "nerve", "NERVE", "self-supervised", view="tangent", variant="mask_ratio=0.5"))
+    'NERVE, tangent view, mask_ratio=0.5'
+    """
+    view = "" if line.view in ("", "fc") else f"{line.view} view"
+    return ", ".join(part for part in (line.label, view, line.variant) if part)
+
+
+def contenders(rows: pd.DataFrame) -> list[str]:
+    """Lines that are compared with each other: the methods; references where there is no method; never covariates."""
+    lines = lines_of(rows)
+    compared = lines[(lines["kind"] != NULL) & (lines["method"] != "covariates")]
+    methods = compared[compared["kind"] != REFERENCE]
+    return list((methods if len(methods) else compared).index)
+
+
+def references(rows: pd.DataFrame) -> list[str]:
+    """Reference lines that stand apart: each is compared with the best contender."""
+    lines, among = lines_of(rows), set(contenders(rows))
+    return [line for line, row in lines.iterrows() if row["kind"] == REFERENCE and row["method"] != "covariates"
+            and line not in among]  # fmt: skip
