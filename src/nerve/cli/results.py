@@ -2,114 +2,48 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, named, say, shown_progress
+from nerve.cli.common import app, named, say
+from nerve.cli.protocol_options import with_protocol
 
 
 @app.command()
+@with_protocol
 def evaluate(
     cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
-    targets: Annotated[str, typer.Option(help="Columns to predict, separated by commas.")],
     out: Annotated[
         str, typer.Option(callback=named, help="The folder to write; what it already holds is not computed again.")
     ],
+    protocol: Any,
     features: Annotated[
-        str, typer.Option(help="raw, pca, covariates, the folder of a trained model or a TSV; several with commas.")
+        str,
+        typer.Option(
+            help="What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, covariates …), "
+            "folders of trained models, tables with participant_id."
+        ),
     ] = "raw",
-    covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
-    groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
-    site: Annotated[str | None, typer.Option(help="Column of the site.")] = None,
-    leave_site_out: Annotated[bool, typer.Option("--leave-site-out", help="Test on sites never trained on.")] = False,
-    combat: Annotated[bool, typer.Option("--combat", help="Harmonise sites on training folds.")] = False,
-    preserve: Annotated[str, typer.Option(help="Columns that ComBat preserves; age and sex by default.")] = "",
-    regress_features: Annotated[
-        bool, typer.Option("--regress-features", help="Regress covariates from features too.")
-    ] = False,
-    motion: Annotated[str, typer.Option(help="Column of mean framewise displacement, auto or none.")] = "auto",
-    folds: Annotated[int, typer.Option(help="Folds.")] = 10,
-    repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
-    kernel: Annotated[str, typer.Option(help="correlation, linear, cosine or rbf.")] = "correlation",
-    components: Annotated[int, typer.Option(help="Components of the feature set pca.")] = 256,
-    permutations: Annotated[int, typer.Option(help="Permutations for p values; 1000, say.")] = 0,
-    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of people.")] = 1000,
-    pretrain_scope: Annotated[
-        str, typer.Option(help="Who trained the models: all (these people too), train_folds or other_people.")
-    ] = "not stated",
-    seed: Annotated[int, typer.Option(help="Seed of folds, bootstrap and permutations.")] = 42,
 ) -> None:
-    """Predict targets out of fold, every feature set on the same folds, and say what may be concluded.
+    """Predict targets out of fold, every row on the same folds, and say what may be concluded.
 
-    Writes folds.tsv, predictions.tsv, scores.tsv, comparisons.tsv, protocol.md and settings.json.
+    Writes the results folder (rows, predictions, scores, comparisons, protocol) and report.html.
 
     Example: `nerve evaluate cohorts/ucla --features raw,pca,runs/first --targets age,sex --out results/ucla`
     """
-    from nerve.cohort import Cohort
-    from nerve.evaluation import evaluate_to, feature_sets, make_settings
-    from nerve.files import write_json
+    import shlex
+    import sys
 
-    settings = make_settings(
-        targets,
-        covariates,
-        groups=groups,
-        site=site,
-        leave_site_out=leave_site_out,
-        combat=combat,
-        preserve=preserve,
-        regress_features=regress_features,
-        motion=None if motion == "none" else motion,
-        n_folds=folds,
-        n_repeats=repeats,
-        kernel=kernel,
-        n_components=components,
-        n_permutations=permutations,
-        n_bootstrap=bootstrap,
-        pretrain_scope=pretrain_scope,
-        seed=seed,
-    )
-    data = Cohort.load(cohort)
-    sets = feature_sets(_named_features(features, data), data, scope=pretrain_scope)
-    with shown_progress() as progress:
-        scores, comparisons, notes = evaluate_to(out, sets, data, settings, progress)
-    write_json(Path(out) / "inputs.json", {"cohort": str(Path(cohort).resolve())})  # for the report's cohort figures
+    from nerve.experiments import commands
+    from nerve.protocol import as_names
+
+    command = shlex.join(["nerve", *sys.argv[1:]])
+    notes, failures = commands.evaluate(cohort, as_names(features), protocol, out, command)
     for note in notes:
         typer.secho(f"note: {note}", fg=typer.colors.YELLOW, err=True)
-    _say_scores(scores, comparisons)
-    say(f"{out}: folds, predictions, scores, comparisons (TSV) and protocol.md")
-
-
-def _named_features(names: str, cohort: Any) -> dict[str, Any]:
-    """What `--features` names, by the name that tables will show; folders are trained models and are embedded here."""
-    from nerve.checks import NerveError
-    from nerve.evaluation.people import as_names
-
-    found: dict[str, Any] = {}
-    for name in as_names(names):
-        path = Path(name)
-        label = path.stem if path.is_file() else path.resolve().name if path.is_dir() else name
-        if label in found:
-            raise NerveError(f"Two feature sets are called {label!r}, expected different names. Rename one of them.")
-        found[label] = _embedded(path, cohort) if path.is_dir() else name
-    return found
-
-
-def _embedded(run: Any, cohort: Any) -> Any:
-    from nerve.checks import NerveError
-    from nerve.files import read_json
-    from nerve.methods import METHODS, method_class
-
-    described = read_json(run / "config.json") if (run / "config.json").is_file() else {}
-    name = str(described.get("method", "nerve")).lower()
-    method = method_class(name if name in METHODS else "nerve")
-    if not hasattr(method, "transform"):
-        raise NerveError(
-            f"{run}: holds a {described.get('method')}, which was trained on a target, expected an encoder. "
-            "Supervised methods are trained inside each fold: use `nerve experiment`."
-        )
-    return method.load(run).transform(cohort)
+    if failures:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -144,14 +78,21 @@ def experiment(
 
 
 @app.command()
-def report(folder: Annotated[str, typer.Argument(help="What `nerve experiment` or `nerve evaluate` wrote.")]) -> None:
-    """Write report.html beside what it reads.
+def report(
+    folder: Annotated[str, typer.Argument(help="What `nerve experiment`, `evaluate` or `pretrain` wrote.")],
+    cohort: Annotated[
+        list[str] | None, typer.Option(help="Folder of a cohort, for figures of its participants; may be repeated.")
+    ] = None,
+) -> None:
+    """Write report.html beside what it reads; nothing outside the folder is opened but what --cohort names.
 
     Example: `nerve report out/table2`
     """
+    from nerve.cohort import Cohort
     from nerve.report.page import write_report
 
-    say(f"{write_report(folder)}")
+    opened = [Cohort.load(path) for path in cohort or []]
+    say(f"{write_report(folder, {one.name: one for one in opened})}")
 
 
 @app.command()
@@ -167,19 +108,3 @@ def demo(
 
     if commands.demo(out, jobs):
         raise typer.Exit(1)
-
-
-def _say_scores(scores: Any, comparisons: Any) -> None:
-    for row in scores.itertuples():
-        auc = "" if row.auc != row.auc else f"  AUC {row.auc:.3f}"
-        p = f"  p {row.p:.4f}" if "p" in scores else ""
-        say(
-            f"{row.target:<20} {row.method:<12} r {row.r:+.3f} ± {row.r_half_width:.3f}"
-            f"  fold-mean r {row.r_fold_mean:+.3f}  R² {row.r2:+.3f}  n {row.n}{auc}{p}"
-            f"  (pretrain_scope: {row.pretrain_scope})"
-        )
-    if len(comparisons):
-        for row in comparisons[comparisons["best_two"]].itertuples():
-            tie = " (a tie to three decimals)" if row.tie else ""
-            pair = f"{row.method_a} against {row.method_b}"
-            say(f"{row.target}: {pair}, difference {row.difference:+.3f}, p {row.p:.3f}{tie}")

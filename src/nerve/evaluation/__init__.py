@@ -1,39 +1,49 @@
-"""From features and a cohort's targets to the predictions table, and what may be concluded from it. No torch here."""
+"""From features and a cohort's targets to the results folder, and what may be concluded from it. No torch here."""
 
 from nerve.evaluation.combat import ComBat
-from nerve.evaluation.features import FeatureSet, feature_sets
+from nerve.evaluation.features import Features, Given, Learned, Predictor, feature_sets
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
-from nerve.evaluation.kernel_ridge import LAMBDAS, KernelRidge
-from nerve.evaluation.output import evaluate_to
-from nerve.evaluation.permutation import benjamini_hochberg, permutation_p, restricted_permutations
+from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.permutation import adjusted_p, permutation_p, restricted_permutations
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
-from nerve.evaluation.protocol_text import protocol_text
-from nerve.evaluation.run import evaluate, make_settings
-from nerve.evaluation.settings import Settings
-from nerve.evaluation.statistics import all_comparisons, best_two, compare, motion_table, score_table
+from nerve.evaluation.protocol_text import participants_summary, protocol_text
+from nerve.evaluation.results import ResultsFolder, is_results, read_results, write_results
+from nerve.evaluation.rows import Row, line_label
+from nerve.evaluation.run import evaluate
+from nerve.evaluation.statistics import all_comparisons, best_two, compare, line_id, motion_table, score_table
+from nerve.protocol import LAMBDAS, Protocol
 
 __all__ = [
     "LAMBDAS",
     "ComBat",
-    "FeatureSet",
+    "Features",
+    "Given",
     "KernelRidge",
-    "Settings",
+    "Learned",
+    "Predictor",
+    "Protocol",
+    "ResultsFolder",
+    "Row",
+    "adjusted_p",
     "all_comparisons",
-    "benjamini_hochberg",
     "best_two",
     "compare",
     "evaluate",
-    "evaluate_to",
     "feature_sets",
+    "is_results",
     "leave_groups_out",
-    "make_settings",
+    "line_id",
+    "line_label",
     "motion_table",
     "null_correlations",
     "out_of_fold_predictions",
+    "participants_summary",
     "permutation_p",
     "protocol_text",
+    "read_results",
     "restricted_permutations",
     "score_table",
     "strata_of",
     "stratified_folds",
+    "write_results",
 ]

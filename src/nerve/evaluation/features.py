@@ -1,13 +1,14 @@
-"""What users call features (an array, "raw", "pca", "covariates", a table, a model) made into a model and a source."""
+"""What users call features (an array, a table, "raw", "pca", "covariates", an estimator), each an object that says what
+the cross-validation loop runs for it.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,44 +22,210 @@ from nerve.evaluation.kernels import Rows as ReadRows
 from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cosine_rows
 from nerve.evaluation.landmarks import LandmarkComponents, Landmarks, RbfLandmarks, cross_products, landmark_pool
 from nerve.evaluation.people import People
-from nerve.evaluation.settings import Settings
-from nerve.evaluation.sources import Adjusted, CovariateTable, Kernel, PrincipalComponents, Rows, Source
+from nerve.evaluation.sources import Adjusted, CovariateTable, FittedInFolds, Kernel, PrincipalComponents, Rows, Source
 from nerve.files import read_foreign_table
+from nerve.protocol import Protocol
 from nerve.store import open_npy
 
-NAMED = ("raw", "pca", "covariates")
 Progress = Callable[[float], None] | None
+EXACT_UP_TO, N_LANDMARKS = 16384, 1024
 
 
 @dataclass
-class FeatureSet:
-    """One row of a results table before it is computed."""
+class Features:
+    """One row of a results table before it is computed; `prepare` gives what the cross-validation loop runs."""
 
     name: str
-    kind: str  # "matrix", "raw", "pca", "covariates" or "model"
-    matrix: Any = None  # (n, d) for "matrix", the estimator for "model"
-    missing: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # (n,) people without features
+    missing: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # (n,) participants without features
     notes: tuple[str, ...] = ()
-    pretrain_scope: str = "not stated"
+    scope: str = "none"
+    adapted: str = ""  # the substitute that a cohort made necessary
+    removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not
+    permutes: ClassVar[bool] = True  # whether targets can be permuted a thousand times in reasonable time
 
-    def fingerprint(self, cohort: Cohort) -> str:
-        """A hash of what the features are."""
-        digest = hashlib.blake2b(self.kind.encode(), digest_size=16)
-        if self.kind == "matrix":
-            digest.update(repr(self.matrix.shape).encode() + np.ascontiguousarray(self.matrix).tobytes())
-        else:
-            digest.update(
-                cohort.fingerprint.encode() + (_described(self.matrix).encode() if self.kind == "model" else b"")
+    def prepare(
+        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
+    ) -> tuple[Any, Source]:
+        """The model that is fitted in each fold, and the source of its features."""
+        raise NotImplementedError
+
+    def is_approximate(self, n: int, protocol: Protocol) -> bool:
+        """Whether the kernel goes through landmarks."""
+        return False
+
+    def width(self, cohort: Cohort, protocol: Protocol) -> int:
+        """Numbers per participant; 0 where they are not known before training."""
+        return 0
+
+
+@dataclass
+class Predictor(Features):
+    """An estimator with `fit(cohort, y)` and `predict(cohort)`, trained inside each fold."""
+
+    estimator: Any = None
+    scope: str = "train_folds"
+    permutes: ClassVar[bool] = False
+
+    def prepare(
+        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
+    ) -> tuple[Any, Source]:
+        """The estimator itself, on the participants of each fold."""
+        return self.estimator, Rows(cohort)
+
+
+@dataclass
+class Learned(Features):
+    """An estimator with `fit(cohort)` and `transform(cohort)`, fitted on the training participants of each fold."""
+
+    estimator: Any = None
+    scope: str = "train_folds"
+    permutes: ClassVar[bool] = False
+
+    def source(self, cohort: Cohort) -> Source:
+        """Where the features of a fold come from."""
+        return FittedInFolds(self.estimator, cohort)
+
+    def prepare(
+        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
+    ) -> tuple[Any, Source]:
+        """Kernel ridge on what the estimator gives."""
+        return ridge_of(protocol), adjusted(self.source(cohort), people, protocol)
+
+
+@dataclass
+class CovariatesAlone(Features):
+    """What the covariates predict by themselves, none of them removed from the target."""
+
+    name: str = "covariates"
+    removes_covariates: ClassVar[bool] = False
+
+    def prepare(
+        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
+    ) -> tuple[Any, Source]:
+        """A linear model of the covariates."""
+        if people.covariates.shape[1] == 0:
+            raise NerveError(
+                "The feature set 'covariates' needs covariates, expected covariates=['age', 'sex'] or the like."
             )
-        return digest.hexdigest()
+        return CovariatesOnly(), CovariateTable(people.covariates)
 
 
-def _described(model: Any) -> str:
-    parameters = model.get_params() if hasattr(model, "get_params") else vars(model)
-    return repr((type(model).__qualname__, sorted(parameters.items())))
+@dataclass
+class Entries(Features):
+    """Numbers that do not depend on who is in training: by default the entries of FC above the diagonal."""
+
+    name: str = "raw"
+
+    def read(self, cohort: Cohort) -> ReadRows:
+        """A function from rows to (rows, d) numbers; a large cohort is never read as a whole."""
+        return lambda rows: cohort.inputs("upper", rows)
+
+    def prepare(
+        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
+    ) -> tuple[Any, Source]:
+        """Kernel ridge; a kernel that depends on nobody else is computed once for all folds."""
+        ridge, read, n = ridge_of(protocol), self.read(cohort), len(cohort)
+        if _steps(protocol):
+            return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol)
+        if self.is_approximate(n, protocol):
+            return self._through_landmarks(ridge, cohort, people, protocol, progress)
+        if protocol.kernel in _UNIT_ROWS and read(np.arange(1)).shape[1] >= n / 2:
+            kernel = blockwise_gram(read, n, _UNIT_ROWS[protocol.kernel], progress=progress)
+            _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], self.name)
+            return ridge.set_params(kernel="precomputed"), Kernel(kernel)
+        return ridge, Rows(self._all(cohort, people))
+
+    def width(self, cohort: Cohort, protocol: Protocol) -> int:
+        """Columns of what is read."""
+        return int(self.read(cohort)(np.arange(1)).shape[1])
+
+    def is_approximate(self, n: int, protocol: Protocol) -> bool:
+        """An exact computation would need (n, n) numbers for too many participants; few features never do."""
+        return n > EXACT_UP_TO and not _steps(protocol) and (protocol.kernel == "rbf" or self._wide(protocol))
+
+    def _wide(self, protocol: Protocol) -> bool:
+        return protocol.kernel in _UNIT_ROWS
+
+    def _through_landmarks(
+        self, ridge: KernelRidge, cohort: Cohort, people: People, protocol: Protocol, progress: Progress
+    ) -> tuple[Any, Source]:
+        pool, ridge = landmark_pool(len(cohort), N_LANDMARKS, protocol.seed), ridge.set_params(kernel="rows")
+        if protocol.kernel == "rbf":
+            return ridge, RbfLandmarks(self._all(cohort, people), pool)
+        cross = cross_products(self.read(cohort), len(cohort), pool, _UNIT_ROWS[protocol.kernel], progress)
+        _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
+        return ridge, Landmarks(cross, pool)
+
+    def _all(self, cohort: Cohort, people: People) -> np.ndarray:
+        values = self.read(cohort)(np.arange(len(cohort)))
+        _check_finite(values, people.ids, None, "connectivity")
+        return values
 
 
-def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> list[FeatureSet]:
+@dataclass
+class Components(Entries):
+    """Principal components of FC, fitted on the training participants of each fold."""
+
+    name: str = "pca"
+    scope: str = "train_folds"
+
+    def prepare(
+        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
+    ) -> tuple[Any, Source]:
+        """Kernel ridge on scores, from inner products computed once for all folds."""
+        ridge, read, n, k = ridge_of(protocol), self.read(cohort), len(cohort), protocol.n_components
+        if _steps(protocol):
+            return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol, n_components=k)
+        if self.is_approximate(n, protocol):
+            pool = landmark_pool(n, N_LANDMARKS, protocol.seed)
+            return ridge, LandmarkComponents(cross_products(read, n, pool, _float, progress), pool, k)
+        gram = blockwise_gram(read, n, _float, progress=progress)
+        _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
+        return ridge, PrincipalComponents(gram, k)
+
+    def width(self, cohort: Cohort, protocol: Protocol) -> int:
+        """As many as were asked for."""
+        return protocol.n_components
+
+    def _wide(self, protocol: Protocol) -> bool:
+        return True
+
+
+@dataclass
+class Given(Entries):
+    """The user's own numbers, or those of a trained encoder: (n, d)."""
+
+    name: str = "features"
+    matrix: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    scope: str = "not stated"
+
+    def read(self, cohort: Cohort) -> ReadRows:
+        """Rows of the matrix."""
+        return lambda rows: self.matrix[rows]
+
+    def _all(self, cohort: Cohort, people: People) -> np.ndarray:
+        return self.matrix
+
+    def _wide(self, protocol: Protocol) -> bool:
+        return super()._wide(protocol) and self.matrix.shape[1] > N_LANDMARKS
+
+
+NAMED: dict[str, type[Features]] = {"raw": Entries, "pca": Components, "covariates": CovariatesAlone}
+_UNIT_ROWS = {"correlation": correlation_rows, "cosine": cosine_rows}
+
+
+def ridge_of(protocol: Protocol) -> KernelRidge:
+    """The probe of a protocol."""
+    return KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
+
+
+def adjusted(source: Source, people: People, protocol: Protocol, n_components: int | None = None) -> Source:
+    """The source with ComBat and regression of covariates on top, where the protocol asks for them."""
+    steps = _steps(protocol)
+    return Adjusted(source, people.table, steps, n_components) if steps else source
+
+
+def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> list[Features]:
     """All the sets that were asked for; a mapping or a list of several gives several."""
     if isinstance(features, Mapping):
         return [one_feature_set(value, cohort, str(key), scope) for key, value in features.items()]
@@ -71,13 +238,17 @@ def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: 
     return [one_feature_set(features, cohort, name, scope)]
 
 
-def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> FeatureSet:
+def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> Features:
     """Recognise what was given; see `nerve.evaluate`."""
     nobody = np.zeros(len(cohort), bool)
+    if isinstance(features, Features):
+        return features
     if isinstance(features, str) and features in NAMED:
-        return FeatureSet(name or features, features, missing=nobody, pretrain_scope="none")
+        return NAMED[features](name or features, nobody)
     if hasattr(features, "fit") and hasattr(features, "predict"):
-        return FeatureSet(name or type(features).__name__, "model", features, nobody, pretrain_scope="train_folds")
+        return Predictor(name or type(features).__name__, nobody, estimator=features)
+    if hasattr(features, "fit") and hasattr(features, "transform"):
+        return Learned(name or type(features).__name__, nobody, estimator=features)
     if isinstance(features, (str, os.PathLike)):
         return _from_file(Path(features), cohort, name, scope)
     if isinstance(features, pd.DataFrame):
@@ -93,12 +264,12 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
             f"an array of shape {matrix.shape}",
             expected=f"one row for each of the {len(cohort)} participants of {cohort.name!r}",
         )
-    matrix = matrix.reshape(len(matrix), -1)  # tokens (n, patches, d) become one long row a person
+    matrix = matrix.reshape(len(matrix), -1)  # tokens (n, patches, d) become one long row per participant
     _check_finite(matrix, cohort.participants["participant_id"].to_numpy(object), None, "features")
-    return FeatureSet(name or "features", "matrix", _in_range(matrix), nobody, pretrain_scope=scope)
+    return Given(name or "features", nobody, scope=scope, matrix=_in_range(matrix))
 
 
-def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> FeatureSet:
+def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Features:
     if not path.is_file():
         raise problem(
             path,
@@ -113,7 +284,7 @@ def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Feat
     return _from_table(table, cohort, name or path.stem, path, scope)
 
 
-def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, scope: str) -> FeatureSet:
+def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, scope: str) -> Features:
     if "participant_id" not in table.columns:
         raise problem(where, "there is no column 'participant_id'", remedy="Add one, so that rows can be matched.")
     ids = table["participant_id"].astype(str)
@@ -140,7 +311,7 @@ def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, s
         )
     matrix = values.set_index(ids).reindex(people).to_numpy(float, copy=True)
     matrix[missing] = matrix[~missing][0]  # never read: these people have no targets in this set
-    return FeatureSet(name, "matrix", _in_range(matrix), missing, _unmatched(name, people, ids, missing), scope)
+    return Given(name, missing, _unmatched(name, people, ids, missing), scope, matrix=_in_range(matrix))
 
 
 def _in_range(matrix: np.ndarray) -> np.ndarray:
@@ -176,86 +347,14 @@ def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, whe
         )
 
 
-def model_and_source(
-    features: FeatureSet, cohort: Cohort, people: People, settings: Settings, progress: Progress = None
-) -> tuple[Any, Source]:
-    """What the cross-validation loop runs for a feature set."""
-    if features.kind == "model":
-        return features.matrix, Rows(cohort)
-    if features.kind == "covariates":
-        if people.covariates.shape[1] == 0:
-            raise NerveError(
-                "The feature set 'covariates' needs covariates, expected covariates=['age', 'sex'] or the like."
-            )
-        return CovariatesOnly(), CovariateTable(people.covariates)
-    ridge = KernelRidge(settings.kernel, settings.lambdas, settings.n_inner_folds, seed=settings.seed)
-    n_components = settings.n_components if features.kind == "pca" else None
-    steps = _steps(settings)
-    if steps:
-        return ridge, Adjusted(_in_memory(features, cohort), people.table, steps, n_components)
-    read = (
-        (lambda rows: features.matrix[rows])
-        if features.kind == "matrix"
-        else (lambda rows: cohort.inputs("upper", rows))
-    )
-    if goes_through_landmarks(features, len(cohort), settings):
-        return _through_landmarks(features, cohort, settings, ridge, read, progress)
-    if n_components:
-        gram = blockwise_gram(read, len(cohort), _float, progress=progress)
-        _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], features.name)
-        return ridge, PrincipalComponents(gram, n_components)
-    width = read(np.arange(1)).shape[1]
-    if settings.kernel in ("correlation", "cosine") and width >= len(cohort) / 2:
-        rows = correlation_rows if settings.kernel == "correlation" else cosine_rows
-        kernel = blockwise_gram(read, len(cohort), rows, progress=progress)
-        _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], features.name)
-        return ridge.set_params(kernel="precomputed"), Kernel(kernel)
-    return ridge, Rows(_in_memory(features, cohort))
-
-
-def goes_through_landmarks(features: FeatureSet, n: int, settings: Settings) -> bool:
-    """Whether an exact computation would need (n, n) numbers for too many people; few features never do."""
-    if n <= settings.exact_up_to or _steps(settings) or features.kind in ("model", "covariates"):
-        return False
-    if features.kind == "pca" or settings.kernel == "rbf":
-        return True
-    wide = features.kind == "raw" or features.matrix.shape[1] > settings.n_landmarks
-    return wide and settings.kernel in ("correlation", "cosine")
-
-
-def _through_landmarks(
-    features: FeatureSet, cohort: Cohort, settings: Settings, ridge: KernelRidge, read: ReadRows, progress: Progress
-) -> tuple[Any, Source]:
-    """Kernel ridge or components for more people than a kernel of all of them has room for."""
-    pool = landmark_pool(len(cohort), settings.n_landmarks, settings.seed)
-    if features.kind == "pca":
-        cross = cross_products(read, len(cohort), pool, _float, progress)
-        return ridge, LandmarkComponents(cross, pool, settings.n_components)
-    ridge = ridge.set_params(kernel="rows")
-    if settings.kernel == "rbf":
-        return ridge, RbfLandmarks(_in_memory(features, cohort), pool)
-    rows = correlation_rows if settings.kernel == "correlation" else cosine_rows
-    cross = cross_products(read, len(cohort), pool, rows, progress)
-    _check_finite(cross[:, :1], cohort.participants["participant_id"].to_numpy(object), ["connectivity"], features.name)
-    return ridge, Landmarks(cross, pool)
-
-
-def _in_memory(features: FeatureSet, cohort: Cohort) -> np.ndarray:
-    if features.kind == "matrix":
-        return features.matrix
-    upper = cohort.inputs("upper")
-    _check_finite(upper, cohort.participants["participant_id"].to_numpy(object), None, "connectivity")
-    return upper
-
-
 def _float(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows, float)
 
 
-def _steps(settings: Settings) -> list[Any]:
+def _steps(protocol: Protocol) -> list[Any]:
     steps: list[Any] = []
-    if settings.combat:
-        steps.append(ComBat(str(settings.site), settings.preserve))
-    if settings.regress_features and settings.covariates:
-        steps.append(FeatureRegression(settings.covariates))
+    if protocol.combat:
+        steps.append(ComBat(str(protocol.site), protocol.preserve))
+    if protocol.regress_features and protocol.covariates:
+        steps.append(FeatureRegression(protocol.covariates))
     return steps

@@ -20,17 +20,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from nerve.checks import NerveError, NotFitted, one_of
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import (
-    KERNELS,
     correlation_rows,
     cosine_rows,
     linear_rows,
     median_gamma,
     rbf_kernel,
 )
+from nerve.protocol import KERNELS, LAMBDAS
 
-# fmt: off
-LAMBDAS = (0, 1e-5, 1e-4, 1e-3, .004, .007, .01, .04, .07, .1, .4, .7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
-# fmt: on
 """CBIG's grid."""
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 

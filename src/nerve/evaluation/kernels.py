@@ -12,7 +12,6 @@ import numpy as np
 
 from nerve.checks import AboutPeople
 
-KERNELS = ("correlation", "linear", "cosine", "rbf")
 _BLOCK_BYTES = 2**28  # one block of rows in float64
 
 Rows = Callable[[np.ndarray], np.ndarray]

@@ -13,7 +13,7 @@ from nerve.checks import NerveError, known_columns, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
-from nerve.evaluation.settings import Settings
+from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
 LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64
@@ -46,47 +46,47 @@ class People:
         return replace(self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index)))
 
 
-def prepare_people(cohort: Cohort, settings: Settings) -> tuple[People, Settings]:
+def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol]:
     """Check columns, code targets, choose covariates and make folds.
 
-    Returns the people and the settings with motion and preserved columns resolved.
+    Returns the people and the protocol with motion and preserved columns resolved.
     """
     table = cohort.participants
     where = f"participants of {cohort.name!r}"
-    optional = [name for name in (settings.groups, settings.site) if name]
-    known_columns([*settings.targets, *settings.covariates, *settings.preserve, *optional], table.columns, where)
-    if settings.site and (settings.combat or settings.leave_site_out) and table[settings.site].isna().any():
+    optional = [name for name in (protocol.groups, protocol.site) if name]
+    known_columns([*protocol.targets, *protocol.covariates, *protocol.preserve, *optional], table.columns, where)
+    if protocol.site and (protocol.combat or protocol.leave_site_out) and table[protocol.site].isna().any():
         raise problem(
             where,
-            f"{int(table[settings.site].isna().sum())} people have no value in column {settings.site!r}",
+            f"{int(table[protocol.site].isna().sum())} people have no value in column {protocol.site!r}",
             expected="a site for everyone",
             remedy="Fill it in, or leave them out (cohort.subset).",
         )
-    if settings.combat:
-        _check_sites(table[str(settings.site)], where)
-    settings, notes = _resolved(settings, table, where)
-    coded = {name: code_target(table[name], name, settings.n_folds) for name in settings.targets}
+    if protocol.combat:
+        _check_sites(table[str(protocol.site)], where)
+    protocol, notes = _resolved(protocol, table, where)
+    coded = {name: code_target(table[name], name, protocol.n_folds) for name in protocol.targets}
     targets = pd.DataFrame({name: values for name, (values, _) in coded.items()})
     classes = {name: pair for name, (_, pair) in coded.items() if pair}
-    covariates = _covariates(table, settings)
-    notes += _missing_notes(targets, covariates) + _overlap_notes(settings) + _doubtful_notes(targets, covariates)
-    groups = table[settings.groups].to_numpy(object) if settings.groups else None
-    sites = table[settings.site].astype(str).to_numpy(object) if settings.site else None
+    covariates = _covariates(table, protocol)
+    notes += _missing_notes(targets, covariates) + _overlap_notes(protocol) + _doubtful_notes(targets, covariates)
+    groups = table[protocol.groups].to_numpy(object) if protocol.groups else None
+    sites = table[protocol.site].astype(str).to_numpy(object) if protocol.site else None
     people = People(
         cohort=cohort.name,
         ids=table["participant_id"].to_numpy(object),
         targets=targets,
         classes=classes,
         covariates=covariates,
-        table=table.assign(**{settings.site: table[settings.site].astype(str)}) if settings.site else table,
+        table=table.assign(**{protocol.site: table[protocol.site].astype(str)}) if protocol.site else table,
         groups=groups,
         sites=sites,
-        inner_groups=sites if settings.leave_site_out else groups,
-        motion=settings.motion,
-        folds=_folds_by_id(targets, settings, table),
+        inner_groups=sites if protocol.leave_site_out else groups,
+        motion=None if protocol.motion == NONE else protocol.motion,
+        folds=_folds_by_id(targets, protocol, table),
         notes=tuple(notes),
     )
-    return people, settings
+    return people, protocol
 
 
 def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndarray, tuple[str, str] | None]:
@@ -139,39 +139,41 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
     return values, (_label(different[0]), _label(different[1]))
 
 
-def make_folds(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -> np.ndarray:
+def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame) -> np.ndarray:
     """Test fold of each person in each repeat, (repeats, n); −1 for people without any target."""
     used = targets.notna().any(axis=1).to_numpy()
-    folds = np.full((settings.n_repeats, len(targets)), -1)
-    strata = np.column_stack([strata_of(values, settings.n_folds) for values in targets[used].to_numpy(float).T])
-    groups = table.loc[used, settings.groups].to_numpy(object) if settings.groups else None
-    for repeat in range(settings.n_repeats):
-        seed = settings.seed + repeat
-        if settings.leave_site_out:
-            sites = table.loc[used, settings.site].astype(str).to_numpy(object)
-            folds[repeat, used] = leave_groups_out(sites, settings.n_folds, seed)
+    folds = np.full((protocol.n_repeats, len(targets)), -1)
+    strata = np.column_stack([strata_of(values, protocol.n_folds) for values in targets[used].to_numpy(float).T])
+    groups = table.loc[used, protocol.groups].to_numpy(object) if protocol.groups else None
+    for repeat in range(protocol.n_repeats):
+        seed = protocol.seed + repeat
+        if protocol.leave_site_out:
+            sites = table.loc[used, protocol.site].astype(str).to_numpy(object)
+            folds[repeat, used] = leave_groups_out(sites, protocol.n_folds, seed)
         else:
-            folds[repeat, used] = stratified_folds(strata, settings.n_folds, groups=groups, seed=seed)
+            folds[repeat, used] = stratified_folds(strata, protocol.n_folds, groups=groups, seed=seed)
     return folds
 
 
-def _folds_by_id(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -> np.ndarray:
+def _folds_by_id(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame) -> np.ndarray:
     """`make_folds` of the people sorted by id: a table in another order gives the same folds."""
     order = np.argsort(table["participant_id"].to_numpy(object).astype(str), kind="stable")
-    folds = np.empty((settings.n_repeats, len(table)), int)
+    folds = np.empty((protocol.n_repeats, len(table)), int)
     folds[:, order] = make_folds(
-        targets.iloc[order].reset_index(drop=True), settings, table.iloc[order].reset_index(drop=True)
+        targets.iloc[order].reset_index(drop=True), protocol, table.iloc[order].reset_index(drop=True)
     )
     return folds
 
 
-def _resolved(settings: Settings, table: pd.DataFrame, where: str) -> tuple[Settings, list[str]]:
+def _resolved(protocol: Protocol, table: pd.DataFrame, where: str) -> tuple[Protocol, list[str]]:
     notes = []
-    motion = settings.motion
-    if motion == "auto":
+    motion = None if protocol.motion == NONE else protocol.motion
+    if motion == AUTO:
         motion = motion_column(table.columns)
-        if motion and motion not in settings.covariates and motion not in settings.targets:
-            notes.append(f"Head motion ({motion}) is a covariate because the cohort has it; motion=None leaves it out.")
+        if motion and motion not in protocol.covariates and motion not in protocol.targets:
+            notes.append(
+                f"Head motion ({motion}) is a covariate because the cohort has it; --motion none leaves it out."
+            )
     elif motion:
         known_columns([motion], table.columns, where)
     if motion and not is_numeric(table[motion]):
@@ -182,23 +184,23 @@ def _resolved(settings: Settings, table: pd.DataFrame, where: str) -> tuple[Sett
             expected="mean framewise displacement in mm",
             remedy="Mend it, or say --motion none.",
         )
-    covariates = settings.covariates
-    if motion and motion not in covariates and motion not in settings.targets:
+    covariates = protocol.covariates
+    if motion and motion not in covariates and motion not in protocol.targets:
         covariates = (*covariates, motion)
-    preserve = settings.preserve
-    if settings.combat and not preserve:
+    preserve = protocol.preserve
+    if protocol.combat and not preserve:
         preserve = tuple(column for column in table.columns if str(column).lower() in ("age", "sex", "age_at_scan"))
         notes.append(f"ComBat preserves {listed(preserve) or 'nothing (no column is called age or sex)'}.")
-    return replace(settings, motion=motion, covariates=covariates, preserve=preserve), notes
+    return replace(protocol, motion=motion or NONE, covariates=covariates, preserve=preserve), notes
 
 
-def _covariates(table: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    covariates = table[list(settings.covariates)].copy()
+def _covariates(table: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
+    covariates = table[list(protocol.covariates)].copy()
     for name in covariates:
         if covariates[name].isna().all():
             raise problem(f"covariate {name!r}", "every value is missing", remedy="Leave it out.")
-    if settings.site in covariates:  # a site number is a name, not a quantity
-        covariates[settings.site] = covariates[settings.site].astype(str).where(covariates[settings.site].notna())
+    if protocol.site in covariates:  # a site number is a name, not a quantity
+        covariates[protocol.site] = covariates[protocol.site].astype(str).where(covariates[protocol.site].notna())
     return covariates
 
 
@@ -246,8 +248,8 @@ def _doubtful_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str
     return notes
 
 
-def _overlap_notes(settings: Settings) -> list[str]:
-    both = [name for name in settings.targets if name in (*settings.covariates, *settings.preserve)]
+def _overlap_notes(protocol: Protocol) -> list[str]:
+    both = [name for name in protocol.targets if name in (*protocol.covariates, *protocol.preserve)]
     if not both:
         return []
     return [f"{listed(both)}: a target is no covariate of itself; it is left out there."]
@@ -255,14 +257,3 @@ def _overlap_notes(settings: Settings) -> list[str]:
 
 def _label(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def as_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Column names as a tuple: a list, one name, or names separated by commas."""
-    if names is None:
-        return ()
-    parts = names.split(",") if isinstance(names, str) else list(names)
-    cleaned = tuple(dict.fromkeys(str(name).strip() for name in parts if str(name).strip()))
-    if names and not cleaned:
-        raise NerveError(f"{names!r} holds no column names, expected names separated by commas.")
-    return cleaned

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import false_discovery_control
 
 from nerve.evaluation.folds import group_codes
 
@@ -59,18 +60,16 @@ def permutation_p(null: Any, observed: float) -> float:
     return float((1 + np.sum(null >= observed)) / (1 + len(null)))
 
 
-def benjamini_hochberg(p_values: Any) -> np.ndarray:
-    """Adjusted p values (q) that bound the false discovery rate; missing ones stay missing.
+def adjusted_p(p_values: Any) -> np.ndarray:
+    """Benjamini and Hochberg's q, which bounds the false discovery rate; missing values stay missing.
 
     Examples
     --------
-    >>> benjamini_hochberg([0.01, 0.04, 0.03, np.nan]).round(3).tolist()
+    >>> adjusted_p([0.01, 0.04, 0.03, np.nan]).round(3).tolist()
     [0.03, 0.04, 0.04, nan]
     """
     p_values = np.asarray(p_values, float)
-    adjusted = np.full(p_values.shape, np.nan)
-    kept = np.flatnonzero(np.isfinite(p_values))
-    order = kept[np.argsort(p_values[kept])]
-    scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    adjusted, known = np.full(p_values.shape, np.nan), np.isfinite(p_values)
+    if known.any():
+        adjusted[known] = false_discovery_control(p_values[known])
     return adjusted

@@ -53,7 +53,9 @@ def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str
     """Write the tables and, last, protocol.json, which names their content; returns the id of the whole."""
     folder = Path(folder)
     tables = {name: getattr(results, name) for name in TABLES}
-    tables["rows"] = tables["rows"].assign(settings=[json.dumps(one, default=str) for one in tables["rows"]["settings"]])
+    tables["rows"] = tables["rows"].assign(
+        settings=[json.dumps(one, default=str) for one in tables["rows"]["settings"]]
+    )
     for name, table in tables.items():
         write_tsv(folder / f"{name}.tsv", table)
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}

@@ -63,6 +63,11 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
     return pd.DataFrame([asdict(row) for row in rows], columns=[one.name for one in fields(Row)])
 
 
+def rows_of(table: pd.DataFrame) -> list[Row]:
+    """The rows of rows.tsv as objects."""
+    return [Row(**{str(name): value for name, value in record.items()}) for record in table.to_dict("records")]
+
+
 def lines_of(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per line, in order, indexed by line; seeds are dropped."""
     return rows.drop_duplicates("line").set_index("line", drop=False)
@@ -90,6 +95,6 @@ def contenders(rows: pd.DataFrame) -> list[str]:
 
 def references(rows: pd.DataFrame) -> list[str]:
     """Reference lines that stand apart: each is compared with the best contender."""
-    lines, among = lines_of(rows), set(contenders(rows))
-    return [line for line, row in lines.iterrows() if row["kind"] == REFERENCE and row["method"] != "covariates"
-            and line not in among]  # fmt: skip
+    lines = lines_of(rows)
+    apart = (lines["kind"] == REFERENCE) & (lines["method"] != "covariates") & ~lines.index.isin(contenders(rows))
+    return list(lines.index[apart])

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 import scipy.linalg
+from sklearn.base import clone
 
 
 class Source(Protocol):
@@ -83,21 +84,40 @@ class PrincipalComponents:
         return vectors * size @ turn, cross @ vectors / size @ turn
 
 
+class FittedInFolds:
+    """Features of an estimator that is fitted, without labels, on the training participants of each fold."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, estimator: Any, cohort: Any) -> None:
+        self.estimator, self.cohort = estimator, cohort
+
+    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """What the estimator of these training participants gives for both sets."""
+        fitted = self.fitted(self.cohort.subset(train))
+        left, right = (fitted.transform(self.cohort.subset(rows)) for rows in (train, test))
+        return left.reshape(len(left), -1), right.reshape(len(right), -1)
+
+    def fitted(self, cohort: Any) -> Any:
+        """A fresh copy of the estimator, fitted."""
+        return clone(self.estimator).fit(cohort)
+
+
 class Adjusted:
-    """Features (n, d) that pass through steps (ComBat, regression of covariates) fitted on training people."""
+    """Features that pass through steps (ComBat, regression of covariates) fitted on training participants."""
 
     def __init__(
-        self, features: np.ndarray, table: pd.DataFrame, steps: Sequence[Any], n_components: int | None = None
+        self, source: Source, table: pd.DataFrame, steps: Sequence[Any], n_components: int | None = None
     ) -> None:
-        self.features = features
+        self.source = source
         self.n_components = n_components
         self.table = table
         self.steps = list(steps)
-        self.columns = tuple(dict.fromkeys(column for step in steps for column in step.columns))
+        self.columns = tuple(dict.fromkeys([*source.columns, *(column for step in steps for column in step.columns)]))
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Adjusted rows of the two sets of people."""
-        left, right = self.features[train], self.features[test]
+        """Adjusted rows of the two sets of participants."""
+        left, right = self.source.split(train, test, targets)
         for step in self.steps:
             fitted = step.without(targets).fit(left, self.table.iloc[train])
             left = fitted.transform(left, self.table.iloc[train])

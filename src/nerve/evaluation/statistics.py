@@ -1,7 +1,8 @@
 """What may be concluded from a predictions table. Pure functions of the table; nothing is trained here.
 
-The table has one row a person, target and model: cohort, target, method, variant, seed, participant, fold, observed,
-predicted, and observed_raw (before covariates) and repeat where there are any.
+Of each participant, target and row of results it has: cohort, target, row (or method, variant and seed, as
+`nerve.evaluate` gives them), participant, fold, observed, predicted, and observed_raw (before covariates) and repeat
+where there are any. Rows that differ in their seed alone make up a line, and comparisons are between lines.
 """
 
 from __future__ import annotations
@@ -16,33 +17,39 @@ import pandas as pd
 
 from nerve.checks import NerveError, NerveWarning, known_columns, listed
 from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_auc, weighted_correlations
-from nerve.evaluation.permutation import benjamini_hochberg, permutation_p
+from nerve.evaluation.permutation import adjusted_p, permutation_p
+from nerve.evaluation.rows import contenders, references
 
 __all__ = [
     "COLUMNS",
+    "adjusted_p",
     "all_comparisons",
-    "benjamini_hochberg",
     "best_two",
     "compare",
     "cross_validation_interval",
+    "line_id",
     "motion_table",
     "permutation_p",
     "score_table",
 ]
 
-COLUMNS = ["cohort", "target", "method", "variant", "seed", "participant", "fold", "observed", "predicted"]
-MODEL = ["method", "variant"]
+COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
+IDENTITY = ["row", "method", "variant", "seed"]  # columns that tell one set of predictions from another, where present
 ALWAYS = ["r", "r2", "mae", "r_fold_mean"]  # scores that every target has
 BOUNDS = ["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"]
 # fmt: off
-NO_COMPARISON = ["cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "score_a", "score_b",
-                 "difference", "difference_low", "difference_high", "p", "tie", "n", "best_two", "q"]
+NO_COMPARISON = ["cohort", "target", "line_a", "line_b", "metric", "score_a", "score_b", "difference", "difference_low",
+                 "difference_high", "p", "tie", "n", "among", "best_two", "q"]
 # fmt: on
-REFERENCE_ONLY = ("covariates",)  # predicts another observed value (covariates left in), so it is in no comparison
+
+
+def line_id(method: str, variant: str = "") -> str:
+    """The id of a line in a table of `nerve.evaluate`: a method and its variant."""
+    return f"{method}, {variant}" if variant else method
 
 
 def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None) -> pd.DataFrame:
-    """Every score of every model and target, with bootstrap 95 % intervals over people (or families).
+    """Every score of every row and target, with bootstrap 95 % intervals over participants (or families).
 
     Parameters
     ----------
@@ -56,16 +63,17 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
     Returns
     -------
     DataFrame
-        cohort, target, method, variant, seed, n, n_folds; r (observed and predicted concatenated over folds) with
-        r_half_width, r_low, r_high, and r_low_cv, r_high_cv (see
-        `cross_validation_interval`); r_fold_mean; r2 (predictive COD); mae; and for two-class targets auc, auc_low,
-        auc_high and balanced_accuracy (cut at the mean of the other folds). Repeats are averaged.
+        cohort, target, row (or method, variant, seed), n, n_folds; r (observed and predicted concatenated over folds)
+        with r_half_width, r_low, r_high, and r_low_cv, r_high_cv (see `cross_validation_interval`); r_fold_mean; r2
+        (predictive COD); mae; and for two-class targets auc, auc_low, auc_high and balanced_accuracy (cut at the mean
+        of the other folds). Repeats are averaged.
     """
     rows = []
     for (cohort, target), people, models in _by_target(predictions):
         counts = _counts(people, n_bootstrap, seed, groups) if n_bootstrap else None
-        for key, runs in models.groupby([*MODEL, "seed"], sort=False, dropna=False):
-            row = dict(zip(["cohort", "target", *MODEL, "seed"], (cohort, target, *key), strict=True))
+        identity = [name for name in IDENTITY if name in models]
+        for key, runs in models.groupby(identity, sort=False, dropna=False):
+            row = dict(zip(["cohort", "target", *identity], (cohort, target, *key), strict=True))
             rows.append(row | _scores(runs, people, counts))
     table = pd.DataFrame(rows)
     _warn_of_gaps(table, [*ALWAYS, *(BOUNDS if n_bootstrap else [])])
@@ -74,67 +82,86 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
 
 def compare(
     predictions: pd.DataFrame,
-    method_a: Any,
-    method_b: Any,
+    line_a: str,
+    line_b: str,
     n_bootstrap: int = 1000,
     seed: int = 42,
     groups: Any = None,
 ) -> pd.DataFrame:
-    """Two-sided paired bootstrap between two models, one row a cohort and target.
+    """Two-sided paired bootstrap between two lines, one row per cohort and target.
 
-    The same resampled people are scored for both; people whom only one model has predicted are left out. Seeds and
+    The same resampled participants are scored for both; those whom only one line has predicted are left out. Seeds and
     repeats are averaged. The score is r, or the AUC for two-class targets.
 
     Parameters
     ----------
-    method_a, method_b : str or (method, variant)
+    line_a, line_b : str
+        Ids of lines: in a table of `nerve.evaluate` the method, or `line_id(method, variant)`.
     """
     rows = []
     for (cohort, target), _, models in _by_target(predictions):
-        sides = [_model(models, method) for method in (method_a, method_b)]
+        sides = [models[models["line"] == line] for line in (line_a, line_b)]
         if any(side.empty for side in sides):
             continue
         rows.append({"cohort": cohort, "target": target} | _comparison(sides[0], sides[1], n_bootstrap, seed, groups))
     if not rows:
-        known = sorted(predictions["method"].astype(str).unique())
-        raise NerveError(f"No target has predictions of both {method_a} and {method_b}; the table has {known}.")
+        known = sorted(with_lines(predictions)["line"].astype(str).unique())
+        raise NerveError(f"No target has predictions of both {line_a} and {line_b}; the table has {known}.")
     return pd.DataFrame(rows)
 
 
 def all_comparisons(
-    predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None
+    predictions: pd.DataFrame,
+    rows: pd.DataFrame | None = None,
+    n_bootstrap: int = 1000,
+    seed: int = 42,
+    groups: Any = None,
 ) -> pd.DataFrame:
-    """Every two models on every target, the better one first; `best_two` marks the top pair.
+    """Every two methods on every target, the better one first, and the best one against each reference.
 
-    `q` is over targets (and cohorts): of the best two together, and of every other pair by itself.
+    `among` says which: ``methods``, of which `best_two` marks the top pair, or ``reference``. The row of covariates is
+    in no comparison: it predicts another observed value, with the covariates left in. `q` is over targets (and
+    cohorts): of the best two together, and of every other pair by itself.
+
+    Parameters
+    ----------
+    rows : DataFrame, optional
+        What each row is (rows.tsv); without it all lines but one called covariates count as methods.
     """
-    rows = []
-    for (cohort, target), _, models in _by_target(predictions):
-        models = models[~models["method"].isin(REFERENCE_ONLY)]
-        ranked = _ranked(models)
+    table = with_lines(predictions, rows)
+    compared = [line for line in dict.fromkeys(table["line"]) if line != "covariates"]
+    apart: list[str] = []
+    if rows is not None:
+        compared, apart = contenders(rows), references(rows)
+    found = []
+    for (cohort, target), _, models in _by_target(table):
+        place, options = {"cohort": cohort, "target": target}, (n_bootstrap, seed, groups)
+        sides = {str(line): runs for line, runs in models.groupby("line", sort=False)}
+        ranked = _ranked(sides, compared)
         for first, second in combinations(ranked, 2):
-            row = _comparison(_model(models, first), _model(models, second), n_bootstrap, seed, groups)
             best = (first, second) == (ranked[0], ranked[1])
-            rows.append({"cohort": cohort, "target": target} | row | {"best_two": best})
-    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=NO_COMPARISON)
-    if not table.empty:
-        table["q"] = np.nan
-        named = zip(table["method_a"], table["variant_a"], table["method_b"], table["variant_b"], strict=True)
-        pairs = pd.Series([str(sorted([(a, b), (c, d)])) for a, b, c, d in named])
-        families = pairs.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
-        for _, index in families.groupby(families).groups.items():
-            table.loc[index, "q"] = benjamini_hochberg(table.loc[index, "p"])
-    return table
+            row = _comparison(sides[first], sides[second], *options)
+            found.append(place | row | {"among": "methods", "best_two": best})
+        for line in _ranked(sides, apart) if ranked else []:
+            row = _comparison(sides[ranked[0]], sides[line], *options)
+            found.append(place | row | {"among": "reference", "best_two": False})
+    return _with_q(pd.DataFrame(found)) if found else pd.DataFrame(columns=NO_COMPARISON)
+
+
+def _with_q(table: pd.DataFrame) -> pd.DataFrame:
+    pairs = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
+    families = pairs.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
+    return table.assign(q=table["p"].groupby(families).transform(adjusted_p))
 
 
 def best_two(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None) -> pd.DataFrame:
-    """The best two models of each cohort and target, with the paired bootstrap between them and whether they tie."""
-    table = all_comparisons(predictions, n_bootstrap, seed, groups)
+    """The best two lines of each cohort and target, with the paired bootstrap between them and whether they tie."""
+    table = all_comparisons(predictions, None, n_bootstrap, seed, groups)
     return table[table["best_two"]].drop(columns="best_two").reset_index(drop=True) if len(table) else table
 
 
 def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
-    """Correlation of head motion with each target and with each model's predictions.
+    """Correlation of head motion with each target and with the predictions of each row.
 
     Parameters
     ----------
@@ -143,26 +170,42 @@ def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
     """
     values = predictions["participant"].map(dict(motion)).to_numpy(float)
     table = predictions.assign(motion=values).dropna(subset=["motion"])
+    identity = ["cohort", "target", *(name for name in IDENTITY if name in table)]
     rows = []
-    for key, runs in table.groupby(["cohort", "target", *MODEL, "seed"], sort=False, dropna=False):
+    for key, runs in table.groupby(identity, sort=False, dropna=False):
         raw = runs["observed_raw"] if "observed_raw" in runs else runs["observed"]
-        row = dict(zip(["cohort", "target", *MODEL, "seed"], key, strict=True))
+        row = dict(zip(identity, key, strict=True))
         row["r_target_motion"] = _pearson(raw, runs["motion"])
         row["r_prediction_motion"] = _pearson(runs["predicted"], runs["motion"])
         rows.append(row)
     return pd.DataFrame(rows)
 
 
+def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The table with the columns row and line; `rows` says which line a row belongs to."""
+    table = predictions
+    if "row" not in table:
+        known_columns(["method"], table.columns, "predictions table")
+        variant = table["variant"].fillna("").astype(str) if "variant" in table else pd.Series("", index=table.index)
+        lines = [line_id(str(method), one) for method, one in zip(table["method"], variant, strict=True)]
+        seeds = table["seed"] if "seed" in table else [0] * len(table)
+        table = table.assign(
+            variant=variant, line=lines, row=[f"{a}, seed {b}" for a, b in zip(lines, seeds, strict=True)]
+        )
+    if rows is not None:
+        return table.assign(line=table["row"].map(rows.set_index("row")["line"]))
+    return table if "line" in table else table.assign(line=table["row"])
+
+
 def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.ndarray, pd.DataFrame]]:
     known_columns(COLUMNS, predictions.columns, "predictions table")
-    table = predictions.assign(variant=predictions["variant"].fillna("").astype(str))
+    table = with_lines(predictions)
     if "repeat" not in table:
         table["repeat"] = 0
     if "observed_raw" not in table:
         table["observed_raw"] = table["observed"]
-    key = ["cohort", "target", *MODEL, "seed", "repeat", "participant"]
-    if table.duplicated(key).any():
-        raise NerveError("The predictions table predicts a person twice by the same model, target, seed and repeat.")
+    if table.duplicated(["cohort", "target", "row", "repeat", "participant"]).any():
+        raise NerveError("The predictions table predicts a participant twice by the same row, target and repeat.")
     _check_finite(table)
     for (cohort, target), rows in table.groupby(["cohort", "target"], sort=False):
         yield (str(cohort), str(target)), _people(rows), rows
@@ -172,9 +215,9 @@ def _check_finite(table: pd.DataFrame) -> None:
     wrong = table[~np.isfinite(table[["observed", "predicted"]].to_numpy(float)).all(axis=1)]
     if len(wrong):
         first = wrong.iloc[0]
-        same = wrong[(wrong["method"] == first["method"]) & (wrong["target"] == first["target"])]
+        same = wrong[(wrong["row"] == first["row"]) & (wrong["target"] == first["target"])]
         raise NerveError(
-            f"The predictions table holds missing or infinite values of {first['target']} by {first['method']} for "
+            f"The predictions table holds missing or infinite values of {first['target']} by {first['row']} for "
             f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
         )
 
@@ -184,10 +227,11 @@ def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
     for column in columns:
         gaps = scores[~np.isfinite(scores[column].to_numpy(float))] if len(scores) else scores
         if len(gaps):
-            why = " (it needs folds of three people or more)" if column == "r_fold_mean" else ""
+            why = " (it needs folds of three participants or more)" if column == "r_fold_mean" else ""
+            who = gaps["row" if "row" in gaps else "method"].unique()
             warnings.warn(
-                f"{column} of {listed(gaps['target'].unique())} could not be computed for "
-                f"{listed(gaps['method'].unique())} and is left empty{why}.",
+                f"{column} of {listed(gaps['target'].unique())} could not be computed for {listed(who)} and is left "
+                f"empty{why}.",
                 NerveWarning,
                 stacklevel=3,
             )
@@ -204,8 +248,8 @@ def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.
 
 
 def _columns(runs: pd.DataFrame, people: np.ndarray, value: str) -> np.ndarray:
-    """(people, runs): one column for each seed and repeat."""
-    run = runs.groupby(["seed", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
+    """(people, runs): one column for each row and repeat."""
+    run = runs.groupby(["row", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
     wide = np.full((len(people), run.max() + 1), np.nan)
     wide[pd.Index(people).get_indexer(runs["participant"]), run] = runs[value].to_numpy(float)
     return wide
@@ -266,10 +310,8 @@ def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed:
     differences = _metric(metric, left, people, counts) - _metric(metric, right, people, counts)
     low, high = interval(differences)
     return {
-        "method_a": left["method"].iloc[0],
-        "variant_a": left["variant"].iloc[0],
-        "method_b": right["method"].iloc[0],
-        "variant_b": right["variant"].iloc[0],
+        "line_a": left["line"].iloc[0],
+        "line_b": right["line"].iloc[0],
         "metric": metric,
         "score_a": score_a,
         "score_b": score_b,
@@ -293,20 +335,15 @@ def _mean_auc(counts: np.ndarray, positive: np.ndarray, predicted: np.ndarray) -
     return np.mean([weighted_auc(counts, positive, column) for column in predicted.T], axis=0)
 
 
-def _model(models: pd.DataFrame, method: Any) -> pd.DataFrame:
-    name, variant = method if isinstance(method, tuple) else (method, None)
-    chosen = models[models["method"] == name]
-    return chosen if variant is None else chosen[chosen["variant"] == variant]
-
-
-def _ranked(models: pd.DataFrame) -> list[tuple[str, str]]:
-    """(method, variant) from the best to the worst."""
-    scores: dict[tuple[str, str], float] = {}
-    for (method, variant), runs in models.groupby(MODEL, sort=False, dropna=False):
-        people = _people(runs)
-        metric = "auc" if is_binary(runs["observed_raw"]) else "r"
-        scores[str(method), str(variant)] = float(_metric(metric, runs, people, np.ones((1, len(people))))[0])
-    return sorted(scores, key=lambda key: -scores[key])
+def _ranked(sides: dict[str, pd.DataFrame], among: list[str]) -> list[str]:
+    """The lines that have predictions, from the best to the worst."""
+    scores = {}
+    for line in among:
+        if line in sides:
+            people = _people(sides[line])
+            metric = "auc" if is_binary(sides[line]["observed_raw"]) else "r"
+            scores[line] = float(_metric(metric, sides[line], people, np.ones((1, len(people))))[0])
+    return sorted(scores, key=lambda line: -scores[line])
 
 
 def _mean_r(observed: np.ndarray, predicted: np.ndarray) -> float:

@@ -1,89 +1,86 @@
-"""Runs → one predictions table → scores, comparisons and the paper's table. Pure functions of what runs wrote."""
+"""Runs → the results folder: rows, predictions, scores, comparisons and the paper's table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError
-from nerve.evaluation.output import folds_table
-from nerve.evaluation.permutation import benjamini_hochberg, permutation_p
-from nerve.evaluation.statistics import COLUMNS, all_comparisons, motion_table, score_table
-from nerve.experiments.plan import PERMUTED, Plan, Task
-from nerve.experiments.store import DONE, FAILED
+from nerve.evaluation.permutation import adjusted_p, permutation_p
+from nerve.evaluation.protocol_text import participants_summary, protocol_text
+from nerve.evaluation.results import ResultsFolder, write_results
+from nerve.evaluation.rows import NULL, rows_table
+from nerve.evaluation.statistics import all_comparisons, motion_table, score_table, with_lines
+from nerve.experiments.plan import Plan, Task
+from nerve.experiments.store import DONE, versions
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_tsv, write_text, write_tsv
-from nerve.report.paper_table import build_table
-from nerve.report.table_formats import to_csv, to_latex, to_markdown
-from nerve.report.tables import extended_table
+from nerve.locks import only_one
+
+PLACE = ["cohort", "target", "row"]
 
 
-def collect(workspace: Workspace, plan: Plan) -> dict[str, Any]:
-    """Write predictions.tsv, scores.tsv, comparisons.tsv, folds.tsv, runs.tsv and tables/ from the runs that are done.
-
-    Returns the tables by name, and the `ResultsTable` under ``"table"``.
-    """
-    folder, config = workspace.folder, workspace.config
-    runs = runs_table(workspace, plan)
-    write_tsv(folder / "runs.tsv", runs)
-    predictions = gather(workspace, plan)
-    if predictions.empty:
+def collect(workspace: Workspace, plan: Plan, command: str = "") -> ResultsFolder:
+    """Write the results folder from the runs that are done; runs.tsv says how each run stands."""
+    folder = workspace.folder
+    write_tsv(folder / "runs.tsv", runs_table(workspace, plan))
+    done = [task for task in plan.tasks if task.cohort and workspace.store.status(task.id) == DONE]
+    if not done:
         raise NerveError(f"{folder}: no run has made predictions; runs.tsv says why.")
-    real, null = predictions[predictions["method"] != PERMUTED], predictions[predictions["method"] == PERMUTED]
-    scores = _scores(workspace, plan, real)
-    null_scores = score_table(null, n_bootstrap=0) if len(null) else null
-    if len(null_scores):
-        scores = _against_permuted(scores, null_scores)
-    comparisons = _comparisons(workspace, real)
-    adapted = adaptations(workspace, plan)
-    failed = {(task.cohort, task.row) for task in plan.tasks if workspace.store.status(task.id) == FAILED}
-    table = build_table(
-        config.model_dump(mode="json"),
-        scores,
-        comparisons,
-        null_scores,
-        rows=plan.rows,
-        groups=plan.groups,
-        columns=[(name, target) for name, cohort in config.cohorts.items() for target in cohort.targets],
-        adapted=adapted,
-        failed=failed,
+    rows = rows_table(_described_rows(workspace, plan))
+    predictions = _gathered(workspace, done, "predictions.tsv")
+    null = predictions["row"].isin(rows.loc[rows["kind"] == NULL, "row"])
+    nulls = _gathered(workspace, done, "null.tsv")
+    scores = _scores(workspace, predictions[~null], nulls, _by_place(workspace, done))
+    if null.any():
+        permuted = score_table(predictions[null], n_bootstrap=0)
+        scores = pd.concat([_against_permuted(scores, permuted), permuted], ignore_index=True)
+    results = ResultsFolder(
+        about=_about(workspace, plan, command),
+        rows=rows,
+        cohorts=_cohorts(workspace),
+        folds=_folds(workspace),
+        predictions=predictions[~null].reset_index(drop=True),
+        scores=scores,
+        comparisons=_comparisons(workspace, predictions[~null], rows),
+        nulls=nulls if len(nulls) else pd.DataFrame(columns=[*PLACE, "r"]),
     )
-    write_tsv(folder / "predictions.tsv", real)
-    write_tsv(folder / "scores.tsv", scores)
-    write_tsv(folder / "comparisons.tsv", comparisons)
-    write_tsv(folder / "null_scores.tsv", null_scores) if len(null_scores) else None
-    write_tsv(folder / "folds.tsv", _folds(workspace))
-    for ending, text in {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table)}.items():
-        write_text(folder / "tables" / f"table.{ending}", text)
-    write_tsv(folder / "tables" / "extended.tsv", extended_table(scores))
-    return {"table": table, "scores": scores, "comparisons": comparisons, "runs": runs, "null_scores": null_scores}
+    with only_one(folder / "locks" / "results", folder):
+        write_results(folder, results)
+        _write_texts(workspace, results)
+    return results
 
 
-def gather(workspace: Workspace, plan: Plan) -> pd.DataFrame:
-    """The predictions of all runs that are done, with the names of the rows that asked for them."""
-    parts = []
-    for task in plan.tasks:
-        if task.kind == "encode" or workspace.store.status(task.id) != DONE:
-            continue
-        part = read_tsv(workspace.store.run_folder(task.id) / "predictions.tsv", dtype={"participant": str})
-        parts.append(part.assign(cohort=task.cohort, method=task.row, variant=task.variant, seed=task.seed))
-    if not parts:
-        return pd.DataFrame(columns=[*COLUMNS, "observed_raw"])
-    return pd.concat(parts, ignore_index=True)[[*COLUMNS, "observed_raw"]]
+def _write_texts(workspace: Workspace, results: ResultsFolder) -> None:
+    """protocol.md and the paper's table in three formats, made from the same tables."""
+    from nerve.report.table_formats import write_tables
+
+    texts = []
+    for name, protocol in results.about["protocols"].items():
+        scopes = results.scores[results.scores["cohort"] == name].groupby("row")["scope"].first()
+        rows = results.rows.assign(scope=results.rows["row"].map(scopes).fillna(results.rows["scope"]))
+        given = workspace.config.protocol_of(name)
+        known = {key: value for key, value in protocol.items() if hasattr(given, key)}
+        texts.append(protocol_text(replace(given, **known), results.about["participants"][name], rows))
+    write_text(workspace.folder / "protocol.md", "\n".join(texts))
+    write_tables(workspace.folder)
 
 
 def runs_table(workspace: Workspace, plan: Plan) -> pd.DataFrame:
-    """One row a run: id, kind, what it is, status, seconds, reason."""
+    """One row per run: id, kind, line, cohort, target, what it is, status, seconds, reason."""
     rows = []
     for task in plan.unique:
         manifest = workspace.store.manifest(task.id) or {}
         rows.append(
             {
                 "id": task.id,
-                "kind": task.kind,
+                "kind": task.work.kind,
+                "line": task.row.line,
+                "cohort": task.cohort,
+                "target": task.work.target,
                 "run": task.label,
                 "status": workspace.store.status(task.id),
                 "seconds": manifest.get("seconds"),
@@ -93,74 +90,146 @@ def runs_table(workspace: Workspace, plan: Plan) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def adaptations(workspace: Workspace, plan: Plan) -> dict[tuple[str, str], str]:
-    """(cohort, row) → the substitute that the method had to make there."""
-    found = {}
+def _described_rows(workspace: Workspace, plan: Plan) -> list[Any]:
+    """The rows, with what their runs found out: width, time, scope, substitutes."""
+    results: dict[str, list[dict[str, Any]]] = {}
     for task in plan.tasks:
-        manifest = workspace.store.manifest(task.id) if task.cohort else None
-        adapted = ((manifest or {}).get("result") or {}).get("adapted", "")
-        if adapted:
-            found[task.cohort, task.row] = adapted
-    return found
+        manifest = workspace.store.manifest(task.id)
+        if manifest is not None and manifest["status"] == DONE:
+            results.setdefault(task.row.row, []).append(manifest["result"] | {"seconds": manifest["cpu_seconds"]})
+    rows = []
+    for row in plan.rows:
+        found = results.get(row.row, [])
+        adapted = "; ".join(dict.fromkeys(one["adapted"] for one in found if one.get("adapted")))
+        scopes = [one["scope"] for one in found if "scope" in one]
+        rows.append(
+            replace(
+                row,
+                width=max((one.get("width", 0) for one in found), default=0),
+                seconds=round(sum(one["seconds"] for one in found), 2),
+                scope=scopes[0] if scopes else row.scope,
+                adapted=adapted,
+            )
+        )
+    return rows
 
 
-def _scores(workspace: Workspace, plan: Plan, predictions: pd.DataFrame) -> pd.DataFrame:
+def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame:
+    """One table of all runs that wrote it, with the row that asked for it."""
+    parts = []
+    for task in done:
+        path = workspace.store.run_folder(task.id) / name
+        if path.is_file():
+            part = read_tsv(path, dtype={"participant": str, "target": str})
+            parts.append(part.assign(cohort=task.cohort, row=task.row.row))
+    if not parts:
+        return pd.DataFrame()
+    table = pd.concat(parts, ignore_index=True)
+    return table[[*PLACE, *(column for column in table.columns if column not in PLACE)]]
+
+
+def _by_place(workspace: Workspace, done: list[Task]) -> pd.DataFrame:
+    """cohort, row → whom its encoder had seen, and what it substituted there."""
+    rows = []
+    for task in done:
+        result = (workspace.store.manifest(task.id) or {})["result"]
+        rows.append(
+            {"cohort": task.cohort, "row": task.row.row, "scope": result["scope"], "adapted": result["adapted"]}
+        )
+    return pd.DataFrame(rows).drop_duplicates(["cohort", "row"])
+
+
+def _scores(
+    workspace: Workspace, predictions: pd.DataFrame, nulls: pd.DataFrame, places: pd.DataFrame
+) -> pd.DataFrame:
     """Scores of every cohort, with permutation p where targets were permuted and the correlation with motion."""
-    protocol = workspace.config.protocol
     parts = []
     for name, part in predictions.groupby("cohort", sort=False):
-        people, settings = workspace.people(str(name))
-        families = None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
-        scores = score_table(part, protocol.n_bootstrap, protocol.seed, families)
-        if settings.motion:
-            motion = motion_table(part, dict(zip(people.ids, people.table[settings.motion], strict=True)))
-            scores = scores.merge(motion, how="left")
+        people, protocol = workspace.people(str(name))
+        scores = score_table(part, protocol.n_bootstrap, protocol.seed, _families(people))
+        if people.motion:
+            motion = motion_table(part, dict(zip(people.ids, people.table[people.motion], strict=True)))
+            scores = scores.merge(motion, how="left", on=PLACE)
         parts.append(scores)
-    scores = pd.concat(parts, ignore_index=True)
-    scores["p"] = [_target_p(workspace, plan, row) for row in scores.to_dict("records")]
-    if scores["p"].notna().any():
-        known = scores["p"].notna()
-        for _, index in scores[known].groupby(["cohort", "method", "variant"], dropna=False).groups.items():
-            scores.loc[index, "q"] = benjamini_hochberg(scores.loc[index, "p"])
+    scores = pd.concat(parts, ignore_index=True).merge(places, how="left", on=["cohort", "row"])
+    scores = scores[[*PLACE, "scope", "adapted", *scores.columns.difference([*PLACE, "scope", "adapted"], sort=False)]]
+    if nulls.empty:
+        return scores
+    null = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(PLACE)}
+    keys = zip(*(scores[column] for column in PLACE), scores["r"], strict=True)
+    scores["p"] = [permutation_p(null[key[:3]], key[3]) if key[:3] in null else np.nan for key in keys]
+    scores["q"] = scores["p"].groupby([scores["cohort"], scores["row"]]).transform(adjusted_p)
     return scores
 
 
-def _target_p(workspace: Workspace, plan: Plan, row: Mapping[Any, Any]) -> float:
-    """Permutation p of a target, from the null that the run kept."""
-    for task in plan.tasks:
-        if _stands_in(task, row):
-            path = workspace.store.run_folder(task.id) / "null.tsv"
-            if path.is_file():
-                return permutation_p(read_tsv(path)[row["target"]].to_numpy(float), row["r"])
-    return float("nan")
-
-
-def _stands_in(task: Task, row: Mapping[Any, Any]) -> bool:
-    place = (task.cohort, task.row, task.variant, task.seed)
-    return task.kind == "probe" and place == (row["cohort"], row["method"], row["variant"], row["seed"])
-
-
-def _against_permuted(scores: pd.DataFrame, null_scores: pd.DataFrame) -> pd.DataFrame:
-    """One-sided p of each model's r against the r of models with permuted networks."""
-    null = {key: part["r"].to_numpy(float) for key, part in null_scores.groupby(["cohort", "target"])}
-    p = [
-        permutation_p(null[cohort, target], r) if (cohort, target) in null else np.nan
-        for cohort, target, r in zip(scores["cohort"], scores["target"], scores["r"], strict=True)
-    ]
+def _against_permuted(scores: pd.DataFrame, permuted: pd.DataFrame) -> pd.DataFrame:
+    """One-sided p of each row's r against the r of models with permuted networks."""
+    null = {key: part["r"].to_numpy(float) for key, part in permuted.groupby(["cohort", "target"])}
+    places = zip(scores["cohort"], scores["target"], scores["r"], strict=True)
+    p = [permutation_p(null[c, t], r) if (c, t) in null else np.nan for c, t, r in places]
     return scores.assign(p_permuted_networks=p)
 
 
-def _comparisons(workspace: Workspace, predictions: pd.DataFrame) -> pd.DataFrame:
-    protocol = workspace.config.protocol
+def _comparisons(workspace: Workspace, predictions: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     parts = []
-    for name, part in predictions.groupby("cohort", sort=False):
-        people, _ = workspace.people(str(name))
-        families = None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
-        parts.append(all_comparisons(part, protocol.n_bootstrap, protocol.seed, families))
-    parts = [part for part in parts if len(part)]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    for name, part in with_lines(predictions, rows).groupby("cohort", sort=False):
+        people, protocol = workspace.people(str(name))
+        parts.append(all_comparisons(part, rows, protocol.n_bootstrap, protocol.seed, _families(people)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _families(people: Any) -> dict[Any, Any] | None:
+    return None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
+
+
+def _cohorts(workspace: Workspace) -> pd.DataFrame:
+    rows = []
+    for name, about in workspace.config.cohorts.items():
+        cohort = workspace.cohort(name)
+        rows.append(
+            {
+                "cohort": name,
+                "label": about.label or name,
+                "n": len(cohort),
+                "n_regions": cohort.n_regions,
+                "parcellation": cohort.parcellation.name,
+                "fingerprint": workspace.inputs()[0][name],
+                "pretrained_on": about.pretrain,
+                "simulated": about.simulate is not None,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def _folds(workspace: Workspace) -> pd.DataFrame:
-    parts = [folds_table(workspace.people(name)[0]).assign(cohort=name) for name in workspace.config.cohorts]
+    parts = []
+    for name in workspace.config.cohorts:
+        people, _ = workspace.people(name)
+        for repeat, folds in enumerate(people.folds):
+            table = pd.DataFrame({"cohort": name, "participant": people.ids, "repeat": repeat, "fold": folds})
+            parts.append(table[folds >= 0])
     return pd.concat(parts, ignore_index=True)
+
+
+def _about(workspace: Workspace, plan: Plan, command: str) -> dict[str, Any]:
+    from nerve.methods import method_class
+
+    config, (data, code) = workspace.config, workspace.inputs()
+    people = {name: workspace.people(name) for name in config.cohorts}
+    methods = dict.fromkeys(row.method for row in plan.rows if row.method != "features")
+    return {
+        "title": config.title or config.name,
+        "kind": config.kind,
+        "layout": config.layout,
+        "command": command,
+        "parcellation": workspace.parcellation.name,
+        "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
+        "participants": {name: participants_summary(who) for name, (who, _) in people.items()},
+        "target_labels": {name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()},
+        "pretrained_on": [name for name, cohort in config.cohorts.items() if cohort.pretrain],
+        "citations": {name: method_class(name).paper for name in methods},
+        "seeds": list(config.seeds),
+        "versions": versions(),
+        "code": code,
+        "data": data,
+    }

@@ -4,40 +4,98 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
 
+from nerve.checks import did_you_mean, listed, problem
+from nerve.cohort import Cohort
+from nerve.evaluation.results import read_results
 from nerve.experiments.collect import runs_table
-from nerve.experiments.config import ExperimentConfig, load_config
+from nerve.experiments.config import ExperimentConfig, check_methods, load_config
 from nerve.experiments.launch import default_jobs
 from nerve.experiments.main import Experiment, prepare, reopen
 from nerve.experiments.rehearse import rehearsal
-from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_status
+from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_scores, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
+from nerve.methods import METHODS
+from nerve.protocol import Protocol
 
 
 def run(
-    config: str | os.PathLike[str], out: str, launcher: str = "local", jobs: int | None = None, rehearse: bool = False
+    config: str | os.PathLike[str],
+    out: str,
+    launcher: str = "local",
+    jobs: int | None = None,
+    rehearse: bool = False,
+    command: str = "",
 ) -> list[str]:
-    """Run an experiment, or rehearse it, and show its table; returns one line a failed run."""
+    """Run an experiment, or rehearse it, and show its table; returns one line per failed run."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     console = Console(stderr=True)
     console.print(f"Preparing {Path(config).name}: cohorts, folds and runs …", highlight=False)
     experiment = prepare(_wanted(config, rehearse), out)
     with RunsProgress(experiment) as progress:
-        results = experiment.run(launcher, jobs, progress)
-    show_results(results["table"])
+        results = experiment.run(launcher, jobs, progress, command or typed("experiment", config, "--out", out))
+    show_results(results)
     _close(experiment)
     return experiment.failures()
 
 
+def evaluate(
+    cohort: str, features: Sequence[str], protocol: Protocol, out: str, command: str = ""
+) -> tuple[list[str], list[str]]:
+    """One cohort through the same plan, writer and reader as an experiment; returns notes, and a line per failed run."""
+    name = Cohort.load(cohort).name
+    config = ExperimentConfig.model_validate(
+        {
+            "name": name,
+            "title": f"Evaluation of {name}",
+            "kind": "evaluation",
+            "cohorts": {name: {"path": cohort, **protocol.as_dict()}},
+            "methods": [_feature_row(one) for one in features],
+        }
+    )
+    check_methods(config, "--features")
+    experiment = prepare(config, out)
+    with RunsProgress(experiment) as progress:
+        results = experiment.run("local", 1, progress, command)
+    show_scores(results)
+    for line in found(results):
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+    _close(experiment)
+    return results.about["participants"][name]["notes"], experiment.failures()
+
+
+def _feature_row(name: str) -> dict[str, str]:
+    """What `--features` names: a method, or a file or folder."""
+    path = Path(name)
+    if name in METHODS:
+        return {"method": name}
+    if path.exists():
+        return {"features": name, "label": path.stem if path.is_file() else path.resolve().name}
+    raise problem(
+        f"--features {name}",
+        "there is no such file, folder or method",
+        expected=f"a trained model's folder, a table with participant_id, or one of {listed(METHODS, most=30)}",
+        remedy=did_you_mean(name, METHODS).strip(),
+    )
+
+
+def typed(*words: object) -> str:
+    """A command as it would be typed."""
+    return shlex.join(["nerve", *map(str, words)])
+
+
 def demo(out: str, jobs: int | None = None) -> list[str]:
     """The packaged experiment on simulated cohorts, and what to do next."""
-    failures = run(Path(str(files("nerve") / "experiments" / "demo.yaml")), out, "local", jobs)
+    demo = Path(str(files("nerve") / "experiments" / "demo.yaml"))
+    failures = run(demo, out, "local", jobs, command=typed("demo", out))
     console = Console()
-    for line in found(Path(out)):
+    for line in found(read_results(out)):
         console.print(line, highlight=False, soft_wrap=True)
     console.print(
         "\nOn your own data:\n"
@@ -61,7 +119,7 @@ def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) 
     counts = experiment.counts
     console = Console()
     for kind in ("encode", "probe", "train"):
-        number = sum(task.kind == kind for task in experiment.plan.unique)
+        number = sum(task.work.kind == kind for task in experiment.plan.unique)
         console.print(f"{number:5d} {kind}", highlight=False)
     done = counts[DONE] + counts[UNAVAILABLE]
     console.print(f"{sum(counts.values()):5d} runs, {done} done", highlight=False)
@@ -91,8 +149,8 @@ def _close(experiment: Experiment) -> None:
     """Write the report and say what is where; failures come last, so that they are seen."""
     from nerve.report.page import write_report
 
-    folder = experiment.workspace.folder
-    page = write_report(folder)
+    folder, workspace = experiment.workspace.folder, experiment.workspace
+    page = write_report(folder, {name: workspace.cohort(name) for name in workspace.config.cohorts})
     console = Console()
     counts = experiment.counts
     said = ", ".join(f"{number} {status}" for status, number in counts.items())

@@ -10,13 +10,15 @@ import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from nerve.checks import NerveError, brief, did_you_mean, listed
 from nerve.files import read_yaml
+from nerve.protocol import FIELDS, NONE, Protocol, known_fields
 
 Config = TypeVar("Config", bound=BaseModel)
-REFERENCE_ROWS = ("raw", "pca", "covariates")
+# what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults
+PAPER_PROTOCOL: dict[str, Any] = {"covariates": ("age", "sex"), "motion": NONE, "pretrain_scope": "all"}
 
 
 class _Strict(BaseModel):
@@ -24,19 +26,28 @@ class _Strict(BaseModel):
 
 
 class CohortConfig(_Strict):
-    """One cohort: a folder made by `nerve ingest`, or arguments of the simulation."""
+    """One cohort: a folder made by `nerve ingest`, or arguments of the simulation.
+
+    Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then holds for this cohort.
+    """
 
     path: str | None = Field(None, description="Folder of a cohort; relative to the config file.")
     simulate: dict[str, Any] | None = Field(None, description="Arguments of `simulate_cohort` instead of a path.")
     label: str | None = Field(None, description="What tables call it.")
-    targets: list[str] = Field(min_length=1, description="Columns to predict.")
     target_labels: dict[str, str] = Field(default_factory=dict, description="What tables call the targets.")
     columns: dict[str, str] = Field(default_factory=dict, description="our name: name in the participants table.")
-    covariates: list[str] | None = Field(None, description="Instead of those of the protocol.")
-    groups: str | None = Field(None, description="Column of families, kept whole in a fold.")
-    site: str | None = Field(None, description="Column of sites, for ComBat and blocks of permutations.")
     pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
     timeseries: bool = Field(True, description="Use its time series where a method needs them.")
+    protocol: dict[str, Any] = Field(default_factory=dict, description="Fields of the protocol for this cohort.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_protocol(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        own = {name: value for name, value in content.items() if name in FIELDS}
+        rest = {name: value for name, value in content.items() if name not in FIELDS}
+        return {**rest, "protocol": {**(rest.get("protocol") or {}), **own}} if own else rest
 
     @model_validator(mode="after")
     def _one_source(self) -> CohortConfig:
@@ -48,46 +59,40 @@ class CohortConfig(_Strict):
 class MethodConfig(_Strict):
     """One row of the table, or several: lists in `settings` are swept, `permutations` adds null models."""
 
-    method: str = Field(description="A name of `nerve methods`, or raw, pca, covariates.")
+    method: str | None = Field(None, description="A name of `nerve methods`.")
+    features: str | None = Field(None, description="Instead: the folder of a trained model, or a table of numbers.")
     label: str | None = Field(None, description="What tables call it.")
     group: str = Field("", description="Rows of one group stand together between rules.")
-    preset: str | None = Field(None, description="Settings to start from; the experiment's by default.")
+    preset: str | None = Field(None, description="Settings to begin with; the experiment's by default.")
     settings: dict[str, Any] = Field(default_factory=dict, description="Parameters of the method; lists are swept.")
-    select: bool = Field(False, description="One row: the variant chosen in each fold on training people only.")
+    select: bool = Field(False, description="One row: the variant chosen in each fold on training participants only.")
     permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
-    together: int = Field(1, ge=1, description="Permuted models trained in one process; more than 1 for tiny ones.")
+    scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
+        "not stated", description="Of `features`: whether whatever made them had seen the tested participants."
+    )
 
-    def variants(self) -> list[tuple[str, dict[str, Any]]]:
-        """Every combination of the listed settings, with a name for it.
+    @model_validator(mode="after")
+    def _one_source(self) -> MethodConfig:
+        if (self.method is None) == (self.features is None):
+            raise ValueError("give either `method` or `features`")
+        return self
+
+    @property
+    def name(self) -> str:
+        """What it is called where no label is given."""
+        return self.label or self.method or Path(str(self.features)).stem
+
+    def variants(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Every combination of the listed settings: what was swept, and all settings.
 
         Examples
         --------
-        >>> MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "epochs": 9}).variants()
-        [('mask_ratio=0.25', {'mask_ratio': 0.25, 'epochs': 9}), ('mask_ratio=0.5', {'mask_ratio': 0.5, 'epochs': 9})]
+        >>> MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "epochs": 9}).variants()[0]
+        ({'mask_ratio': 0.25}, {'mask_ratio': 0.25, 'epochs': 9})
         """
         swept = {name: values for name, values in self.settings.items() if isinstance(values, list)}
-        found = []
-        for values in itertools.product(*swept.values()):
-            chosen = dict(zip(swept, values, strict=True))
-            found.append((", ".join(f"{k}={v}" for k, v in chosen.items()), self.settings | chosen))
-        return found
-
-
-class ProtocolConfig(_Strict):
-    """How predictions are made and tested; defaults follow CBIG and the paper."""
-
-    folds: int = Field(10, ge=2, description="Outer folds.")
-    inner_folds: int = Field(5, ge=2, description="Inner folds, for λ.")
-    kernel: Literal["correlation", "linear", "cosine", "rbf"] = Field("correlation", description="Kernel of the ridge.")
-    covariates: list[str] = Field(default_factory=lambda: ["age", "sex"], description="Regressed from the targets.")
-    harmonise: bool = Field(False, description="ComBat over sites, fitted on training folds.")
-    seed: int = Field(42, ge=0, description="Of folds and resamples.")
-    n_bootstrap: int = Field(1000, ge=10, description="Resamples of people for intervals and comparisons.")
-    n_permutations: int = Field(0, ge=0, description="Permutations of each target for its p; 0 for none.")
-    pca_components: int = Field(256, ge=1, description="Width of the PCA reference row.")
-    pretrain_scope: Literal["all", "train_folds"] = Field(
-        "all", description="all: encoders see test people unlabelled (the paper); train_folds: never."
-    )
+        chosen = [dict(zip(swept, values, strict=True)) for values in itertools.product(*swept.values())]
+        return [(one, self.settings | one) for one in chosen]
 
 
 class SlurmConfig(_Strict):
@@ -108,17 +113,22 @@ class ExperimentConfig(_Strict):
 
     name: str = "experiment"
     title: str = ""
+    kind: Literal["experiment", "evaluation"] = Field("experiment", description="Which command has made the file.")
     layout: Literal["methods", "tokenizers", "parcellations"] = Field(
         "methods", description="Which of the paper's tables to print."
     )
-    parcellation: str = Field("schaefer400-17", description="All cohorts are brought into this order, by label.")
-    preset: str = Field("default", description="Preset of methods that name none.")
+    parcellation: str | None = Field(
+        None, description="All cohorts are brought into this order, by label; that of the first by default."
+    )
+    preset: str = Field("small", description="Preset of methods that name none; every method knows small and paper.")
     device: str = "auto"
     interpret: bool = Field(False, description="Maps of the last NERVE row: weights, attention, patch importance.")
     seeds: list[int] = Field(default_factory=lambda: [0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    protocol: ProtocolConfig = Field(default_factory=lambda: ProtocolConfig.model_validate({}))
+    protocol: dict[str, Any] = Field(
+        default_factory=dict, description="Fields of the protocol, over those of the paper: `nerve.Protocol`."
+    )
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
@@ -128,19 +138,30 @@ class ExperimentConfig(_Strict):
                 raise ValueError(f"a cohort is called {brief(name)}, expected a short name without slashes")
         return self
 
-    @model_validator(mode="after")
-    def _labels_are_unique(self) -> ExperimentConfig:
-        labels = [method.label or method.method for method in self.methods]
-        twice = sorted({label for label in labels if labels.count(label) > 1})
-        if twice:
-            raise ValueError(f"two rows are called {listed(twice)}: give each method a `label` of its own")
-        return self
+    def protocol_of(self, cohort: str) -> Protocol:
+        """How a cohort is evaluated: the paper's protocol, changed by the file, changed for the cohort."""
+        given = {**self.protocol, **self.cohorts[cohort].protocol}
+        return checked_protocol(given, f"cohort {cohort!r}")
+
+
+def checked_protocol(given: dict[str, Any], where: object) -> Protocol:
+    """A protocol from the fields of a file, over those of the paper; each mistake is a sentence."""
+    known_fields(given, where)
+    try:
+        return TypeAdapter(Protocol).validate_python({**PAPER_PROTOCOL, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise NerveError(f"{where}: {place}: {first['msg']} (it is {brief(first['input'])}).") from None
 
 
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
     """Read an experiment file; every mistake is one sentence with its place in the file."""
     path = Path(path)
     config = validated(ExperimentConfig, read_yaml(path), path)
+    known_fields(config.protocol, f"{path}: protocol")
+    for name in config.cohorts:
+        config.protocol_of(name)
     check_methods(config, path)
     return config
 
@@ -178,13 +199,20 @@ def _is_model(kind: Any) -> bool:
 
 
 def check_methods(config: ExperimentConfig, where: object) -> None:
-    """Refuse methods that do not exist, before anything is run."""
-    from nerve.methods import METHODS
+    """Refuse methods that do not exist and settings that they do not know, before anything is run."""
+    from nerve.methods import METHODS, make_method
 
-    known = [*REFERENCE_ROWS, *METHODS]
-    for row in config.methods:
-        if row.method not in known:
+    for number, entry in enumerate(config.methods):
+        place = f"{where}: methods.{number}"
+        if entry.method is None:
+            continue
+        if entry.method not in METHODS:
             raise NerveError(
-                f"{where}: there is no method {row.method!r}, expected one of {listed(known, most=30)}."
-                f"{did_you_mean(row.method, known)}"
+                f"{place}: there is no method {entry.method!r}, expected one of {listed(METHODS, most=30)}."
+                f"{did_you_mean(entry.method, METHODS)}"
             )
+        for _, settings in entry.variants():
+            try:
+                make_method(entry.method, entry.preset or config.preset, settings, config.seeds[0], config.device)
+            except NerveError as error:
+                raise NerveError(f"{place} ({entry.name}): {error}") from None

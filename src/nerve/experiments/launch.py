@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from nerve.checks import NerveError, one_of
 from nerve.experiments.plan import Plan, Task, make_plan
-from nerve.experiments.run import run_task
+from nerve.experiments.run import described, run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.workspace import Workspace
 from nerve.readers.parallel import leave_with_parent, usable_cores
@@ -51,7 +53,7 @@ def statuses(workspace: Workspace, plan: Plan) -> dict[str, str]:
 
 
 def default_jobs() -> int:
-    """One run a graphics card, or one a core."""
+    """One run per graphics card, or one per core."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else usable_cores()
@@ -87,29 +89,49 @@ def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tel
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     threads = max(1, usable_cores() // jobs)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    deaths: Counter[str] = Counter()
+    left = list(tasks)
+    while left:
+        left = _in_pool(workspace, left, jobs, threads, cards, deaths, tell)
+
+
+def _in_pool(
+    workspace: Workspace, tasks: list[Task], jobs: int, threads: int, cards: int, deaths: Counter[str], tell: Report
+) -> list[Task]:
+    """Do the runs in new processes; returns those to be tried again because a process was killed.
+
+    A pool loses all its processes with one of them. Only a run that was begun can have been the cause: with more than
+    one, each is tried again by itself, and a run whose process is killed twice has failed.
+    """
+    alone = [task for task in tasks if deaths[task.id]]
+    tasks, later = (alone[:1], [one for one in tasks if one is not alone[0]]) if alone else (tasks, [])
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
         waiting = {
             pool.submit(work, str(workspace.folder), task.id, threads, i % cards if cards else None): task
             for i, task in enumerate(tasks)
         }
         try:
             for future in as_completed(waiting):
-                task = waiting[future]
-                error = future.exception()
+                task, error = waiting[future], future.exception()
+                if isinstance(error, BrokenProcessPool) and workspace.store.status(task.id) == WAITING:
+                    deaths[task.id] += workspace.store.was_begun(task.id)
+                    if deaths[task.id] < 2:
+                        later.append(task)
+                        continue
                 if error is not None:
                     _record_death(workspace, task, error)
                 tell(task, workspace.store.status(task.id))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return later
 
 
 def _record_death(workspace: Workspace, task: Task, error: BaseException) -> None:
     """A worker that was killed (out of memory, say) could not write its own manifest."""
     if workspace.store.status(task.id) == WAITING:
         reason = f"The worker process ended: {type(error).__name__}: {error}".strip()
-        record = {"id": task.id, "kind": task.kind, "label": task.label, "status": FAILED, "reason": reason}
-        workspace.store.write_manifest(task.id, record | {"key": dict(task.key)})
+        workspace.store.write_manifest(task.id, described(task) | {"status": FAILED, "reason": reason})
 
 
 class SlurmJob:

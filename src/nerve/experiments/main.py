@@ -6,12 +6,13 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nerve.experiments.collect import collect, runs_table
 from nerve.experiments.config import ExperimentConfig, load_config
 from nerve.experiments.launch import Report, launch, statuses
-from nerve.experiments.plan import PERMUTED, Plan, make_plan
+from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.rows import NULL
+from nerve.experiments.plan import Plan, make_plan
 from nerve.experiments.store import DONE, FAILED
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_json, write_json
@@ -29,16 +30,18 @@ class Experiment:
         """How many runs are done, waiting, running, failed or not available."""
         return Counter(statuses(self.workspace, self.plan).values())
 
-    def run(self, launcher: str = "local", jobs: int | None = None, report: Report | None = None) -> dict[str, Any]:
-        """Run what is not done, then write tables; failed runs are listed, they do not stop the others."""
+    def run(
+        self, launcher: str = "local", jobs: int | None = None, report: Report | None = None, command: str = ""
+    ) -> ResultsFolder:
+        """Run what is not done, then write the results; failed runs are listed, they do not stop the others."""
         launch(self.workspace, self.plan, launcher, jobs, report)
-        results = collect(self.workspace, self.plan)
+        results = collect(self.workspace, self.plan, command)
         if self.workspace.config.interpret:
             interpret(self.workspace, self.plan)
         return results
 
     def failures(self) -> list[str]:
-        """One line a failed run, with its reason."""
+        """One line per failed run, with its reason."""
         table = runs_table(self.workspace, self.plan)
         return [f"{row.run}: {row.reason}" for row in table[table["status"] == FAILED].itertuples()]
 
@@ -48,19 +51,19 @@ def interpret(workspace: Workspace, plan: Plan) -> None:
     from nerve.interpret import interpret_to
     from nerve.methods.nerve import NERVE
 
-    encoders = [t for t in plan.tasks if t.kind == "encode" and t.key["method"] == "nerve" and t.row != PERMUTED]
-    done = [task for task in encoders if workspace.store.status(task.id) == DONE]
-    rows = [task for task in done if (task.row, task.variant) == (done[-1].row, done[-1].variant)]
+    nerve = [task for task in plan.tasks if task.row.method == "nerve" and task.row.kind != NULL]
+    done = [task for task in nerve if task.work.kind == "encode" and workspace.store.status(task.id) == DONE]
+    rows = [task for task in done if task.row.line == done[-1].row.line]
     name = next(iter(workspace.config.cohorts))
     mark = workspace.folder / "interpretation" / "of.json"
     wanted = {"encoders": [task.id for task in rows], "cohort": name}
     if not rows or (mark.is_file() and read_json(mark) == wanted):
         return
-    _, settings = workspace.people(name)
+    _, protocol = workspace.people(name)
     models = [NERVE.load(workspace.store.run_folder(task.id), device=workspace.config.device) for task in rows]
     interpret_to(
-        workspace.folder, models, workspace.cohort(name), settings.targets[:1], settings.covariates,
-        n_folds=settings.n_folds, seed=settings.seed,
+        workspace.folder, models, workspace.cohort(name), protocol.targets[:1], protocol.covariates,
+        n_folds=protocol.n_folds, seed=protocol.seed,
     )  # fmt: skip
     write_json(mark, wanted)
 

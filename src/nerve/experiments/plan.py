@@ -1,72 +1,80 @@
-"""Config → runs. Each run is identified by the fingerprint of what determines it; shared work is one run.
-
-Three kinds: `encode` trains an encoder on the pooled pretraining cohorts (once for all targets and cohorts), `probe`
-predicts all targets of a cohort from its features, `train` trains a supervised network inside each fold for one target.
-"""
+"""Config → runs. Each run is identified by the fingerprint of what determines it; shared work is one run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from nerve.checks import NerveError
-from nerve.experiments.config import REFERENCE_ROWS, CohortConfig, ExperimentConfig, MethodConfig
-from nerve.experiments.store import fingerprint
-
-PERMUTED = "Permutation"
+from nerve.checks import NerveError, listed
+from nerve.evaluation.features import NAMED
+from nerve.evaluation.rows import NULL, SELF_SUPERVISED, SUPERVISED, Row, line_label
+from nerve.experiments.config import ExperimentConfig, MethodConfig
+from nerve.experiments.store import content_hash, fingerprint
+from nerve.experiments.work import (
+    Chosen,
+    Encode,
+    Encoded,
+    Evaluated,
+    InFolds,
+    Named,
+    Probe,
+    Recipe,
+    Spec,
+    Train,
+    Work,
+    given_features,
+)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run.
+    """One run: what it does, and the row of the tables that it is for.
 
     Parameters
     ----------
-    kind : {"encode", "probe", "train"}
-    key : dict
-        Plain JSON that determines the result: settings, seed, data, code. Nothing about how it is called.
-    row, variant, seed, cohort
-        Where its predictions stand in the tables.
+    work : Encode, Probe or Train
+        What is computed; its key, plain JSON, determines the result and says nothing about how it is called.
+    row : Row
+    cohort : str
+        Whose targets it predicts; none for the training of an encoder.
     needs : tuple of str
         Ids of runs that must be done before.
     """
 
-    kind: str
-    key: Mapping[str, Any]
-    row: str
-    variant: str = ""
-    seed: int = 0
+    work: Work
+    row: Row
     cohort: str = ""
     needs: tuple[str, ...] = ()
-    group: str = ""
 
     @cached_property
     def id(self) -> str:
         """The fingerprint of the key."""
-        return fingerprint(dict(self.key))
+        return fingerprint(self.work.key())
 
     @property
     def label(self) -> str:
         """What progress and status call it."""
-        parts = [self.row, self.variant, f"seed {self.seed}" if self.seed else "", self.cohort]
-        target = self.key.get("targets", [])
-        parts += target if self.kind == "train" else []
-        return f"{self.kind} " + " · ".join(part for part in parts if part)
+        seed = f"seed {self.row.seed}" if self.row.seed else ""
+        parts = [line_label(self.row), seed, self.cohort, self.work.target]
+        return f"{self.work.kind} " + " · ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs in an order in which each comes after what it needs."""
+    """Runs in an order in which each comes after what it needs, and the rows that they are for."""
 
     tasks: tuple[Task, ...]
-    rows: tuple[str, ...]
-    groups: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in the order of the config."""
+        return tuple({task.row.row: task.row for task in self.tasks}.values())
 
     @cached_property
     def unique(self) -> tuple[Task, ...]:
-        """One task an id: rows that ask for the same run share it."""
+        """One task per id: rows that ask for the same run share it."""
         return tuple({task.id: task for task in reversed(self.tasks)}.values())[::-1]
 
     def waves(self) -> list[list[Task]]:
@@ -75,179 +83,159 @@ class Plan:
         return [wave for wave in ready if wave]
 
 
-def make_plan(config: ExperimentConfig, data: Mapping[str, str], code: str) -> Plan:
+class Planner:
     """The runs of an experiment.
 
     Parameters
     ----------
+    config : ExperimentConfig
     data : mapping
         The fingerprint of each cohort as it enters the experiment.
     code : str
         The version of the code that computes.
     """
-    tasks: list[Task] = []
-    rows: list[str] = []
-    groups: dict[str, str] = {}
-    for method in config.methods:
-        made = _rows_of(method, config, data, code)
-        tasks += made
-        for task in made:
-            rows.append(task.row)
-            groups[task.row] = task.group
-    return Plan(tuple(tasks), tuple(dict.fromkeys(rows)), groups)
 
+    def __init__(self, config: ExperimentConfig, data: Mapping[str, str], code: str) -> None:
+        self.config, self.data, self.code = config, data, code
+        self.pooled = {name: data[name] for name, cohort in config.cohorts.items() if cohort.pretrain}
 
-def _rows_of(method: MethodConfig, config: ExperimentConfig, data: Mapping[str, str], code: str) -> list[Task]:
-    row = method.label or method.method
-    if method.method in REFERENCE_ROWS:
-        features = {"reference": method.method}
-        if method.method == "pca":
-            features["components"] = method.settings.get("components", config.protocol.pca_components)
-        return [_probe(name, config, data, code, features, row, group=method.group) for name in config.cohorts]
-    from nerve.methods import method_class
+    def plan(self) -> Plan:
+        """All runs; two lines that a reader could not tell apart are refused."""
+        tasks = [task for number, entry in enumerate(self.config.methods) for task in self._tasks(number, entry)]
+        lines = {task.row.line: line_label(task.row) for task in tasks if task.row.kind != NULL}
+        twice = sorted({label for label in lines.values() if list(lines.values()).count(label) > 1})
+        if twice:
+            raise NerveError(f"Two rows are called {listed(twice)}: give each a `label` of its own.")
+        return Plan(tuple(tasks))
 
-    supervised = hasattr(method_class(method.method), "predict")
-    tasks: list[Task] = []
-    for variant, settings in method.variants():
-        preset = method.preset or config.preset
-        for seed in config.seeds:
-            spec = {"method": method.method, "preset": preset, "settings": settings, "seed": seed}
-            make = _supervised if supervised else _encoded
-            tasks += make(spec, config, data, code, row, variant, seed, method.group)
-    if method.select:
-        tasks = _selected(tasks, method, config, data, code, row)
-    return tasks + _permuted(method, config, data, code)
+    def _tasks(self, number: int, entry: MethodConfig) -> Iterator[Task]:
+        if entry.features is not None:
+            yield from self._given(number, entry)
+        elif entry.method in NAMED:
+            yield from self._named(number, entry)
+        elif entry.select:
+            yield from self._selected(number, entry)
+        else:
+            for k, (swept, settings) in enumerate(entry.variants()):
+                for seed in self._seeds(entry):
+                    row = self._row(number, entry, k, swept, settings, seed)
+                    yield from self._trained(row, self._recipe(entry, settings, seed))
+        for task in self._permuted(number, entry):
+            yield task
 
+    # ---- rows
 
-def _permuted(method: MethodConfig, config: ExperimentConfig, data: Mapping[str, str], code: str) -> list[Task]:
-    """Null models: regions assigned to networks at random, one permutation a model."""
-    tasks: list[Task] = []
-    for start in range(0, method.permutations, method.together):
-        numbers = range(start, min(start + method.together, method.permutations))
-        names = [f"permuted{number}" for number in numbers]
-        patching = names if method.together > 1 else names[0]
-        settings = method.variants()[0][1] | {"patching": patching}
-        spec = {"method": method.method, "preset": method.preset or config.preset, "settings": settings, "seed": 0}
-        if method.together == 1:
-            tasks += _encoded(spec, config, data, code, PERMUTED, names[0], 0, "null")
-            continue
-        encode = Task("encode", _encode_key(spec, config, data, code), PERMUTED, f"{len(names)} together", group="null")
-        tasks.append(encode)
-        for member, name in enumerate(names):
-            what = {"encoder": encode.id, "member": member}
-            tasks += [
-                _probe(cohort, config, data, code, what, PERMUTED, name, 0, (encode.id,), "null")
-                for cohort in config.cohorts
-            ]
-    return tasks
+    def _named(self, number: int, entry: MethodConfig) -> Iterator[Task]:
+        """Raw FC, its components, covariates: computed by the evaluation itself."""
+        row = self._row(number, entry, 0, {}, entry.settings, self.config.seeds[0])
+        for name in self.config.cohorts:
+            yield self._probe(row, name, Named(str(entry.method), dict(entry.settings)))
 
+    def _given(self, number: int, entry: MethodConfig) -> Iterator[Task]:
+        """Features that exist: of a trained model, or a table."""
+        spec = given_features(str(entry.features), entry.scope, content_hash(str(entry.features)))
+        row = Row(f"features-{number}", f"features-{number}", spec.method, entry.name, spec.kind, entry.group)
+        for name in self.config.cohorts:
+            yield self._probe(replace(row, view=spec.view), name, spec)
 
-def _encoded(
-    spec: Mapping[str, Any],
-    config: ExperimentConfig,
-    data: Mapping[str, str],
-    code: str,
-    row: str,
-    variant: str,
-    seed: int,
-    group: str,
-) -> list[Task]:
-    """An encoder trained once, and a probe on every cohort; or, strictly, an encoder in every fold of every cohort."""
-    key = _encode_key(spec, config, data, code)
-    if config.protocol.pretrain_scope == "train_folds":
-        features = {"encoder_in_folds": key}
-        return [_probe(name, config, data, code, features, row, variant, seed, group=group) for name in config.cohorts]
-    if not key["pretrained_on"]:
-        raise NerveError(
-            f"Row {row!r} needs a cohort to be trained on, expected at least one without `pretrain: false`."
+    def _trained(self, row: Row, recipe: Recipe) -> Iterator[Task]:
+        """A supervised network inside each fold; an encoder once, or, strictly, inside each fold; and its probes."""
+        if row.kind == SUPERVISED:
+            for name in self.config.cohorts:
+                for target in self.config.protocol_of(name).targets:
+                    yield Task(Train(recipe, self._evaluated(name), target), row, name)
+            return
+        encode = self._encode(recipe)
+        if self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds":
+            for name in self.config.cohorts:
+                yield self._probe(row, name, InFolds(encode))
+            return
+        if not self.pooled:
+            raise NerveError(
+                f"Row {line_label(row)!r} needs a cohort to be trained on, expected at least one without "
+                "`pretrain: false`."
+            )
+        first = Task(encode, row)
+        yield first
+        for name in self.config.cohorts:
+            yield self._probe(row, name, Encoded(first.id), (first.id,))
+
+    def _selected(self, number: int, entry: MethodConfig) -> Iterator[Task]:
+        """The encoders of all variants, and one probe per seed and cohort that chooses among them in every fold."""
+        if self._kind(entry) != SELF_SUPERVISED or any(
+            self.config.protocol_of(name).pretrain_scope != "all" for name in self.config.cohorts
+        ):
+            raise NerveError(
+                f"Row {entry.name!r}: `select` chooses among variants of an encoder with pretrain_scope: all; list the "
+                "variants as rows instead."
+            )
+        for seed in self._seeds(entry):
+            row = self._row(number, entry, 0, {}, entry.variants()[0][1], seed)
+            row = replace(row, variant="chosen in each fold")
+            encoders = [Task(self._encode(self._recipe(entry, one, seed)), row) for _, one in entry.variants()]
+            yield from encoders
+            ids = tuple(task.id for task in encoders)
+            for name in self.config.cohorts:
+                yield self._probe(row, name, Chosen(ids), ids)
+
+    def _permuted(self, number: int, entry: MethodConfig) -> Iterator[Task]:
+        """Null models: regions assigned to networks at random, one permutation per model, with the model's own seed."""
+        seed = self.config.seeds[0]
+        for k in range(entry.permutations):
+            settings = entry.variants()[0][1] | {"patching": f"permuted{k}"}
+            row = self._row(number, entry, 0, {}, settings, seed)
+            row = replace(row, row=f"null-{number}-{k}", line=f"null-{number}", label="Permutation", kind=NULL,
+                          group="null", variant="")  # fmt: skip
+            yield from self._trained(row, self._recipe(entry, settings, seed))
+
+    # ---- parts
+
+    def _row(
+        self, number: int, entry: MethodConfig, k: int, swept: dict[str, Any], settings: dict[str, Any], seed: int
+    ) -> Row:
+        method = self._recipe(entry, settings, seed).make("cpu")
+        line = f"{entry.method}-{number}" + (f"-{k}" if len(entry.variants()) > 1 else "")
+        variant = ", ".join(f"{name}={value}" for name, value in swept.items() if name != "view")
+        return Row(
+            row=f"{line}-s{seed}" if len(self.config.seeds) > 1 else line,
+            line=line,
+            method=str(entry.method),
+            label=entry.label or method.title,
+            kind=method.role,
+            group=entry.group,
+            view=method.view,
+            variant=variant,
+            settings=swept,
+            preset="" if entry.method in NAMED else entry.preset or self.config.preset,
+            seed=seed,
         )
-    encode = Task("encode", key, row, variant, seed, group=group)
-    return [
-        encode,
-        *(
-            _probe(name, config, data, code, {"encoder": encode.id}, row, variant, seed, (encode.id,), group)
-            for name in config.cohorts
-        ),
-    ]
+
+    def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
+        return Recipe(str(entry.method), entry.preset or self.config.preset, dict(settings), seed)
+
+    def _kind(self, entry: MethodConfig) -> str:
+        from nerve.methods import method_class
+
+        return str(method_class(str(entry.method)).role)
+
+    def _seeds(self, entry: MethodConfig) -> list[int]:
+        from nerve.methods import method_class
+
+        random = "seed" in method_class(str(entry.method))._get_param_names()
+        return self.config.seeds if random else self.config.seeds[:1]
+
+    def _encode(self, recipe: Recipe) -> Encode:
+        series = {name: self.config.cohorts[name].timeseries for name in self.pooled}
+        return Encode(recipe, self.pooled, series, self.code)
+
+    def _probe(self, row: Row, cohort: str, features: Spec, needs: tuple[str, ...] = ()) -> Task:
+        return Task(Probe(features, self._evaluated(cohort)), row, cohort, needs)
+
+    def _evaluated(self, name: str) -> Evaluated:
+        protocol = self.config.protocol_of(name).deciding()
+        return Evaluated(name, self.data[name], self.config.cohorts[name].timeseries, protocol, self.code)
 
 
-def _selected(
-    tasks: list[Task], method: MethodConfig, config: ExperimentConfig, data: Mapping[str, str], code: str, row: str
-) -> list[Task]:
-    """The encoders of all variants, and for each seed and cohort one probe that chooses among them in every fold."""
-    encoders = [task for task in tasks if task.kind == "encode"]
-    if len(encoders) < len(tasks) // (1 + len(config.cohorts)) or not encoders:
-        raise NerveError(
-            f"Row {row!r}: `select` chooses among variants of an encoder with pretrain_scope: all; list the variants "
-            "as rows instead."
-        )
-    chosen = []
-    for seed in config.seeds:
-        ids = tuple(task.id for task in encoders if task.seed == seed)
-        names = [task.variant for task in encoders if task.seed == seed]
-        features = {"choose": list(ids), "variants": names}
-        chosen += [
-            _probe(name, config, data, code, features, row, "chosen in each fold", seed, ids, method.group)
-            for name in config.cohorts
-        ]
-    return [*encoders, *chosen]
-
-
-def _supervised(
-    spec: Mapping[str, Any],
-    config: ExperimentConfig,
-    data: Mapping[str, str],
-    code: str,
-    row: str,
-    variant: str,
-    seed: int,
-    group: str,
-) -> list[Task]:
-    tasks = []
-    for name, cohort in config.cohorts.items():
-        for target in cohort.targets:
-            key = {"kind": "train", **spec, **_evaluation_key(name, cohort, config, data, code), "targets": [target]}
-            tasks.append(Task("train", key, row, variant, seed, name, group=group))
-    return tasks
-
-
-def _probe(
-    name: str,
-    config: ExperimentConfig,
-    data: Mapping[str, str],
-    code: str,
-    features: Mapping[str, Any],
-    row: str,
-    variant: str = "",
-    seed: int = 0,
-    needs: tuple[str, ...] = (),
-    group: str = "",
-) -> Task:
-    key = {"kind": "probe", "features": features, **_evaluation_key(name, config.cohorts[name], config, data, code)}
-    return Task("probe", key, row, variant, seed, name, needs, group)
-
-
-def _evaluation_key(
-    name: str, cohort: CohortConfig, config: ExperimentConfig, data: Mapping[str, str], code: str
-) -> dict[str, Any]:
-    protocol = config.protocol.model_dump(exclude={"n_bootstrap", "covariates", "pca_components"})
-    return {
-        "cohort": name,
-        "data": data[name],
-        "timeseries": cohort.timeseries,
-        "targets": list(cohort.targets),
-        "fold_targets": list(cohort.targets),  # folds are shared by all targets of the cohort
-        "covariates": list(config.protocol.covariates if cohort.covariates is None else cohort.covariates),
-        "groups": cohort.groups,
-        "site": cohort.site,
-        "protocol": protocol,
-        "code": code,
-    }
-
-
-def _encode_key(
-    spec: Mapping[str, Any], config: ExperimentConfig, data: Mapping[str, str], code: str
-) -> dict[str, Any]:
-    pooled = {name: data[name] for name, cohort in config.cohorts.items() if cohort.pretrain}
-    series = {name: config.cohorts[name].timeseries for name in pooled}
-    return {"kind": "encode", **spec, "pretrained_on": pooled, "timeseries": series, "code": code}
+def make_plan(config: ExperimentConfig, data: Mapping[str, str], code: str) -> Plan:
+    """The runs of an experiment; see `Planner`."""
+    return Planner(config, data, code).plan()

@@ -1,4 +1,4 @@
-"""A rehearsal: the same rows, cohorts and targets on simulated people, small enough for a laptop.
+"""A rehearsal: the same rows, cohorts and targets on simulated participants, small enough for a laptop.
 
 It shows in minutes that a file is right, what its tables will look like and which cells stay empty, before weeks of a
 cluster are asked for. Its numbers say nothing about brains.
@@ -10,22 +10,22 @@ import re
 from typing import Any
 
 from nerve.experiments.config import CohortConfig, ExperimentConfig, MethodConfig
+from nerve.protocol import as_names
 from nerve.simulate import default_targets
 
-PEOPLE, TIMEPOINTS, FOLDS, PERMUTATIONS = 120, 150, 3, 19  # 19: the fewest permutations that can give p = 0.05
+PARTICIPANTS, TIMEPOINTS, FOLDS, PERMUTATIONS = 120, 150, 3, 19  # 19: the fewest permutations that can give p = 0.05
 KNOWN_COVARIATES = ("age", "sex", "site", "mean_fd")
+NOT_SIMULATED = ("groups", "site", "combat", "preserve", "leave_site_out", "motion")
 
 
 def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
     """The experiment on simulated cohorts of 100 regions, with the preset `small`, three folds and one seed."""
     cohorts = {name: _cohort(one, seed) for seed, (name, one) in enumerate(config.cohorts.items(), start=1)}
-    protocol = config.protocol.model_copy(
-        update={"folds": FOLDS, "covariates": _known(config.protocol.covariates), "harmonise": False}
-    )
+    protocol = _protocol(config.protocol) | {"n_folds": FOLDS, "n_inner_folds": FOLDS}
     return config.model_copy(
         update={
-            "title": f"{config.title} (rehearsal on simulated people)".strip(),
-            "parcellation": _smaller(config.parcellation),
+            "title": f"{config.title} (rehearsal on simulated participants)".strip(),
+            "parcellation": _smaller(config.parcellation or "schaefer400-17"),
             "preset": "small",
             "seeds": config.seeds[:1],
             "cohorts": cohorts,
@@ -36,16 +36,14 @@ def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
-    """Simulated people; a target that the simulation does not have is its general factor under another name."""
+    """Simulated participants; a target that the simulation does not have is its general factor under another name."""
     simulated = {target.name for target in default_targets()}
     return cohort.model_copy(
         update={
             "path": None,
-            "simulate": {"n": PEOPLE, "timepoints": TIMEPOINTS, "seed": seed, "keep_timeseries": cohort.timeseries},
-            "columns": {name: "p_factor" for name in cohort.targets if name not in simulated},
-            "covariates": None if cohort.covariates is None else _known(cohort.covariates),
-            "groups": None,
-            "site": None,
+            "simulate": {"n": PARTICIPANTS, "timepoints": TIMEPOINTS, "seed": seed, "keep_timeseries": cohort.timeseries},
+            "columns": {name: "p_factor" for name in as_names(cohort.protocol["targets"]) if name not in simulated},
+            "protocol": _protocol(cohort.protocol),
         }
     )
 
@@ -66,5 +64,9 @@ def _smaller(name: str) -> str:
     return f"schaefer100-{found[1] if found else 17}"
 
 
-def _known(covariates: list[str]) -> list[str]:
-    return [name for name in covariates if name in KNOWN_COVARIATES]
+def _protocol(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields that simulated participants can follow: they have no families, and no site that matters."""
+    kept = {name: value for name, value in given.items() if name not in NOT_SIMULATED}
+    if "covariates" in kept:
+        kept["covariates"] = [name for name in as_names(kept["covariates"]) if name in KNOWN_COVARIATES]
+    return kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,12 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.rows import NULL, line_label, rows_of
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
-from nerve.files import read_tsv
+from nerve.report.paper_table import paper_table
 from nerve.report.table_formats import to_frame
-from nerve.report.tables import ResultsTable
 
 
 class RunsProgress:
@@ -62,8 +62,9 @@ class RunsProgress:
             )
 
 
-def show_results(table: ResultsTable) -> None:
+def show_results(results: ResultsFolder) -> None:
     """The paper's table in the terminal."""
+    table = paper_table(results)
     frame = to_frame(table)
     shown = Table(title=table.title, caption=table.notes[0] if table.notes else None)
     for name in frame.index.names:
@@ -88,21 +89,31 @@ def show_status(experiment: Experiment, runs: pd.DataFrame) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def found(folder: Path) -> list[str]:
-    """What an experiment found, a sentence a target: the best row, and whether it is clearly better than the next."""
-    scores = read_tsv(folder / "scores.tsv")
-    comparisons = read_tsv(folder / "comparisons.tsv")
+def found(results: ResultsFolder) -> list[str]:
+    """What was found, a sentence per target: the best line, and whether it is clearly better than the next."""
+    labels = {row.line: line_label(row) for row in rows_of(results.rows)}
     lines = ["\nWhat was found:"]
-    for (cohort, target), part in scores.groupby(["cohort", "target"], sort=False):
-        top = comparisons.query("cohort == @cohort and target == @target and best_two")
-        if top.empty:
-            continue
-        row = top.iloc[0]
+    for row in results.comparisons[results.comparisons["best_two"]].to_dict("records"):
         p = f"p = {row['p']:.3f}" if row["p"] >= 0.001 else "p < 0.001"
         verdict = "clearly better than" if row["p"] < 0.05 else "not distinguishable from"
-        r = part.loc[part["method"] == row["method_a"], "r"].max()
-        lines.append(f"  {cohort!s} {target!s}: {row['method_a']} r = {r:.2f}, {verdict} {row['method_b']} ({p})")
+        best = f"{labels[row['line_a']]} {row['metric']} = {row['score_a']:.2f}"
+        lines.append(f"  {row['cohort']} {row['target']}: {best}, {verdict} {labels[row['line_b']]} ({p})")
     return lines
+
+
+def show_scores(results: ResultsFolder) -> None:
+    """Every score of an evaluation with one line per target and row, as wide as it needs to be."""
+    console = Console(soft_wrap=True)
+    table = results.scores.merge(results.rows[["row", "label", "view", "variant", "kind"]], on="row")
+    for row in table[table["kind"] != NULL].itertuples():
+        auc = "" if row.auc != row.auc else f"  AUC {row.auc:.3f}"
+        p = f"  p {row.p:.4f}" if "p" in table and row.p == row.p else ""
+        console.print(
+            f"{row.target:<20} {line_label(row):<22} r {row.r:+.3f} ± {row.r_half_width:.3f}  fold-mean r "
+            f"{row.r_fold_mean:+.3f}  R² {row.r2:+.3f}  n {row.n}{auc}{p}  (pretrain_scope: {row.scope})",
+            highlight=False,
+            markup=False,
+        )
 
 
 def duration(seconds: float) -> str:

@@ -21,6 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from nerve.checks import problem
 from nerve.files import read_json, write_json
 from nerve.locks import holder, holding, is_held
 
@@ -51,6 +52,10 @@ class Store:
             return RUNNING
         return WAITING if manifest is None else FAILED
 
+    def was_begun(self, run_id: str) -> bool:
+        """Whether a process has begun the run."""
+        return (self.run_folder(run_id) / "task.json").is_file()
+
     def write_manifest(self, run_id: str, content: dict[str, Any]) -> None:
         """Record how a run ended."""
         write_json(self.run_folder(run_id) / "manifest.json", content)
@@ -78,15 +83,29 @@ def fingerprint(content: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+def content_hash(path: str | os.PathLike[str]) -> str:
+    """A hash of what a file holds, or of all files of a folder."""
+    path = Path(path)
+    digest = hashlib.blake2b(digest_size=16)
+    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    if not files:
+        raise problem(path, "there is no such file or folder", expected="a trained model, or a table of features")
+    for file in files:
+        digest.update(str(file.relative_to(path)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
 def code_version() -> str:
     """The version of the package and a hash of the sources that decide results."""
     import nerve
 
     root = Path(nerve.__file__).parent
     digest = hashlib.blake2b(digest_size=6)
+    sources = [root / "views.py", root / "connectivity.py", root / "patching.py", root / "protocol.py"]
     for layer in ("models", "training", "methods", "evaluation"):
-        for path in sorted((root / layer).glob("*.py")):
-            digest.update(path.read_bytes())
+        sources += sorted((root / layer).glob("*.py"))
+    for path in sources:
+        digest.update(path.read_bytes())
     return f"{nerve.__version__}+{digest.hexdigest()}"
 
 

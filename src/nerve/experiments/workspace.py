@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import yaml
 from nerve.checks import NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.people import People, prepare_people
-from nerve.evaluation.settings import Settings
 from nerve.experiments.config import CohortConfig, ExperimentConfig
 from nerve.experiments.store import Store, code_version, fingerprint
 from nerve.files import read_json, write_json, write_text
-from nerve.parcellation import load_parcellation
+from nerve.parcellation import Parcellation, load_parcellation
+from nerve.protocol import Protocol
 
 RESOLVED = "experiment.yaml"
 
@@ -35,6 +35,9 @@ class Workspace:
         """Write the resolved config, simulate the cohorts that are to be simulated, and check the others."""
         workspace = cls(folder)
         resolved = _with_absolute_paths(config, base or Path.cwd())
+        known = workspace.folder / RESOLVED
+        if known.is_file() and not (workspace.folder / "inputs.json").is_file():
+            raise problem(known, "it is not ours to replace", remedy="Choose another folder for --out.")
         write_text(workspace.folder / RESOLVED, yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))
         workspace.config = resolved
         for name, cohort in resolved.cohorts.items():
@@ -76,8 +79,14 @@ class Workspace:
         settings = self.config.cohorts[name]
         stored = read_json(self.path(name) / "cohort.json") if (self.path(name) / "cohort.json").is_file() else {}
         contents = stored.get("fingerprint") or Cohort.load(self.path(name)).fingerprint
-        order = load_parcellation(self.config.parcellation).fingerprint
-        return fingerprint([contents, order, settings.columns])
+        return fingerprint([contents, self.parcellation.fingerprint, settings.columns])
+
+    @cached_property
+    def parcellation(self) -> Parcellation:
+        """The region order of the experiment: the one that it names, or that of its first cohort."""
+        if self.config.parcellation is not None:
+            return load_parcellation(self.config.parcellation)
+        return Cohort.load(self.path(next(iter(self.config.cohorts)))).parcellation
 
     def path(self, name: str) -> Path:
         """The folder of a cohort."""
@@ -86,35 +95,16 @@ class Workspace:
 
     def _cohort(self, name: str) -> Cohort:
         settings = self.config.cohorts[name]
-        cohort = Cohort.load(self.path(name)).align(self.config.parcellation)
+        cohort = Cohort.load(self.path(name)).align(self.parcellation)
         cohort.name = name
         if not settings.timeseries:
             cohort.timeseries = None
         cohort.participants = _renamed(cohort.participants, settings.columns, name)
         return cohort
 
-    def people(self, name: str) -> tuple[People, Settings]:
-        """The people of a cohort, with the folds that every method is given."""
-        return prepare_people(self.cohort(name), self.settings(name))
-
-    def settings(self, name: str) -> Settings:
-        """The evaluation settings of a cohort."""
-        cohort, protocol = self.config.cohorts[name], self.config.protocol
-        return Settings(
-            targets=tuple(cohort.targets),
-            covariates=tuple(protocol.covariates if cohort.covariates is None else cohort.covariates),
-            groups=cohort.groups,
-            site=cohort.site,
-            combat=protocol.harmonise and cohort.site is not None,
-            n_folds=protocol.folds,
-            n_inner_folds=protocol.inner_folds,
-            kernel=protocol.kernel,
-            n_components=protocol.pca_components,
-            seed=protocol.seed,
-            n_bootstrap=protocol.n_bootstrap,
-            n_permutations=protocol.n_permutations,
-            pretrain_scope=protocol.pretrain_scope,
-        )
+    def people(self, name: str) -> tuple[People, Protocol]:
+        """The participants of a cohort, with the folds that every row is given, and the protocol resolved."""
+        return prepare_people(self.cohort(name), self.config.protocol_of(name))
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
         """Simulate a cohort once, also when several processes ask; other arguments make it again."""
@@ -123,7 +113,7 @@ class Workspace:
         while not _is_made_of(path, wanted):
             with self.store.lock(lock) as mine:
                 if mine and not _is_made_of(path, wanted):  # another may have made it since
-                    cohort = simulated(name, arguments, self.config.parcellation)
+                    cohort = simulated(name, arguments, self.config.parcellation or "schaefer400-17")
                     cohort.notes["arguments"] = wanted
                     cohort.save(path, overwrite=True)
             if not mine:
@@ -164,6 +154,11 @@ def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConf
         return cohort.model_copy(update={"path": str((base / cohort.path).resolve())})
 
     cohorts = {name: settled(cohort) for name, cohort in config.cohorts.items()}
-    table = base / config.parcellation  # a table of the user's own, or a built-in name
-    parcellation = str(table.resolve()) if table.is_file() else config.parcellation
-    return config.model_copy(update={"cohorts": cohorts, "parcellation": parcellation})
+    methods = [
+        one if one.features is None else one.model_copy(update={"features": str((base / one.features).resolve())})
+        for one in config.methods
+    ]
+    parcellation = config.parcellation
+    if parcellation is not None and (base / parcellation).is_file():  # a table of the user's own
+        parcellation = str((base / parcellation).resolve())
+    return config.model_copy(update={"cohorts": cohorts, "methods": methods, "parcellation": parcellation})

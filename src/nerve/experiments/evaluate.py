@@ -1,0 +1,103 @@
+"""`nerve.evaluate`: features and a cohort in, the predictions table out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from nerve.checks import NerveError
+from nerve.cohort import Cohort
+from nerve.evaluation import evaluate as evaluate_under
+from nerve.evaluation.features import NAMED
+from nerve.evaluation.run import Progress
+from nerve.methods import METHODS, method_class
+from nerve.protocol import Protocol, known_fields
+
+
+def evaluate(
+    features: Any,
+    cohort: Cohort,
+    targets: str | Sequence[str],
+    covariates: str | Sequence[str] = (),
+    *,
+    groups: str | None = None,
+    site: str | None = None,
+    n_folds: int = 10,
+    n_repeats: int = 1,
+    kernel: str = "correlation",
+    seed: int = 42,
+    method: str | None = None,
+    variant: str = "",
+    model_seed: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """Predict each target out of fold, the same folds for every feature set.
+
+    Parameters
+    ----------
+    features : array, DataFrame, path, str, estimator, or a mapping of several
+        (n, d) numbers in the order of the cohort's participants; a table or TSV with `participant_id`, joined by id;
+        the name of a reference row ("raw", "pca", "tangent", "factors", "covariates" …), fitted on training folds; or
+        an estimator with `fit(cohort)` and `transform(cohort)`, or `fit(cohort, y)` and `predict(cohort)`, fitted
+        inside each fold. ``{"NERVE": Z, "raw": "raw"}`` gives several.
+    cohort : Cohort
+    targets : names of columns of the participants table
+        Numbers, or two classes. A missing value drops that participant for that target only.
+    covariates : names of columns
+        Regressed from the targets with coefficients of the training fold. Mean framewise displacement is added when
+        the cohort has it (``motion="none"`` leaves it out).
+    groups : column of families, kept whole in folds
+    site : column of the site, for ``combat=True``, ``leave_site_out=True`` and permutation within sites
+    method, variant, model_seed : what the columns method, variant and seed say
+    progress : function, optional
+        Called with a label and the share of the work done.
+    **options
+        Other fields of `nerve.Protocol`, e.g. ``combat``, ``leave_site_out``, ``regress_features``.
+        Bootstrap and permutations come after predictions: see `nerve.evaluation.score_table`.
+
+    Returns
+    -------
+    DataFrame
+        cohort, target, method, variant, seed, participant, fold, observed (covariates removed), predicted,
+        observed_raw, and repeat if there is more than one. Pass it to `nerve.evaluation.score_table` and `compare`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> fc = np.stack([np.corrcoef(rng.normal(size=(4, 50))) for _ in range(40)])
+    >>> table = pd.DataFrame({"participant_id": [f"sub-{i:02}" for i in range(40)], "iq": rng.normal(100, 15, 40)})
+    >>> regions = pd.DataFrame({"label": list("abcd"), "network": ["A", "A", "B", "B"]})
+    >>> import nerve
+    >>> parcellation = nerve.Parcellation.from_table(regions, name="four")
+    >>> cohort = nerve.Cohort(fc, table, parcellation)
+    >>> len(evaluate(rng.normal(size=(40, 3)), cohort, targets=["iq"]))
+    40
+    """
+    protocol = Protocol(
+        targets=targets, covariates=covariates, groups=groups, site=site, n_folds=n_folds, n_repeats=n_repeats,
+        kernel=kernel, seed=seed, **known_fields(options, "evaluate()"),
+    )  # type: ignore[arg-type] # fmt: skip
+    return evaluate_under(
+        _resolved(features), cohort, protocol, method=method, variant=variant, model_seed=model_seed, progress=progress
+    )
+
+
+def _resolved(features: Any) -> Any:
+    """Names of reference rows as estimators; everything else as it is."""
+    if isinstance(features, Mapping):
+        return {name: _resolved(value) for name, value in features.items()}
+    if isinstance(features, (list, tuple)) and all(isinstance(one, str) for one in features):
+        return {one: _resolved(one) for one in features}
+    if not isinstance(features, str) or features not in METHODS or features in NAMED:
+        return features
+    cls = method_class(features)
+    if cls.role != "reference":
+        raise NerveError(
+            f"{features!r} is a method that is trained, expected an estimator ({cls.__name__}(…)), which is trained "
+            "inside each fold, or the features that it gives."
+        )
+    return cls()

@@ -1,0 +1,432 @@
+"""What runs compute: encoders are trained (`Encode`), features are probed (`Probe`), networks are trained in folds (`Train`).
+
+Every work has a key, plain JSON that determines its result, and `run`, which writes it into the folder of the run.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol as Interface
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from nerve.checks import MissingInput, NerveError, NerveWarning, problem
+from nerve.cohort import Cohort
+from nerve.evaluation.features import NAMED, Features, Given, Learned, Predictor, one_feature_set, ridge_of
+from nerve.evaluation.rows import GIVEN, SELF_SUPERVISED
+from nerve.evaluation.run import null_of_one, predict_one
+from nerve.evaluation.sources import FittedInFolds, Source
+from nerve.experiments.select import BestVariant, Variants
+from nerve.experiments.store import DONE, UNAVAILABLE, fingerprint
+from nerve.experiments.workspace import Workspace
+from nerve.files import read_json, write_npy, write_tsv
+from nerve.interpret.pretraining import describe_run
+from nerve.protocol import Protocol
+from nerve.store import open_npy
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where a work runs."""
+
+    workspace: Workspace
+    folder: Path
+    device: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained: a method with its settings and seed."""
+
+    method: str
+    preset: str
+    settings: Mapping[str, Any]
+    seed: int
+
+    def make(self, device: str) -> Any:
+        """The estimator."""
+        from nerve.methods import make_method
+
+        return make_method(self.method, self.preset, self.settings, self.seed, device)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A cohort under a protocol, as it enters the key of a run."""
+
+    cohort: str
+    data: str
+    timeseries: bool
+    protocol: Mapping[str, Any]
+    code: str
+
+
+class Work(Interface):
+    """What a run does."""
+
+    kind: ClassVar[str]
+
+    @property
+    def target(self) -> str:
+        """The one target that it is about, if it is about one."""
+
+    def key(self) -> dict[str, Any]:
+        """What determines the result."""
+
+    def run(self, job: Job) -> dict[str, Any]:
+        """Compute and write; what is returned is recorded."""
+
+
+@dataclass(frozen=True)
+class Encode:
+    """An encoder trained, without labels, on the pooled cohorts; it goes on from its last checkpoint."""
+
+    kind: ClassVar[str] = "encode"
+    target: ClassVar[str] = ""
+    recipe: Recipe
+    pretrained_on: Mapping[str, str]  # cohort → fingerprint
+    timeseries: Mapping[str, bool]
+    code: str
+
+    def key(self) -> dict[str, Any]:
+        """Recipe, data and code."""
+        return {"kind": self.kind, **asdict(self)}
+
+    def run(self, job: Job) -> dict[str, Any]:
+        """Train, save, and describe for the report."""
+        cohorts = [job.workspace.cohort(name) for name in self.pretrained_on]
+        method = fitted(self.recipe.make(job.device), cohorts, job.folder)
+        method.save(job.folder)
+        try:
+            describe_run(method, cohorts, job.folder)
+        except NerveError as error:  # the encoder is trained and saved: its description is for the report only
+            warnings.warn(f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2)
+        return {"adapted": method.adapted_, "parameters": method.n_parameters_}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """All targets of a cohort, predicted from features by kernel ridge."""
+
+    kind: ClassVar[str] = "probe"
+    target: ClassVar[str] = ""
+    features: Spec
+    on: Evaluated
+
+    def key(self) -> dict[str, Any]:
+        """What the features are, and how the cohort is evaluated."""
+        return {"kind": self.kind, "features": self.features.key(), **asdict(self.on)}
+
+    def run(self, job: Job) -> dict[str, Any]:
+        """Predict, and predict permuted targets where the protocol asks for it."""
+        cohort = job.workspace.cohort(self.on.cohort)
+        people, protocol = job.workspace.people(self.on.cohort)
+        protocol = self.features.changed(protocol)
+        features = self.features.load(job, cohort)
+        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people, protocol))
+        if protocol.n_permutations and features.permutes:
+            write_tsv(job.folder / "null.tsv", null_of_one(features, cohort, people, protocol))
+        return {
+            "n": len(cohort), "adapted": features.adapted, "scope": features.scope,
+            "width": features.width(cohort, protocol), "notes": list(features.notes),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Train:
+    """A supervised network trained inside each fold, for one target."""
+
+    kind: ClassVar[str] = "train"
+    recipe: Recipe
+    on: Evaluated
+    target: str
+
+    def key(self) -> dict[str, Any]:
+        """Recipe, target, and how the cohort is evaluated; folds are shared by all targets of the cohort."""
+        return {"kind": self.kind, "recipe": asdict(self.recipe), "target": self.target, **asdict(self.on)}
+
+    def run(self, job: Job) -> dict[str, Any]:
+        """Train in each fold and predict the participants left out."""
+        cohort = job.workspace.cohort(self.on.cohort)
+        people, protocol = job.workspace.people(self.on.cohort)
+        method = self.recipe.make(job.device)
+        usable_cohorts(method, [cohort])
+        watched = _Watched(method)
+        features = Predictor(self.recipe.method, np.zeros(len(cohort), bool), estimator=watched)
+        mine = replace(people, targets=people.targets[[self.target]])
+        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, mine, protocol))
+        return {"n": len(cohort), "adapted": next(iter(watched.adapted), ""), "scope": features.scope}
+
+
+# ---- where the features of a probe come from
+
+
+class Spec(Interface):
+    """Features as a plan knows them: before anything is computed."""
+
+    def key(self) -> dict[str, Any]:
+        """What determines them."""
+
+    def changed(self, protocol: Protocol) -> Protocol:
+        """The protocol with what belongs to these features alone."""
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """The features of a cohort."""
+
+
+class _Unchanged:
+    def changed(self, protocol: Protocol) -> Protocol:
+        return protocol
+
+
+@dataclass(frozen=True)
+class Named:
+    """Raw FC, its principal components, or covariates; settings are fields of the protocol (`n_components`)."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def key(self) -> dict[str, Any]:
+        """Name and settings."""
+        return {"named": self.name, **self.settings}
+
+    def changed(self, protocol: Protocol) -> Protocol:
+        """The protocol with the settings of the row."""
+        return replace(protocol, **self.settings)
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """The evaluation computes them itself."""
+        return NAMED[self.name](self.name, np.zeros(len(cohort), bool))
+
+
+@dataclass(frozen=True)
+class Encoded(_Unchanged):
+    """What the encoder of another run gives."""
+
+    encoder: str
+
+    def key(self) -> dict[str, Any]:
+        """The id of the run."""
+        return {"encoder": self.encoder}
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """Features of the cohort, computed once by the encoder and kept beside its weights."""
+        manifest = _trained_run(job.workspace, self.encoder)
+        seen = manifest["key"]["pretrained_on"]
+        scope = "all" if cohort.name in seen else "other_people"
+        matrix = _kept_features(job, self.encoder, manifest, cohort)
+        features = one_feature_set(matrix, cohort, manifest["key"]["recipe"]["method"], scope)
+        features.adapted = manifest["result"]["adapted"]
+        return features
+
+
+@dataclass(frozen=True)
+class Chosen(_Unchanged):
+    """The encoders of several variants, among which each fold chooses on its training participants."""
+
+    encoders: tuple[str, ...]
+
+    def key(self) -> dict[str, Any]:
+        """The ids of the runs."""
+        return {"choose": list(self.encoders)}
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """Features of all of them, side by side."""
+        every = [Encoded(one).load(job, cohort) for one in self.encoders]
+        arrays = [one.matrix for one in every if isinstance(one, Given)]
+        return _BestOf(every[0].name, every[0].missing, scope=every[0].scope, arrays=arrays)
+
+
+@dataclass
+class _BestOf(Features):
+    arrays: list[np.ndarray] = field(default_factory=list)
+
+    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol, progress: Any = None) -> tuple[Any, Source]:
+        return BestVariant(ridge_of(protocol)), Variants(self.arrays)
+
+
+@dataclass(frozen=True)
+class InFolds(_Unchanged):
+    """An encoder that has never seen the fold's test participants (`pretrain_scope: train_folds`)."""
+
+    encode: Encode
+
+    def key(self) -> dict[str, Any]:
+        """What the encoder of every fold is trained by."""
+        return {"encoder_in_folds": self.encode.key()}
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """Trained when a fold asks for it, and kept."""
+        return _Strict("in folds", np.zeros(len(cohort), bool), encode=self.encode, job=job)
+
+
+@dataclass
+class _Strict(Learned):
+    encode: Any = None
+    job: Any = None
+
+    def source(self, cohort: Cohort) -> Source:
+        return _TrainedInFolds(self, cohort)
+
+
+class _TrainedInFolds(FittedInFolds):
+    """Encoders of training participants and of the other pooled cohorts, each in a folder of its own."""
+
+    def __init__(self, features: _Strict, cohort: Cohort) -> None:
+        super().__init__(None, cohort)
+        self.features = features
+
+    def fitted(self, cohort: Cohort) -> Any:
+        encode, job = self.features.encode, self.features.job
+        pooled = [cohort if name == cohort.name else job.workspace.cohort(name) for name in encode.pretrained_on]
+        folder = job.folder / "encoders" / fingerprint(cohort.participants["participant_id"].tolist())
+        method = encode.recipe.make(job.device)
+        if (folder / "config.json").is_file():
+            method = type(method).load(folder, **_device(type(method), job.device))
+        else:
+            method = fitted(method, pooled or [cohort], folder)
+            method.save(folder)
+        self.features.adapted = self.features.adapted or method.adapted_
+        return method
+
+
+@dataclass(frozen=True)
+class FromModel(_Unchanged):
+    """A trained model in a folder of its own."""
+
+    path: str
+    content: str
+    scope: str
+    method: str
+    view: str
+    kind: str = SELF_SUPERVISED
+
+    def key(self) -> dict[str, Any]:
+        """What the folder holds."""
+        return {"model": self.content}
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """The cohort, embedded once."""
+        from nerve.methods import load_method
+
+        kept = job.folder / "features.npy"
+        model = load_method(self.path, device=job.device)
+        if not kept.is_file():
+            usable_cohorts(model, [cohort])
+            write_npy(kept, _flat(model.transform(cohort)))
+        matrix = np.asarray(open_npy(kept, "Remove it: it is made again."))
+        seen = "all" if model.data_.get("fingerprint") == cohort.fingerprint else self.scope
+        return one_feature_set(matrix, cohort, Path(self.path).name, seen)
+
+
+@dataclass(frozen=True)
+class FromTable(_Unchanged):
+    """The user's own numbers, joined by participant_id."""
+
+    path: str
+    content: str
+    scope: str
+    method: str = "features"
+    view: str = "fc"
+    kind: str = GIVEN
+
+    def key(self) -> dict[str, Any]:
+        """What the file holds."""
+        return {"table": self.content}
+
+    def load(self, job: Job, cohort: Cohort) -> Features:
+        """The rows of the cohort's participants."""
+        return one_feature_set(self.path, cohort, Path(self.path).stem, self.scope)
+
+
+def given_features(path: str, scope: str, content: str) -> FromModel | FromTable:
+    """A trained model's folder or a table of features, as a plan knows it."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return FromTable(path, content, scope)
+    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
+    if not isinstance(config, dict) or "method" not in config:
+        raise problem(folder, "it holds no trained model", expected="a folder that `nerve pretrain` wrote")
+    from nerve.methods import METHODS, method_class
+
+    names = {method_class(name).__name__: name for name in METHODS}
+    name = names.get(str(config["method"]))
+    if name is None or not hasattr(method_class(name), "transform"):
+        raise NerveError(
+            f"{folder}: holds a {config['method']}, which was trained on a target, expected an encoder. "
+            "Supervised methods are trained inside each fold: name the method itself."
+        )
+    return FromModel(path, content, scope, name, str(config.get("view", "fc")), str(method_class(name).role))
+
+
+# ---- shared
+
+
+def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
+    """The method trained on the cohorts that it can read; checkpoints of what is trained stand in the folder."""
+    usable = usable_cohorts(method, cohorts)
+    return method.fit(usable, run_dir=folder, resume=True) if method.is_trained else method.fit(usable)
+
+
+def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
+    """The cohorts that have what the method reads; none is an error that tables print as "--"."""
+    if method.kind != "timeseries":
+        return cohorts
+    usable = [cohort for cohort in cohorts if cohort.timeseries is not None]
+    if not usable:
+        cohorts[0].inputs("timeseries", [])  # raises MissingInput with the cohort's name
+    return usable
+
+
+def _trained_run(workspace: Workspace, run_id: str) -> dict[str, Any]:
+    manifest = workspace.store.manifest(run_id)
+    if manifest is not None and manifest["status"] == UNAVAILABLE:
+        raise MissingInput(manifest["reason"])
+    if manifest is None or manifest["status"] != DONE:
+        reason = "it has not run" if manifest is None else manifest.get("reason", "")
+        raise NerveError(f"Its encoder is not trained: {reason}")
+    return manifest
+
+
+def _kept_features(job: Job, run_id: str, manifest: Mapping[str, Any], cohort: Cohort) -> np.ndarray:
+    from nerve.methods import method_class
+
+    folder, data = job.workspace.store.run_folder(run_id), job.workspace.inputs()[0][cohort.name]
+    kept = folder / "features" / f"{data}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
+    if not kept.is_file():
+        cls = method_class(manifest["key"]["recipe"]["method"])
+        method = cls.load(folder, **_device(cls, job.device))
+        usable_cohorts(method, [cohort])
+        write_npy(kept, _flat(method.transform(cohort)))
+    return np.asarray(open_npy(kept, "Remove it: it is made again."))
+
+
+def _device(cls: Any, device: str) -> dict[str, str]:
+    return {"device": device} if cls.is_trained else {}
+
+
+def _flat(features: np.ndarray) -> np.ndarray:
+    return features.reshape(len(features), -1)
+
+
+class _Watched:
+    """A supervised method whose copies, one per fold, tell what they had to substitute."""
+
+    def __init__(self, method: Any, adapted: set[str] | None = None) -> None:
+        self.method, self.adapted = method, set() if adapted is None else adapted
+
+    def __deepcopy__(self, memo: Any) -> _Watched:
+        return _Watched(clone(self.method), self.adapted)
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> _Watched:
+        self.method.fit(X, y, groups=groups)
+        self.adapted |= {self.method.adapted_} - {""}
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.method.predict(X)

@@ -1,0 +1,124 @@
+"""Everything that decides an evaluation, said once: these names are used in Python, on the command line, in experiment
+files and in the report. To add one: a field here, and what reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from nerve.checks import NerveError, did_you_mean, listed, one_of
+
+KERNELS = ("correlation", "linear", "cosine", "rbf")
+LAMBDAS = (0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
+PRETRAIN_SCOPES = ("all", "train_folds")
+MOST_RESAMPLES = 100_000  # all are held in memory
+AUTO, NONE = "auto", "none"  # values of `motion` that are no column
+
+
+def _field(default: Any, says: str) -> Any:
+    return field(default=default, metadata={"help": says})
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How predictions are made and tested. Defaults follow CBIG's kernel ridge workflow, which the paper cites.
+
+    Examples
+    --------
+    >>> Protocol(targets="age, sex", n_folds=5).targets
+    ('age', 'sex')
+    """
+
+    targets: tuple[str, ...] = _field((), "Columns to predict; those with two classes get AUC and balanced accuracy.")
+    covariates: tuple[str, ...] = _field((), "Columns regressed from the targets with training-fold coefficients.")
+    groups: str | None = _field(None, "Column of families: kept whole in folds, resampled and permuted whole.")
+    site: str | None = _field(None, "Column of the site: for ComBat, leave-site-out and permutation within sites.")
+    leave_site_out: bool = _field(False, "Whole sites are the folds; at most n_folds, several sites in one if need be.")
+    combat: bool = _field(False, "Harmonise features over sites by ComBat, fitted on training folds.")
+    preserve: tuple[str, ...] = _field((), "Columns whose effects ComBat keeps; age and sex by default.")
+    regress_features: bool = _field(False, "Regress covariates from features too.")
+    motion: str = _field(AUTO, "Column of mean framewise displacement, added to the covariates; auto looks for it, "
+                         "none leaves it out.")  # fmt: skip
+    n_folds: int = _field(10, "Outer folds.")
+    n_repeats: int = _field(1, "Repeats with other folds.")
+    n_inner_folds: int = _field(5, "Inner folds, for the penalty λ.")
+    kernel: str = _field("correlation", f"Kernel of the ridge: {', '.join(KERNELS)}.")
+    lambdas: tuple[float, ...] = _field(LAMBDAS, "Values of λ to choose from.")
+    n_components: int = _field(256, "Components of the row pca.")
+    seed: int = _field(42, "Seed of folds, bootstrap and permutations.")
+    n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.")
+    n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.")
+    pretrain_scope: str = _field(
+        "train_folds", "What learns without labels learns from training folds (train_folds) or everybody (all)."
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("targets", "covariates", "preserve"):
+            object.__setattr__(self, name, as_names(getattr(self, name)))
+        object.__setattr__(self, "lambdas", _numbers(self.lambdas))
+        object.__setattr__(self, "motion", self.motion or NONE)
+        one_of("kernel", self.kernel, KERNELS)
+        one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
+        if not self.targets:
+            raise NerveError("There are no targets, expected at least one column to predict (targets=['age'], say).")
+        if (self.combat or self.leave_site_out) and self.site is None:
+            raise NerveError("combat and leave_site_out need the column of the site, expected site='site' or the like.")
+        if self.combat and self.leave_site_out:
+            raise NerveError(
+                "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests on such sites: "
+                "expected one of the two. Choose combat or leave_site_out."
+            )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise NerveError(f"{name} is {value!r}, expected a whole number of at least {least}.")
+            if name in ("n_repeats", "n_bootstrap", "n_permutations") and value > MOST_RESAMPLES:
+                raise NerveError(f"{name} is {value:,}, expected at most {MOST_RESAMPLES:,}.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    def deciding(self) -> dict[str, Any]:
+        """What predictions depend on: what may change without predicting again is left out."""
+        return {name: value for name, value in self.as_dict().items() if name != "n_bootstrap"}
+
+
+_LEAST = {"n_folds": 2, "n_repeats": 1, "n_inner_folds": 2, "n_components": 1, "seed": 0, "n_bootstrap": 0,
+          "n_permutations": 0}  # fmt: skip
+FIELDS = {one.name: one for one in fields(Protocol)}
+
+
+def known_fields(given: Mapping[str, Any], where: object) -> dict[str, Any]:
+    """`given` as a dict if every name is a field of the protocol, otherwise the nearest name."""
+    for name in given:
+        if name not in FIELDS:
+            raise NerveError(
+                f"{where}: there is no {name!r} in a protocol, expected one of {listed(FIELDS, most=40)}."
+                f"{did_you_mean(str(name), FIELDS)}"
+            )
+    return dict(given)
+
+
+def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Column names as a tuple: a list, one name, or names separated by commas."""
+    if names is None:
+        return ()
+    parts = names.split(",") if isinstance(names, str) else list(names)
+    cleaned = tuple(dict.fromkeys(str(name).strip() for name in parts if str(name).strip()))
+    if names and not cleaned:
+        raise NerveError(f"{names!r} holds no column names, expected names separated by commas.")
+    return cleaned
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    parts = values.split(",") if isinstance(values, str) else values
+    try:
+        numbers = tuple(float(value) for value in parts)
+    except (TypeError, ValueError) as error:
+        raise NerveError(f"lambdas is {values!r}, expected numbers separated by commas.") from error
+    if not numbers or min(numbers) < 0:
+        raise NerveError(f"lambdas is {values!r}, expected at least one number, none below 0.")
+    return numbers
