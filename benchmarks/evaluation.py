@@ -70,7 +70,7 @@ def _grid_search(kernel: np.ndarray, targets: np.ndarray, folds: np.ndarray, str
 
 
 def _eight_methods(predictions: pd.DataFrame) -> pd.DataFrame:
-    named = predictions.assign(participant=predictions["row"].astype(str), cohort="c", variant="", seed=0)
+    named = predictions.assign(participant=predictions["position"].astype(str), cohort="c", variant="", seed=0)
     parts = [named.assign(method=f"m{m}", target=named["target"] + suffix) for m in range(8) for suffix in "abc"]
     return pd.concat(parts, ignore_index=True)
 

@@ -47,6 +47,8 @@ class Protocol:
     kernel: str = _field("correlation", f"Kernel of the ridge: {', '.join(KERNELS)}.")
     lambdas: tuple[float, ...] = _field(LAMBDAS, "Values of λ to choose from.")
     n_components: int = _field(256, "Components of the row pca.")
+    exact_up_to: int = _field(16384, "Participants up to whom kernels of many features are exact.")
+    n_landmarks: int = _field(1024, "Participants through whom larger kernels go (Nyström).")
     seed: int = _field(42, "Seed of folds, bootstrap and permutations.")
     n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.")
     n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.")
@@ -86,7 +88,8 @@ class Protocol:
         return {name: value for name, value in self.as_dict().items() if name != "n_bootstrap"}
 
 
-_LEAST = {"n_folds": 2, "n_repeats": 1, "n_inner_folds": 2, "n_components": 1, "seed": 0, "n_bootstrap": 0,
+_LEAST = {"n_folds": 2, "n_repeats": 1, "n_inner_folds": 2, "n_components": 1, "exact_up_to": 0,
+          "n_landmarks": 2, "seed": 0, "n_bootstrap": 0,
           "n_permutations": 0}  # fmt: skip
 FIELDS = {one.name: one for one in fields(Protocol)}
 

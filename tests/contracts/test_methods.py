@@ -378,7 +378,7 @@ def test_the_cross_validation_loop_trains_a_new_copy_in_each_fold(name, cohort):
         covariates=table[["age"]],
         groups=np.repeat(np.arange(len(cohort) // 2), 2),
     )
-    assert found["row"].tolist() == list(range(len(cohort)))
+    assert found["position"].tolist() == list(range(len(cohort)))
     assert np.isfinite(found["predicted"]).all()
     assert not hasattr(method, "module_")
 

@@ -10,10 +10,9 @@ from sklearn.linear_model import LinearRegression
 from typer.testing import CliRunner
 
 import nerve
-from nerve import NerveError
+from nerve import NerveError, evaluate
 from nerve.cli import app
-from nerve.evaluation import evaluate, evaluate_to, feature_sets, make_settings, score_table
-from nerve.files import read_json, read_tsv
+from nerve.evaluation import read_results, score_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
 COLUMNS = [
@@ -155,7 +154,7 @@ REFUSALS = {
     "combat without site": ({"targets": "score", "combat": True}, "need the column of the site"),
     "both": ({"targets": "score", "site": "site", "combat": True, "leave_site_out": True}, "expected one of the two"),
     "no target": ({"targets": []}, "no targets"),
-    "folds": ({"targets": "score", "n_folds": 1}, "n_folds is 1, expected at least 2"),
+    "folds": ({"targets": "score", "n_folds": 1}, "n_folds is 1, expected a whole number of at least 2"),
 }  # fmt: skip
 
 
@@ -195,90 +194,113 @@ def test_bad_features_are_refused_by_person_and_column(cohort, features, tmp_pat
         evaluate("raw", cohort, "score")
 
 
+@pytest.fixture
+def evaluated(cohort, tmp_path):
+    """A function that types `nerve evaluate` on the saved cohort and returns what it printed."""
+    folder = cohort.save(tmp_path / "cohort")
+
+    def run(*options, features="raw,pca", targets="score,patient", out="out"):
+        call = ["evaluate", str(folder), "--targets", targets, "--features", features, "--out", str(tmp_path / out),
+                "--covariates", "age,sex", "--n-bootstrap", "50", "--n-folds", "5", *options]  # fmt: skip
+        result = CliRunner().invoke(app, call)
+        assert result.exit_code == 0, result.output + str(result.exception)
+        return result.output
+
+    run.out = tmp_path / "out"
+    run.cohort = folder
+    return run
+
+
 class TestFolder:
     """What `nerve evaluate --out` writes, and that it computes nothing twice."""
 
-    NAMES = ("folds.tsv", "predictions.tsv", "scores.tsv", "comparisons.tsv", "protocol.md", "settings.json")
-
-    def run(self, cohort, out, sets=("raw", "pca"), **options):
-        settings = make_settings(["score", "patient"], ["age", "sex"], **({"n_bootstrap": 50} | options))
-        return evaluate_to(out, feature_sets(list(sets), cohort), cohort, settings)
-
-    def test_files_agree_with_one_another_and_the_function(self, cohort, tmp_path):
-        scores, comparisons, notes = self.run(cohort, tmp_path)
-        assert all((tmp_path / name).is_file() for name in self.NAMES)
-        table = evaluate({"raw": "raw", "pca": "pca"}, cohort, ["score", "patient"], ["age", "sex"])
-        written = read_tsv(tmp_path / "predictions.tsv")
-        assert np.array_equal(written["predicted"], table["predicted"])
+    def test_files_agree_with_one_another_and_the_function(self, evaluated, cohort):
+        said = evaluated()
+        results = read_results(evaluated.out)
+        options = {"n_folds": 5}
+        table = evaluate({"raw": "raw", "pca": "pca"}, cohort, ["score", "patient"], ["age", "sex"], **options)
+        written = results.predictions
+        np.testing.assert_allclose(written["predicted"], table["predicted"], rtol=1e-9)
         assert written["participant"].tolist() == table["participant"].tolist()
-        folds = read_tsv(tmp_path / "folds.tsv").set_index("participant_id")["fold"]
+        folds = results.folds.set_index("participant")["fold"]
         assert (folds[written["participant"]].to_numpy() == written["fold"]).all()
-        assert len(scores) == 4
-        assert comparisons["best_two"].sum() == 2
-        assert {"r_target_motion", "r_prediction_motion", "pretrain_scope"} <= set(scores)
-        assert any("mean_fd" in note for note in notes)
-        assert read_json(tmp_path / "settings.json")["classes"]["patient"] == {"0": "no", "1": "yes"}
+        assert results.rows[["row", "kind"]].values.tolist() == [["raw-0", "reference"], ["pca-1", "reference"]]
+        assert len(results.scores) == 4
+        assert results.comparisons["best_two"].sum() == 2
+        assert {"r_target_motion", "r_prediction_motion", "scope"} <= set(results.scores)
+        assert "mean_fd" in said
+        assert "--motion none" in said
+        assert results.about["participants"]["toy"]["targets"]["patient"]["classes"] == ["no", "yes"]
+        assert (evaluated.out / "report.html").is_file()
 
-    def test_only_tables_of_people_name_people(self, cohort, tmp_path):
-        self.run(cohort, tmp_path)
-        for name in self.NAMES[2:]:
-            assert "sub-0" not in (tmp_path / name).read_text()
+    def test_only_tables_of_participants_name_participants(self, evaluated):
+        evaluated()
+        for path in evaluated.out.iterdir():
+            if path.is_file() and path.name not in ("folds.tsv", "predictions.tsv"):
+                assert "sub-0" not in path.read_text(), path
 
-    def test_what_is_there_is_not_computed_again_and_changed_settings_are(self, cohort, tmp_path, monkeypatch):
-        from nerve.evaluation import output
+    def test_what_is_there_is_not_computed_again_and_what_changed_is(self, evaluated, monkeypatch):
+        from nerve.experiments import work
 
-        self.run(cohort, tmp_path)
-        before = (tmp_path / "scores.tsv").read_text()
+        evaluated()
+        before = (evaluated.out / "scores.tsv").read_text()
         done = []
-        real = output.predict_one
-        monkeypatch.setattr(output, "predict_one", lambda one, *rest: done.append(one.name) or real(one, *rest))
-        self.run(cohort, tmp_path)
+        real = work.predict_one
+        monkeypatch.setattr(work, "predict_one", lambda one, *rest: done.append(one.name) or real(one, *rest))
+        evaluated()
         assert done == []
-        assert (tmp_path / "scores.tsv").read_text() == before
-        self.run(cohort, tmp_path, sets=("raw", "pca", "covariates"))
+        assert (evaluated.out / "scores.tsv").read_text() == before
+        evaluated(features="raw,pca,covariates")
         assert done == ["covariates"]
-        self.run(cohort, tmp_path, n_folds=5)
+        evaluated("--n-inner-folds", "3")
         assert done == ["covariates", "raw", "pca"]
-        cohort.participants.loc[0, "score"] += 1
-        self.run(cohort, tmp_path)
-        assert done == ["covariates", "raw", "pca", "raw", "pca"]
 
-    def test_permutations_give_p_and_q(self, cohort, tmp_path):
-        options = {"n_permutations": 19, "site": "site", "groups": "family", "n_folds": 5}
-        scores, _, _ = self.run(cohort, tmp_path, sets=("raw", "covariates"), **options)
-        assert scores["p"].between(0.05, 1).all()
-        assert (scores["q"] >= scores["p"] - 1e-12).all()
-        assert "19 permutations" in (tmp_path / "protocol.md").read_text()
+    def test_permutations_give_p_and_q(self, evaluated):
+        evaluated("--n-permutations", "19", "--site", "site", "--groups", "family", features="raw,covariates")
+        results = read_results(evaluated.out)
+        assert results.scores["p"].between(0.05, 1).all()
+        assert (results.scores["q"] >= results.scores["p"] - 1e-12).all()
+        assert results.nulls.groupby(["target", "row"]).size().tolist() == [19] * 4
+        assert "19 permutations" in (evaluated.out / "protocol.md").read_text()
 
-    def test_protocol_says_what_ran(self, cohort, tmp_path):
-        self.run(cohort, tmp_path, sets=("raw",), kernel="cosine", site="site", combat=True, groups="family", n_folds=4)
-        text = (tmp_path / "protocol.md").read_text()
-        for words in ("4 folds", "one family kept in one fold", "age, sex, mean_fd", "cosine", "ComBat",
+    def test_protocol_says_what_ran(self, evaluated):
+        evaluated("--kernel", "cosine", "--site", "site", "--combat", "--groups", "family", features="raw")
+        text = (evaluated.out / "protocol.md").read_text()
+        for words in ("5 folds", "one family kept in one fold", "age, sex, mean_fd", "cosine", "ComBat",
                       "pretrain_scope", "patient (n = 120, yes against no)", "whole family groups"):  # fmt: skip
             assert words in text, words
 
+    def test_the_covariates_row_is_in_no_comparison(self, evaluated):
+        evaluated(features="raw,pca,covariates")
+        results = read_results(evaluated.out)
+        assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {"raw-0", "pca-1"}
+        assert "covariates-2" in set(results.scores["row"])
 
-def test_the_command_line_writes_the_folder_and_says_the_scores(cohort, tmp_path):
-    folder = cohort.save(tmp_path / "cohort")
-    call = ["evaluate", str(folder), "--targets", "score,sex", "--covariates", "age,sex",
-            "--features", "raw,covariates", "--out", str(tmp_path / "out"), "--bootstrap", "50"]  # fmt: skip
-    result = CliRunner().invoke(app, call)
-    assert result.exit_code == 0, result.output
-    assert "pretrain_scope: none" in result.output
-    assert (tmp_path / "out" / "protocol.md").is_file()
+    def test_tables_of_two_evaluations_are_refused(self, evaluated):
+        evaluated()
+        scores = (evaluated.out / "scores.tsv").read_bytes()
+        evaluated("--seed", "1")
+        (evaluated.out / "scores.tsv").write_bytes(scores)
+        with pytest.raises(NerveError, match=r"scores\.tsv: it is not the one that protocol\.json belongs to"):
+            read_results(evaluated.out)
 
 
-def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(cohort, tmp_path):
-    folder = cohort.save(tmp_path / "cohort")
+def test_reference_rows_are_fitted_in_training_folds(evaluated):
+    said = evaluated(features="raw,tangent", targets="score")
+    rows = read_results(evaluated.out).rows.set_index("method")
+    assert rows.loc["tangent", ["kind", "scope"]].tolist() == ["reference", "train_folds"]
+    assert rows.loc["raw", "scope"] == "none"
+    assert "Tangent space" in said
+
+
+def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, cohort, tmp_path):
     encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu")
-    encoder.fit(cohort).save(tmp_path / "first")
-    call = ["evaluate", str(folder), "--targets", "score", "--features", f"raw,{tmp_path / 'first'}",
-            "--pretrain-scope", "all", "--out", str(tmp_path / "out"), "--bootstrap", "50"]  # fmt: skip
-    result = CliRunner().invoke(app, call)
-    assert result.exit_code == 0, result.output
-    assert "(pretrain_scope: all)" in result.output
-    assert set(read_tsv(tmp_path / "out" / "scores.tsv")["method"]) == {"raw", "first"}
-    assert len(read_tsv(tmp_path / "out" / "comparisons.tsv")) == 1
+    encoder.fit(nerve.Cohort.load(evaluated.cohort)).save(tmp_path / "first")
+    said = evaluated(features=f"raw,{tmp_path / 'first'}", targets="score")
+    assert "(pretrain_scope: all)" in said  # its data are this cohort: known, not asked
+    results = read_results(evaluated.out)
+    assert results.rows["label"].tolist() == ["Raw FC", "first"]
+    assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [["features-1", "raw-0", "reference"]]
 
 
 def test_evaluation_needs_no_torch():

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import nerve
+from nerve import evaluate
 from nerve.checks import NerveWarning
-from nerve.evaluation import evaluate
 from nerve.evaluation.kernels import correlation_kernel, correlation_rows
 from nerve.evaluation.landmarks import Landmarks, cross_products, landmark_pool
 

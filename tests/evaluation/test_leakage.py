@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nerve import evaluate
 from nerve.evaluation import (
     KernelRidge,
-    evaluate,
     null_correlations,
     out_of_fold_predictions,
     permutation_p,
@@ -38,9 +38,9 @@ def sources(X, table):
         "rows": Rows(X),
         "kernel": Kernel(np.corrcoef(X)),
         "components": PrincipalComponents(X @ X.T, 6),
-        "combat": Adjusted(X, table, [ComBat("site", ["age", "sex"])]),
-        "regressed": Adjusted(X, table, [FeatureRegression(["age", "sex"])]),
-        "regressed components": Adjusted(X, table, [FeatureRegression(["age"])], 5),
+        "combat": Adjusted(Rows(X), table, [ComBat("site", ["age", "sex"])]),
+        "regressed": Adjusted(Rows(X), table, [FeatureRegression(["age", "sex"])]),
+        "regressed components": Adjusted(Rows(X), table, [FeatureRegression(["age"])], 5),
     }
 
 
@@ -128,7 +128,7 @@ def test_noise_gives_no_correlation_and_intervals_that_cover_zero():
         folds = stratified_folds(strata_of(y, 10), 10, seed=number)
         out = out_of_fold_predictions(KernelRidge(), Rows(X), pd.DataFrame({"y": y}), folds, covariates=age)
         names = {"cohort": f"c{number}", "method": "noise", "variant": "", "seed": 0}
-        parts.append(out.assign(participant=out["row"].astype(str), **names))
+        parts.append(out.assign(participant=out["position"].astype(str), **names))
     scores = score_table(pd.concat(parts), n_bootstrap=500)
     assert abs(scores["r"].mean()) < 0.06  # negative by the folds' means, which stratification keeps small
     assert abs(scores["r_fold_mean"].mean()) < 0.03
@@ -159,7 +159,7 @@ def test_a_planted_effect_is_recovered_within_its_interval(truth):
     X = latent[:, None] * rng.normal(size=30) + 0.3 * rng.normal(size=(n, 30))
     folds = stratified_folds(strata_of(y, 10), 10)
     out = out_of_fold_predictions(KernelRidge("linear"), Rows(X), pd.DataFrame({"y": y}), folds)
-    out = out.assign(participant=out["row"].astype(str), cohort="c", method="m", variant="", seed=0)
+    out = out.assign(participant=out["position"].astype(str), cohort="c", method="m", variant="", seed=0)
     score = score_table(out).iloc[0]
     assert score["r_low"] < truth < score["r_high"]
     assert score["r_half_width"] < 0.1

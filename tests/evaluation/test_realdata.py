@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nerve import Cohort, Parcellation
-from nerve.evaluation import evaluate, score_table
+from nerve import Cohort, Parcellation, evaluate
+from nerve.evaluation import score_table
 
 pytestmark = [pytest.mark.realdata, pytest.mark.slow, pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")]
 

@@ -10,8 +10,8 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from nerve import NerveError
 from nerve.evaluation import (
+    adjusted_p,
     all_comparisons,
-    benjamini_hochberg,
     best_two,
     compare,
     motion_table,
@@ -140,8 +140,8 @@ def test_paired_bootstrap_scores_both_methods_on_people_that_both_have():
 def test_best_two_are_named_with_q_over_targets_and_covariates_are_not_in_the_race():
     table = table_of(methods=[("a", 1.0), ("b", 0.5), ("c", 3.0), ("covariates", 0.0)], targets=["x", "y", "z"])
     best = best_two(table)
-    assert set(zip(best["method_a"], best["method_b"], strict=True)) == {("b", "a")}
-    assert np.allclose(best["q"], benjamini_hochberg(best["p"]))
+    assert set(zip(best["line_a"], best["line_b"], strict=True)) == {("b", "a")}
+    assert np.allclose(best["q"], adjusted_p(best["p"]))
     assert len(all_comparisons(table)) == 3 * 3
 
 
@@ -163,7 +163,7 @@ def test_p_values():
     assert permutation_p(np.zeros(99), 1.0) == 0.01
     assert permutation_p(np.ones(99), 1.0) == 1.0
     p = np.random.default_rng(0).random(20)
-    assert np.allclose(benjamini_hochberg(p), scipy.stats.false_discovery_control(p))
+    assert np.allclose(adjusted_p(p), scipy.stats.false_discovery_control(p))
 
 
 def test_motion_is_correlated_with_targets_and_predictions():
@@ -185,7 +185,7 @@ def test_bad_tables_are_refused_in_a_sentence():
     table = table_of()
     with pytest.raises(NerveError, match="no column 'predicted'"):
         score_table(table.drop(columns="predicted"))
-    with pytest.raises(NerveError, match="predicts a person twice"):
+    with pytest.raises(NerveError, match="predicts a participant twice"):
         score_table(pd.concat([table, table]))
     with pytest.raises(NerveError, match="both good and best"):
         compare(table, "good", "best")

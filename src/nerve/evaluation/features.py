@@ -28,7 +28,6 @@ from nerve.protocol import Protocol
 from nerve.store import open_npy
 
 Progress = Callable[[float], None] | None
-EXACT_UP_TO, N_LANDMARKS = 16384, 1024
 
 
 @dataclass
@@ -141,7 +140,7 @@ class Entries(Features):
 
     def is_approximate(self, n: int, protocol: Protocol) -> bool:
         """An exact computation would need (n, n) numbers for too many participants; few features never do."""
-        return n > EXACT_UP_TO and not _steps(protocol) and (protocol.kernel == "rbf" or self._wide(protocol))
+        return n > protocol.exact_up_to and not _steps(protocol) and (protocol.kernel == "rbf" or self._wide(protocol))
 
     def _wide(self, protocol: Protocol) -> bool:
         return protocol.kernel in _UNIT_ROWS
@@ -149,7 +148,7 @@ class Entries(Features):
     def _through_landmarks(
         self, ridge: KernelRidge, cohort: Cohort, people: People, protocol: Protocol, progress: Progress
     ) -> tuple[Any, Source]:
-        pool, ridge = landmark_pool(len(cohort), N_LANDMARKS, protocol.seed), ridge.set_params(kernel="rows")
+        pool, ridge = landmark_pool(len(cohort), protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
         if protocol.kernel == "rbf":
             return ridge, RbfLandmarks(self._all(cohort, people), pool)
         cross = cross_products(self.read(cohort), len(cohort), pool, _UNIT_ROWS[protocol.kernel], progress)
@@ -177,7 +176,7 @@ class Components(Entries):
         if _steps(protocol):
             return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol, n_components=k)
         if self.is_approximate(n, protocol):
-            pool = landmark_pool(n, N_LANDMARKS, protocol.seed)
+            pool = landmark_pool(n, protocol.n_landmarks, protocol.seed)
             return ridge, LandmarkComponents(cross_products(read, n, pool, _float, progress), pool, k)
         gram = blockwise_gram(read, n, _float, progress=progress)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
@@ -207,7 +206,7 @@ class Given(Entries):
         return self.matrix
 
     def _wide(self, protocol: Protocol) -> bool:
-        return super()._wide(protocol) and self.matrix.shape[1] > N_LANDMARKS
+        return super()._wide(protocol) and self.matrix.shape[1] > protocol.n_landmarks
 
 
 NAMED: dict[str, type[Features]] = {"raw": Entries, "pca": Components, "covariates": CovariatesAlone}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, known_columns, listed, problem
+from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds

@@ -73,7 +73,7 @@ def out_of_fold_predictions(
     Returns
     -------
     DataFrame
-        Columns row, target, fold, observed (after covariates), predicted, observed_raw.
+        Columns position, target, fold, observed (after covariates), predicted, observed_raw.
     """
     parts = []
     for task in fold_tasks(source, targets, folds, covariates, order, progress):
@@ -83,7 +83,7 @@ def out_of_fold_predictions(
             parts.append(
                 pd.DataFrame(
                     {
-                        "row": task.test,
+                        "position": task.test,
                         "target": name,
                         "fold": task.fold,
                         "observed": task.values[task.test, i],
@@ -96,7 +96,7 @@ def out_of_fold_predictions(
     place = table["target"].map({name: i for i, name in enumerate(targets.columns)})
     return (
         table.assign(order=place)
-        .sort_values(["order", "row"], kind="stable")
+        .sort_values(["order", "position"], kind="stable")
         .drop(columns="order")
         .reset_index(drop=True)
     )

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
-from nerve.evaluation.features import EXACT_UP_TO, N_LANDMARKS, Features, feature_sets
+from nerve.evaluation.features import Features, feature_sets
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.protocol import Protocol
@@ -39,8 +39,9 @@ def evaluate(
     parts = []
     for one in sets:
         part = predict_one(one, cohort, people, protocol, progress)
-        part.insert(2, "method", one.name)
-        parts.append(part.assign(variant=variant, seed=seed))
+        for place, (column, value) in enumerate({"method": one.name, "variant": variant, "seed": seed}.items()):
+            part.insert(2 + place, column, value)
+        parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
 
@@ -55,8 +56,8 @@ def all_notes(people: People, sets: Sequence[Features], protocol: Protocol) -> l
     wide = [one.name for one in sets if one.is_approximate(len(people.ids), protocol)]
     if wide:
         notes.append(
-            f"{listed(wide)}: with more than {EXACT_UP_TO:,} participants the kernel goes through "
-            f"{N_LANDMARKS:,} of them (Nyström) and is approximate."
+            f"{listed(wide)}: with more than {protocol.exact_up_to:,} participants the kernel goes through "
+            f"{protocol.n_landmarks:,} of them (Nyström) and is approximate."
         )
     return notes
 
@@ -82,7 +83,7 @@ def predict_one(
             )
             parts.append(part.assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
-    table = table.assign(cohort=people.cohort, participant=people.ids[table["row"].to_numpy(int)])
+    table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)])
     _warn_of_no_difference(table, features.name)
     return table[[*PREDICTED, *(["repeat"] if protocol.n_repeats > 1 else [])]]
 

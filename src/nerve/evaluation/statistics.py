@@ -217,7 +217,7 @@ def _check_finite(table: pd.DataFrame) -> None:
         first = wrong.iloc[0]
         same = wrong[(wrong["row"] == first["row"]) & (wrong["target"] == first["target"])]
         raise NerveError(
-            f"The predictions table holds missing or infinite values of {first['target']} by {first['row']} for "
+            f"The predictions table holds missing or infinite values of {first['target']} by {first['line']} for "
             f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
         )
 

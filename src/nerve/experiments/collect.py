@@ -139,9 +139,7 @@ def _by_place(workspace: Workspace, done: list[Task]) -> pd.DataFrame:
     return pd.DataFrame(rows).drop_duplicates(["cohort", "row"])
 
 
-def _scores(
-    workspace: Workspace, predictions: pd.DataFrame, nulls: pd.DataFrame, places: pd.DataFrame
-) -> pd.DataFrame:
+def _scores(workspace: Workspace, predictions: pd.DataFrame, nulls: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
     """Scores of every cohort, with permutation p where targets were permuted and the correlation with motion."""
     parts = []
     for name, part in predictions.groupby("cohort", sort=False):

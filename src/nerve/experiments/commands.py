@@ -48,7 +48,7 @@ def run(
 def evaluate(
     cohort: str, features: Sequence[str], protocol: Protocol, out: str, command: str = ""
 ) -> tuple[list[str], list[str]]:
-    """One cohort through the same plan, writer and reader as an experiment; returns notes, and a line per failed run."""
+    """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run."""
     name = Cohort.load(cohort).name
     config = ExperimentConfig.model_validate(
         {

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.rows import NULL
 from nerve.experiments.collect import collect, runs_table
 from nerve.experiments.config import ExperimentConfig, load_config
 from nerve.experiments.launch import Report, launch, statuses
-from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL
 from nerve.experiments.plan import Plan, make_plan
 from nerve.experiments.store import DONE, FAILED
 from nerve.experiments.workspace import Workspace

@@ -120,8 +120,7 @@ class Planner:
                 for seed in self._seeds(entry):
                     row = self._row(number, entry, k, swept, settings, seed)
                     yield from self._trained(row, self._recipe(entry, settings, seed))
-        for task in self._permuted(number, entry):
-            yield task
+        yield from self._permuted(number, entry)
 
     # ---- rows
 

@@ -41,7 +41,12 @@ def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
     return cohort.model_copy(
         update={
             "path": None,
-            "simulate": {"n": PARTICIPANTS, "timepoints": TIMEPOINTS, "seed": seed, "keep_timeseries": cohort.timeseries},
+            "simulate": {
+                "n": PARTICIPANTS,
+                "timepoints": TIMEPOINTS,
+                "seed": seed,
+                "keep_timeseries": cohort.timeseries,
+            },
             "columns": {name: "p_factor" for name in as_names(cohort.protocol["targets"]) if name not in simulated},
             "protocol": _protocol(cohort.protocol),
         }

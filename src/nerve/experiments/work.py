@@ -1,4 +1,5 @@
-"""What runs compute: encoders are trained (`Encode`), features are probed (`Probe`), networks are trained in folds (`Train`).
+"""What runs compute: an encoder is trained (`Encode`), features are probed (`Probe`), a network is trained in folds
+(`Train`).
 
 Every work has a key, plain JSON that determines its result, and `run`, which writes it into the folder of the run.
 """
@@ -9,10 +10,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol as Interface
+from typing import Any, ClassVar
+from typing import Protocol as Interface
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 
 from nerve.checks import MissingInput, NerveError, NerveWarning, problem
