@@ -44,7 +44,7 @@ EXPERIMENT = {
         {"method": "raw", "label": "Raw"},
         {"method": "nerve", "label": "NERVE", "group": "ours", "settings": {"epochs": 1, "dim": 8, "heads": 2}},
     ],
-    "protocol": {"folds": 2, "inner_folds": 2, "n_bootstrap": 10, "kernel": "correlation", "seed": 1},
+    "protocol": {"n_folds": 2, "n_inner_folds": 2, "n_bootstrap": 10, "kernel": "correlation", "seed": 1},
     "slurm": {"minutes": 5, "cpus": 1, "extra": {}},
 }
 

@@ -122,7 +122,7 @@ def experiment_config() -> dict[str, object]:
         "device": "cpu",
         "cohorts": {"alpha": {"simulate": scan, "targets": ["p_factor"]}},
         "methods": [{"method": "raw"}, {"method": "pca"}, {"method": "nerve", "settings": settings}],
-        "protocol": {"folds": 3, "inner_folds": 2, "n_bootstrap": 50},
+        "protocol": {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50},
     }
 
 

@@ -27,7 +27,7 @@ def make_config():
             },
             "methods": methods
             or [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": TINY}],
-            "protocol": {"folds": 3, "inner_folds": 2, "n_bootstrap": 50},
+            "protocol": {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50},
         }
         return ExperimentConfig.model_validate(content | changes)
 

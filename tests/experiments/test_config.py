@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from nerve.checks import NerveError
-from nerve.experiments.config import MethodConfig, load_config
+from nerve.experiments.config import ExperimentConfig, MethodConfig, load_config
+from nerve.experiments.plan import make_plan
+from nerve.methods import METHODS, make_method
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 COHORT = "cohorts: {A: {path: somewhere, targets: [a]}}\n"
@@ -24,10 +26,14 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
     main = by_name["table1_main"]
     trained = [row.method for row in main.methods if row.group != "reference"]
     assert len(trained) == 8
-    assert {row.method for row in main.methods if row.group == "reference"} == {"raw", "pca", "covariates"}
-    assert all(len(cohort.targets) == 3 for cohort in main.cohorts.values())
+    references = {row.method for row in main.methods if row.group == "reference"}
+    assert references == {"raw", "pca", "tangent", "covariates"}
+    protocols = {name: main.protocol_of(name) for name in main.cohorts}
+    assert all(len(one.targets) == 3 for one in protocols.values())
+    assert all((one.covariates, one.motion) == (("age", "sex"), "none") for one in protocols.values())
     assert main.cohorts["PNC"].columns["p_factor"] == "p_factor_mcelroy_harmonized_all_samples"
-    assert (main.protocol.folds, main.protocol.n_bootstrap, main.preset) == (10, 1000, "paper")
+    one = protocols["PNC"]
+    assert (one.n_folds, one.n_bootstrap, one.pretrain_scope, main.preset) == (10, 1000, "all", "paper")
     tokenizers = [row.settings["tokenizer"] for row in by_name["table2_tokenizers"].methods]
     assert tokenizers == ["shared", "specific", "bilinear"]
     assert max(row.permutations for row in by_name["table3_parcellations"].methods) == 100
@@ -38,11 +44,12 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
     [
         (COHORT + "methods: [{method: nervee}]", "no method 'nervee'.* Did you mean 'nerve'"),
         (COHORT + "methods: [{method: raw}]\nprotocl: {}", "no setting 'protocl'.* Did you mean 'protocol'"),
-        (COHORT + "methods: [{method: raw}]\nprotocol: {fold: 3}", "'protocol.fold'.* Did you mean 'folds'"),
+        (COHORT + "methods: [{method: raw}]\nprotocol: {n_fold: 3}", "no 'n_fold' in a protocol.* Did you mean 'n_folds'"),
         ("cohorts: {A: {targets: [a]}}\nmethods: [{method: raw}]", "cohorts.A: give either `path` or `simulate`"),
-        ("cohorts: {A: {path: x, targets: []}}\nmethods: [{method: raw}]", r"cohorts\.A\.targets"),
+        ("cohorts: {A: {path: x, targets: []}}\nmethods: [{method: raw}]", "There are no targets"),
+        (COHORT + "methods: [{method: raw}]\nprotocol: {n_folds: many}", "n_folds.*'many'"),
+        (COHORT + "methods: [{method: brainnetcnn, settings: {epochs: -1}}]", r"methods\.0.*epochs is -1"),
         (COHORT, "methods: Field required"),
-        (COHORT + "methods: [{method: raw}, {method: raw}]", "two rows are called raw"),
         ("- a list", "holds no settings"),
         ("a: [unclosed", "is not valid YAML"),
         ("a: !!python/object/apply:os.getcwd []", "is not valid YAML"),
@@ -56,10 +63,20 @@ def test_mistakes_are_named_with_their_place(tmp_path, text, sentence):
 
 def test_lists_are_swept_in_every_combination():
     method = MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "depth": [1, 2], "epochs": 3})
-    assert [name for name, _ in method.variants()] == [
-        "mask_ratio=0.25, depth=1",
-        "mask_ratio=0.25, depth=2",
-        "mask_ratio=0.5, depth=1",
-        "mask_ratio=0.5, depth=2",
-    ]
+    swept = [(one["mask_ratio"], one["depth"]) for one, _ in method.variants()]
+    assert swept == [(0.25, 1), (0.25, 2), (0.5, 1), (0.5, 2)]
     assert all(settings["epochs"] == 3 for _, settings in method.variants())
+
+
+def test_rows_that_a_reader_could_not_tell_apart_are_refused():
+    config = ExperimentConfig.model_validate(
+        {"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": [{"method": "raw"}, {"method": "raw"}]}
+    )
+    with pytest.raises(NerveError, match="Two rows are called Raw FC"):
+        make_plan(config, {"A": "data"}, "code")
+
+
+def test_every_method_knows_the_default_preset():
+    default = ExperimentConfig.model_fields["preset"].default
+    for name in METHODS:
+        make_method(name, default)

@@ -15,10 +15,10 @@ import yaml
 from nerve.checks import NerveError
 from nerve.experiments.launch import work
 from nerve.experiments.main import prepare, reopen
-from nerve.experiments.plan import PERMUTED, make_plan
-from nerve.experiments.run import EncodedInFolds
+from nerve.experiments.plan import make_plan
 from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, Store
+from nerve.experiments.work import _TrainedInFolds
 from nerve.experiments.workspace import _renamed
 
 
@@ -29,11 +29,11 @@ def run(config, folder, **options):
 
 def test_one_pretraining_serves_all_targets_and_cohorts(make_config, tmp_path):
     experiment, results = run(make_config(), tmp_path)
-    kinds = [task.kind for task in experiment.plan.unique]
+    kinds = [task.work.kind for task in experiment.plan.unique]
     assert kinds.count("encode") == 1
     assert kinds.count("probe") == 4
     assert experiment.counts == {DONE: 5}
-    scores = results["scores"]
+    scores = results.scores
     assert set(zip(scores["cohort"], scores["target"], strict=True)) == {
         ("alpha", "p_factor"),
         ("alpha", "null"),
@@ -45,14 +45,14 @@ def test_one_pretraining_serves_all_targets_and_cohorts(make_config, tmp_path):
     manifest = json.loads(
         (experiment.workspace.store.run_folder(experiment.plan.tasks[2].id) / "manifest.json").read_text()
     )
-    assert {"versions", "seconds", "key", "seed", "status"} <= manifest.keys()
+    assert {"versions", "seconds", "cpu_seconds", "key", "line", "status"} <= manifest.keys()
 
 
 def test_every_method_is_given_the_same_folds(make_config, tmp_path):
     run(make_config(), tmp_path)
     table = pd.read_csv(tmp_path / "predictions.tsv", sep="\t")
-    folds = table.pivot_table(index=["cohort", "participant", "target"], columns="method", values="fold")
-    assert (folds["Raw FC"] == folds["NERVE"]).all()
+    folds = table.pivot_table(index=["cohort", "participant", "target"], columns="row", values="fold")
+    assert (folds["raw-0"] == folds["nerve-1"]).all()
 
 
 def test_what_is_done_is_skipped_and_only_what_changed_runs_again(make_config, tmp_path, tiny):
@@ -64,7 +64,7 @@ def test_what_is_done_is_skipped_and_only_what_changed_runs_again(make_config, t
         {"method": "raw", "label": "Raw FC"},
         {"method": "nerve", "label": "Other", "settings": tiny | {"lr": 0.01}},
     ]
-    run(make_config(changed), tmp_path, report=lambda task, status: seen.append((task.kind, status)))
+    run(make_config(changed), tmp_path, report=lambda task, status: seen.append((task.work.kind, status)))
     assert seen.count(("encode", DONE)) == 1
     assert seen.count(("probe", DONE)) == 2
 
@@ -76,29 +76,33 @@ def test_a_label_is_not_what_a_run_is(make_config, tmp_path, tiny):
     seen = []
     _, results = run(make_config(renamed), tmp_path, report=lambda task, status: seen.append(task))
     assert seen == []
-    assert [row.label for row in results["table"].rows] == ["FC", "Ours"]
+    assert results.rows["label"].tolist() == ["FC", "Ours"]
 
 
 def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_config, tmp_path):
     rows = [
         {"method": "raw", "label": "Raw FC"},
         {"method": "gate", "label": "GATE"},
-        {"method": "nerve", "label": "Broken", "settings": {"heads": 7}},
+        {"method": "nerve", "label": "Broken", "settings": {"patching": "schaefer400-7"}},
     ]
     config = make_config(rows)
     cohorts = config.cohorts | {"alpha": config.cohorts["alpha"].model_copy(update={"timeseries": False})}
     experiment, results = run(config.model_copy(update={"cohorts": cohorts}), tmp_path)
-    table = {row.label: row.cells for row in results["table"].rows}
-    assert not any(cell.available or cell.failed for cell in table["GATE"])
-    assert all(cell.failed for cell in table["Broken"])
-    assert all(cell.available for cell in table["Raw FC"])
+    runs = pd.read_csv(tmp_path / "runs.tsv", sep="\t").groupby("line")["status"].unique()
+    assert set(runs["gate-1"]) == {UNAVAILABLE}
+    assert set(runs["nerve-2"]) == {FAILED}
+    assert set(results.scores["row"]) == {"raw-0"}
+    table = (tmp_path / "tables" / "table.md").read_text()
+    assert "| GATE | -- |" in table
+    assert "| Broken" in table
+    assert "failed" in table
     assert experiment.counts[UNAVAILABLE] == 3
-    assert any("7" in line for line in experiment.failures())
+    assert any("100 regions" in line for line in experiment.failures()), experiment.failures()
 
 
 def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):
     config = make_config([{"method": "raw", "label": "Raw FC"}])
-    monkeypatch.setattr("nerve.experiments.run.out_of_fold_predictions", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr("nerve.experiments.work.predict_one", lambda *a, **k: 1 / 0)
     with pytest.raises(NerveError, match="no run has made predictions"):
         run(config, tmp_path)
     assert reopen(tmp_path).counts == {FAILED: 2}
@@ -110,7 +114,7 @@ def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):
 def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_path, tiny, monkeypatch):
     config = make_config(
         [{"method": "nerve", "label": "NERVE", "settings": tiny}],
-        protocol={"folds": 3, "inner_folds": 2, "n_bootstrap": 50, "pretrain_scope": "train_folds"},
+        protocol={"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50, "pretrain_scope": "train_folds"},
     )
     seen = []
     from nerve.methods.nerve import NERVE
@@ -123,7 +127,7 @@ def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_pat
 
     monkeypatch.setattr(NERVE, "fit", watched)
     splits = []
-    split = EncodedInFolds.split
+    split = _TrainedInFolds.split
 
     def noted(self, train, test, targets):
         before = len(seen)
@@ -131,37 +135,27 @@ def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_pat
         splits.append((set(self.cohort.participants["participant_id"].iloc[test]), seen[before:]))
         return result
 
-    monkeypatch.setattr(EncodedInFolds, "split", noted)
+    monkeypatch.setattr(_TrainedInFolds, "split", noted)
     _, results = run(config, tmp_path)
-    assert results["scores"]["r"].notna().all()
+    assert results.scores["r"].notna().all()
+    assert set(results.scores["scope"]) == {"train_folds"}
     fitted = [(test, people) for test, fits in splits for people in fits]
     assert len(fitted) >= 3
     assert all(not (test & people) for test, people in fitted)
-    assert "training folds only" in (tmp_path / "tables" / "table.md").read_text()
+    assert "pretrain_scope: train_folds" in (tmp_path / "protocol.md").read_text()
 
 
 def test_permuted_networks_give_a_null_a_spread_and_p(make_config, tmp_path, tiny):
     rows = [{"method": "nerve", "label": "7-network", "settings": tiny, "permutations": 3}]
     _, results = run(make_config(rows, layout="parcellations"), tmp_path)
-    null = results["null_scores"]
+    null = results.scores[results.scores["row"].str.startswith("null-")]
     assert null.groupby(["cohort", "target"]).size().tolist() == [3, 3, 3]
-    row = results["scores"].iloc[0]
+    row = results.scores.iloc[0]
     values = null.query("cohort == @row.cohort and target == @row.target")["r"]
     assert row["p_permuted_networks"] == pytest.approx((1 + (values >= row["r"]).sum()) / 4)
-    permuted = next(r for r in results["table"].rows if r.label == PERMUTED)
-    assert permuted.cells[0].r == pytest.approx(values.mean())
-    assert permuted.cells[0].spread == pytest.approx(values.std())
-
-
-def test_null_models_trained_together_are_those_trained_alone(make_config, tmp_path, tiny):
-    nulls = []
-    for name, together in (("alone", 1), ("together", 2)):
-        settings = tiny | {"keep": "last"}
-        rows = [{"method": "nerve", "label": "7", "settings": settings, "permutations": 3, "together": together}]
-        experiment, results = run(make_config(rows, layout="parcellations"), tmp_path / name)
-        nulls.append(results["null_scores"].sort_values(["cohort", "target", "variant"])["r"].to_numpy())
-        assert sum(task.kind == "encode" for task in experiment.plan.unique) == {1: 4, 2: 3}[together]
-    assert np.allclose(nulls[0], nulls[1], atol=2e-3)
+    rows = results.rows.set_index("row")
+    assert rows.loc["null-0-2", ["line", "kind", "seed"]].tolist() == ["null-0", "null", rows.loc["nerve-0", "seed"]]
+    assert results.comparisons.empty  # null models are compared with nobody
 
 
 def test_columns_may_have_been_renamed_by_ingest_already():
@@ -181,9 +175,37 @@ def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, 
         {"method": "nerve", "label": "selected", "settings": settings, "select": True},
     ]
     experiment, results = run(make_config(rows), tmp_path)
-    assert sum(task.kind == "encode" for task in experiment.plan.unique) == 2  # shared by both rows
-    lines = [(row.label, row.variant) for row in results["table"].rows]
-    assert lines == [("swept", "mask_ratio=0.3"), ("swept", "mask_ratio=0.6"), ("selected", "chosen in each fold")]
+    assert sum(task.work.kind == "encode" for task in experiment.plan.unique) == 2  # shared by both rows
+    lines = results.rows[["line", "variant"]].values.tolist()
+    assert lines == [["nerve-0-0", "mask_ratio=0.3"], ["nerve-0-1", "mask_ratio=0.6"], ["nerve-1", "chosen in each fold"]]
+    assert results.rows["settings"].tolist() == [{"mask_ratio": 0.3}, {"mask_ratio": 0.6}, {}]
+
+
+def test_seeds_are_rows_of_one_line(make_config, tmp_path, tiny):
+    rows = [{"method": "raw"}, {"method": "nerve", "settings": tiny}]
+    _, results = run(make_config(rows, seeds=[3, 4]), tmp_path)
+    assert results.rows[["row", "line", "seed"]].values.tolist() == [
+        ["raw-0-s3", "raw-0", 3], ["nerve-1-s3", "nerve-1", 3], ["nerve-1-s4", "nerve-1", 4],
+    ]  # fmt: skip
+    assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {"raw-0", "nerve-1"}
+    assert set(results.comparisons["among"]) == {"reference"}
+
+
+def test_a_cohort_out_of_domain_is_said_to_be_of_other_participants(make_config, tmp_path):
+    _, results = run(make_config(), tmp_path)
+    scopes = results.scores.groupby(["cohort", "row"])["scope"].first()
+    assert scopes["alpha", "nerve-1"] == "all"
+    assert scopes["gamma", "nerve-1"] == "other_people"
+    assert scopes["gamma", "raw-0"] == "none"
+
+
+def test_motion_is_a_covariate_only_where_the_file_says_so(make_config, tmp_path):
+    rows = [{"method": "raw"}]
+    _, plain = run(make_config(rows), tmp_path / "a")
+    assert plain.about["protocols"]["alpha"]["covariates"] == ("age", "sex")
+    protocol = {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50, "motion": "auto"}
+    _, with_motion = run(make_config(rows, protocol=protocol), tmp_path / "b")
+    assert with_motion.about["protocols"]["alpha"]["covariates"] == ("age", "sex", "mean_fd")
 
 
 def test_the_chosen_variant_is_the_one_that_predicts_training_people():

@@ -10,7 +10,8 @@ import pytest
 import nerve
 from nerve import NERVE, Cohort, NerveError, Patching
 from nerve.checks import NerveWarning
-from nerve.evaluation import KernelRidge, make_settings
+from nerve import Protocol
+from nerve.evaluation import KernelRidge
 from nerve.evaluation.people import prepare_people
 from nerve.interpret import patch_importance
 from nerve.interpret.embeddings import Embedding, TokenEmbedding, embedding_of, hidden_one_by_one
@@ -107,7 +108,7 @@ def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
 
 
 def predictions_of(embedding, cohort, targets, covariates=()):
-    people, settings = prepare_people(cohort, make_settings(targets, covariates, n_folds=4))
+    people, settings = prepare_people(cohort, Protocol(targets=targets, covariates=covariates, n_folds=4))
     return occluded_predictions(embedding, cohort, people, people.folds[0], settings)
 
 
@@ -196,7 +197,7 @@ def test_tables_pattern_is_the_one_of_the_formula(cohort):
     table = patch_importance("raw", cohort, ["age"], **QUICK)
     patching = Patching.from_parcellation(cohort.parcellation)
     found = predictions_of(embedding_of("raw", patching), cohort, ["age"])
-    people, _ = prepare_people(cohort, make_settings(["age"], n_folds=4))
+    people, _ = prepare_people(cohort, Protocol(targets=["age"], n_folds=4))
     expected = haufe_patterns(cohort, found.intact, people.folds[0], patching).mean[:, 0]
     row = table.iloc[0]
     names = list(patching.group_names)

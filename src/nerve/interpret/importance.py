@@ -12,7 +12,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, NerveWarning, listed
 from nerve.cohort import Cohort
-from nerve.evaluation import Settings, benjamini_hochberg, make_settings
+from nerve.evaluation import adjusted_p
 from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_correlations
 from nerve.evaluation.people import People, prepare_people
 from nerve.interpret.embeddings import embedding_of
@@ -20,6 +20,7 @@ from nerve.interpret.occlusion import OccludedPredictions, occluded_predictions
 from nerve.interpret.patterns import haufe_patterns, patch_means, standardised_in_folds
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
+from nerve.protocol import Protocol, known_fields
 
 Progress = Callable[[str, float], None]
 
@@ -62,7 +63,7 @@ def patch_importance(
     progress : function, optional
         Called with a label and the share of the work done.
     **options
-        Fields of `nerve.evaluation.Settings`: groups, n_folds, n_repeats, kernel, seed, n_bootstrap, motion …
+        Fields of `nerve.Protocol`: groups, n_folds, n_repeats, kernel, seed, n_bootstrap, motion …
 
     Returns
     -------
@@ -76,19 +77,19 @@ def patch_importance(
     -----
     Intervals cover the choice of people, given the fitted models; `stability` covers the choice of the seed.
     """
-    settings = make_settings(targets, covariates, **options)
-    if settings.combat or settings.regress_features:
+    protocol = Protocol(targets=targets, covariates=covariates, **known_fields(options, "patch_importance()"))  # type: ignore[arg-type]
+    if protocol.combat or protocol.regress_features:
         raise NerveError("patch_importance hides patches before the features are made, expected combat and "
                          "regress_features to be off: leave them out.")  # fmt: skip
     encoders: list[Any] = [_raw(features)] if isinstance(features, str) else as_encoders(features)
     if not isinstance(encoders[0], str):
         cohort = encoders[0].fitted_cohort(cohort)
     patching = patching or getattr(encoders[0], "patching_", None) or Patching.from_parcellation(cohort.parcellation)
-    people, settings = prepare_people(cohort, settings)
-    maps = _maps(encoders, cohort, people, patching, settings, progress)
+    people, protocol = prepare_people(cohort, protocol)
+    maps = _maps(encoders, cohort, people, patching, protocol, progress)
     means = patch_means(cohort, patching)  # (n, P)
     parts = [
-        _target_rows(name, t, maps, means, people, patching, settings) for t, name in enumerate(people.targets.columns)
+        _target_rows(name, t, maps, means, people, patching, protocol) for t, name in enumerate(people.targets.columns)
     ]
     table = pd.concat(parts, ignore_index=True)
     _warn_of_nothing(table)
@@ -114,25 +115,25 @@ def _raw(name: str) -> str:
 
 
 def _maps(
-    encoders: list[Any], cohort: Cohort, people: People, patching: Patching, settings: Settings, progress: Any
+    encoders: list[Any], cohort: Cohort, people: People, patching: Patching, protocol: Protocol, progress: Any
 ) -> list[_Map]:
     maps = []
     for number, encoder in enumerate(encoders):
         for repeat, folds in enumerate(people.folds):
             label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
             say = (lambda share, label=label: progress(label, share)) if progress else None
-            found = occluded_predictions(embedding_of(encoder, patching), cohort, people, folds, settings, say)
+            found = occluded_predictions(embedding_of(encoder, patching), cohort, people, folds, protocol, say)
             maps.append(_Map(folds, found, haufe_patterns(cohort, found.intact, folds, patching).rms))
     return maps
 
 
 def _target_rows(
-    name: str, t: int, maps: list[_Map], means: np.ndarray, people: People, patching: Patching, settings: Settings
+    name: str, t: int, maps: list[_Map], means: np.ndarray, people: People, patching: Patching, protocol: Protocol
 ) -> pd.DataFrame:
     """The rows of one target; every resample of people is the same for all patches and seeds."""
     used = np.flatnonzero(np.isfinite(maps[0].predictions.observed[:, t]))
     families = None if people.groups is None else people.groups[used]
-    drawn = resample_counts(len(used), settings.n_bootstrap, settings.seed, families)
+    drawn = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)
     counts = np.concatenate([np.ones((1, len(used))), drawn])  # everyone once: the estimate itself
     r = np.stack([_correlations(counts, one.predictions, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
     drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P)
@@ -149,7 +150,7 @@ def _target_rows(
             "r_occluded": r[:, 0, 1:].mean(axis=0),
             **_with_interval("drop", drops),
             "p": p,
-            "q": benjamini_hochberg(p),
+            "q": adjusted_p(p),
             "stability": stability(drops[:, 0]),
             **_with_interval("pattern", patterns),
             "pattern_rms": np.mean([one.rms[:, t] for one in maps], axis=0),

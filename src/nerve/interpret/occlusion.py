@@ -12,7 +12,6 @@ from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.kernels import correlation_rows, cosine_rows, linear_rows
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
-from nerve.evaluation.settings import Settings
 from nerve.evaluation.sources import Rows
 from nerve.interpret.embeddings import Embedding
 
@@ -34,7 +33,7 @@ def occluded_predictions(
     cohort: Cohort,
     people: People,
     folds: np.ndarray,
-    settings: Settings,
+    protocol: Protocol,
     progress: Progress | None = None,
 ) -> OccludedPredictions:
     """Fit on intact training people, then predict the test people intact and with each patch hidden in turn.
@@ -59,7 +58,7 @@ def occluded_predictions(
     names = list(map(str, people.targets.columns))
     for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, progress):
         columns = np.array([names.index(name) for name in task.names])
-        ridge = KernelRidge(settings.kernel, settings.lambdas, settings.n_inner_folds, seed=settings.seed)
+        ridge = KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
         ridge.fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)
         predict = predictor(ridge)
