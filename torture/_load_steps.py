@@ -79,12 +79,11 @@ def landmarks(folder: Path, n: int, seed: int) -> dict[str, float]:
 
 
 def _evaluated(folder: Path, features: str, **options: int) -> dict[str, float]:
-    from nerve.evaluation import evaluate_to, feature_sets, make_settings
+    from nerve.evaluation import score_table
+    from nerve.experiments.evaluate import evaluate as predict
 
-    cohort = Cohort.load(folder / "cohort")
-    settings = make_settings("score", "age", n_bootstrap=200, **options)
-    scores, _, _ = evaluate_to(folder / "results", feature_sets([features], cohort), cohort, settings)
-    return {"r": float(scores["r"].iloc[0])}
+    predictions = predict(features, Cohort.load(folder / "cohort"), "score", "age", **options)
+    return {"r": float(score_table(predictions, n_bootstrap=200)["r"].iloc[0])}
 
 
 def _symmetric(rng: np.random.Generator, r: int) -> np.ndarray:

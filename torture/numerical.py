@@ -16,8 +16,10 @@ import pandas as pd
 import nerve
 from nerve import Cohort, Parcellation
 from nerve.checks import NerveError, NerveWarning
-from nerve.evaluation import evaluate_to, feature_sets, make_settings, score_table
-from nerve.evaluation.kernels import KERNELS
+from nerve.evaluation import all_comparisons, feature_sets, score_table
+from nerve.evaluation.people import prepare_people
+from nerve.evaluation.run import null_of_one
+from nerve.protocol import KERNELS
 from nerve.files import read_tsv
 from nerve.interpret import interpret_to
 from nerve.methods import method_class
@@ -79,16 +81,16 @@ def judged(case: Case, folder: Path) -> tuple[str, str]:
 
 
 def evaluated(cohort: Cohort, features: Any = ("raw", "pca"), targets: Any = ("y",), **options: Any) -> Callable:
-    """Everything that `nerve evaluate` writes, looked through for what is not a number."""
+    """Everything that `nerve evaluate` computes, looked through for what is not a number."""
 
     def do(folder: Path) -> str | None:
-        few = {"n_folds": 5, "n_bootstrap": 20, "n_permutations": 5}
-        settings = make_settings(list(targets), **(few | options))
-        sets = feature_sets(list(features) if isinstance(features, tuple) else features, cohort)
-        *_, notes = evaluate_to(folder, sets, cohort, settings)
-        for note in notes:
-            warnings.warn(note, NerveWarning, stacklevel=1)
-        return next((gap for name in TABLES for gap in gaps(read_tsv(folder / name))), None)
+        few = {"n_folds": 5, "n_permutations": 5} | options
+        wanted = list(features) if isinstance(features, tuple) else features
+        predictions = nerve.evaluate(wanted, cohort, list(targets), **few)
+        people, protocol = prepare_people(cohort, nerve.Protocol(targets=list(targets), **few))
+        nulls = [null_of_one(one, cohort, people, protocol) for one in feature_sets(wanted, cohort) if one.permutes]
+        tables = [predictions, score_table(predictions, 20), all_comparisons(predictions, None, 20), *nulls]
+        return next((gap for table in tables for gap in gaps(table)), None)
 
     return do
 

@@ -6,7 +6,6 @@ import logging
 import os
 import shlex
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
@@ -92,8 +91,7 @@ def typed(*words: object) -> str:
 
 def demo(out: str, jobs: int | None = None) -> list[str]:
     """The packaged experiment on simulated cohorts, and what to do next."""
-    demo = Path(str(files("nerve") / "experiments" / "demo.yaml"))
-    failures = run(demo, out, "local", jobs, command=typed("demo", out))
+    failures = run("demo", out, "local", jobs, command=typed("demo", out))
     console = Console()
     for line in found(read_results(out)):
         console.print(line, highlight=False, soft_wrap=True)

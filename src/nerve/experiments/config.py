@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -155,9 +156,15 @@ def checked_protocol(given: dict[str, Any], where: object) -> Protocol:
         raise NerveError(f"{where}: {place}: {first['msg']} (it is {brief(first['input'])}).") from None
 
 
+def config_path(name: str | os.PathLike[str]) -> Path:
+    """The file of an experiment: a path, or the name of one that comes with the package (``table1_main``)."""
+    packaged = Path(str(files("nerve") / "configs" / f"{name}.yaml"))
+    return packaged if not Path(name).exists() and packaged.is_file() else Path(name)
+
+
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
     """Read an experiment file; every mistake is one sentence with its place in the file."""
-    path = Path(path)
+    path = config_path(path)
     config = validated(ExperimentConfig, read_yaml(path), path)
     known_fields(config.protocol, f"{path}: protocol")
     for name in config.cohorts:

@@ -10,7 +10,7 @@ from pathlib import Path
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import NULL
 from nerve.experiments.collect import collect, runs_table
-from nerve.experiments.config import ExperimentConfig, load_config
+from nerve.experiments.config import ExperimentConfig, config_path, load_config
 from nerve.experiments.launch import Report, launch, statuses
 from nerve.experiments.plan import Plan, make_plan
 from nerve.experiments.store import DONE, FAILED
@@ -72,7 +72,7 @@ def prepare(config: ExperimentConfig | str | os.PathLike[str], folder: str | os.
     """An experiment from its file or object, with cohorts checked or simulated and all runs planned."""
     base = Path.cwd()
     if not isinstance(config, ExperimentConfig):
-        base = Path(config).resolve().parent
+        base = config_path(config).resolve().parent
         config = load_config(config)
     workspace = Workspace.prepare(config, folder, base)
     for name in workspace.config.cohorts:

@@ -14,6 +14,7 @@ from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
 from nerve.evaluation.sources import Rows
 from nerve.interpret.embeddings import Embedding
+from nerve.protocol import Protocol
 
 Progress = Callable[[float], None]
 CHUNK = 64  # people read at a time
