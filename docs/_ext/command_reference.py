@@ -6,6 +6,7 @@ from docutils.parsers.rst import Directive
 
 from nerve.cli import app as program
 from nerve.experiments import config
+from nerve.protocol import FIELDS, Protocol
 
 
 def commands_of(command, path=("nerve",)):
@@ -17,7 +18,7 @@ def commands_of(command, path=("nerve",)):
 
 
 class Commands(Directive):
-    """One section a command: what it does, an example, its options."""
+    """One section per command: what it does, an example, its options."""
 
     def run(self):
         """Sphinx calls this."""
@@ -69,13 +70,13 @@ PARTS = {
     "the file": config.ExperimentConfig,
     "cohorts, by name": config.CohortConfig,
     "methods, a list": config.MethodConfig,
-    "protocol": config.ProtocolConfig,
+    "protocol": Protocol,
     "slurm": config.SlurmConfig,
 }
 
 
 class ExperimentFile(Directive):
-    """One section a part of the file: its settings, what they mean and their defaults."""
+    """One section per part of the file: its settings, what they mean and their defaults."""
 
     def run(self):
         """Sphinx calls this."""
@@ -85,10 +86,16 @@ class ExperimentFile(Directive):
 def _part(title, model):
     section = nodes.section(ids=[title.split(",")[0].replace(" ", "-")], names=[title])
     section += nodes.title(text=title[0].upper() + title[1:])
-    section += _paragraph(" ".join(model.__doc__.split()))
-    fields = model.model_fields.items()
-    section += _definitions([(name, [field.description, _default_of(field)]) for name, field in fields])
+    section += _paragraph(" ".join(model.__doc__.split("\n\n    Examples")[0].split()))
+    section += _definitions(_fields(model))
     return section
+
+
+def _fields(model):
+    if model is Protocol:
+        values = {**{name: field.default for name, field in FIELDS.items()}, **config.PAPER_PROTOCOL}
+        return [(name, [field.metadata["help"], f"Default: `{values[name]}`."]) for name, field in FIELDS.items()]
+    return [(name, [field.description, _default_of(field)]) for name, field in model.model_fields.items()]
 
 
 def _default_of(field):
