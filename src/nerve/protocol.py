@@ -52,6 +52,8 @@ class Protocol:
     seed: int = _field(42, "Seed of folds, bootstrap and permutations.")
     n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.")
     n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.")
+    labels: tuple[int, ...] = _field((), "Numbers of labelled participants for learning curves: 25, 50, 100, say.")
+    n_draws: int = _field(20, "Draws of labelled participants per point of a learning curve.")
     pretrain_scope: str = _field(
         "train_folds", "What learns without labels learns from training folds (train_folds) or everybody (all)."
     )
@@ -59,7 +61,9 @@ class Protocol:
     def __post_init__(self) -> None:
         for name in ("targets", "covariates", "preserve"):
             object.__setattr__(self, name, as_names(getattr(self, name)))
-        object.__setattr__(self, "lambdas", _numbers(self.lambdas))
+        object.__setattr__(self, "lambdas", _numbers("lambdas", self.lambdas, least=0.0))
+        counts = _numbers("labels", self.labels, least=5.0) if self.labels else ()
+        object.__setattr__(self, "labels", tuple(sorted({int(count) for count in counts})))
         object.__setattr__(self, "motion", self.motion or NONE)
         one_of("kernel", self.kernel, KERNELS)
         one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
@@ -90,7 +94,7 @@ class Protocol:
 
 _LEAST = {"n_folds": 2, "n_repeats": 1, "n_inner_folds": 2, "n_components": 1, "exact_up_to": 0,
           "n_landmarks": 2, "seed": 0, "n_bootstrap": 0,
-          "n_permutations": 0}  # fmt: skip
+          "n_permutations": 0, "n_draws": 1}  # fmt: skip
 FIELDS = {one.name: one for one in fields(Protocol)}
 
 
@@ -116,12 +120,12 @@ def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
     return cleaned
 
 
-def _numbers(values: Any) -> tuple[float, ...]:
+def _numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
     parts = values.split(",") if isinstance(values, str) else values
     try:
         numbers = tuple(float(value) for value in parts)
     except (TypeError, ValueError) as error:
-        raise NerveError(f"lambdas is {values!r}, expected numbers separated by commas.") from error
-    if not numbers or min(numbers) < 0:
-        raise NerveError(f"lambdas is {values!r}, expected at least one number, none below 0.")
+        raise NerveError(f"{name} is {values!r}, expected numbers separated by commas.") from error
+    if not numbers or min(numbers) < least:
+        raise NerveError(f"{name} is {values!r}, expected at least one number, none below {least:g}.")
     return numbers

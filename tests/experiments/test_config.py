@@ -44,7 +44,10 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
     [
         (COHORT + "methods: [{method: nervee}]", "no method 'nervee'.* Did you mean 'nerve'"),
         (COHORT + "methods: [{method: raw}]\nprotocl: {}", "no setting 'protocl'.* Did you mean 'protocol'"),
-        (COHORT + "methods: [{method: raw}]\nprotocol: {n_fold: 3}", "no 'n_fold' in a protocol.* Did you mean 'n_folds'"),
+        (
+            COHORT + "methods: [{method: raw}]\nprotocol: {n_fold: 3}",
+            "no 'n_fold' in a protocol.* Did you mean 'n_folds'",
+        ),
         ("cohorts: {A: {targets: [a]}}\nmethods: [{method: raw}]", "cohorts.A: give either `path` or `simulate`"),
         ("cohorts: {A: {path: x, targets: []}}\nmethods: [{method: raw}]", "There are no targets"),
         (COHORT + "methods: [{method: raw}]\nprotocol: {n_folds: many}", "n_folds.*'many'"),

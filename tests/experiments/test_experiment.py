@@ -177,7 +177,11 @@ def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, 
     experiment, results = run(make_config(rows), tmp_path)
     assert sum(task.work.kind == "encode" for task in experiment.plan.unique) == 2  # shared by both rows
     lines = results.rows[["line", "variant"]].values.tolist()
-    assert lines == [["nerve-0-0", "mask_ratio=0.3"], ["nerve-0-1", "mask_ratio=0.6"], ["nerve-1", "chosen in each fold"]]
+    assert lines == [
+        ["nerve-0-0", "mask_ratio=0.3"],
+        ["nerve-0-1", "mask_ratio=0.6"],
+        ["nerve-1", "chosen in each fold"],
+    ]
     assert results.rows["settings"].tolist() == [{"mask_ratio": 0.3}, {"mask_ratio": 0.6}, {}]
 
 

@@ -16,7 +16,8 @@ from nerve.files import read_json, read_tsv, write_json, write_tsv
 
 FORMAT = 1
 PROTOCOL = "protocol.json"
-TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls")
+CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
+TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls", "curves")
 _TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "scope", "adapted", "cohort",
          "target", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
 _FLAGS = ("tie", "best_two", "pretrained_on", "simulated")
@@ -37,6 +38,7 @@ class ResultsFolder:
     scores : cohort, target, row, scope, adapted, n, n_folds, r, … (one row per cohort, target and row)
     comparisons : cohort, target, line_a, line_b, among, metric, score_a, score_b, difference, …, p, q, tie, best_two
     nulls : cohort, target, row, r (one row per permutation of the target)
+    curves : cohort, target, row, labels, draw, metric, score (learning curves)
     """
 
     about: dict[str, Any]
@@ -46,7 +48,8 @@ class ResultsFolder:
     predictions: pd.DataFrame
     scores: pd.DataFrame
     comparisons: pd.DataFrame
-    nulls: pd.DataFrame = field(default_factory=pd.DataFrame)
+    nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))
+    curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
 
 
 def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str:

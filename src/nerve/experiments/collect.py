@@ -13,6 +13,7 @@ from nerve.evaluation.permutation import adjusted_p, permutation_p
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
 from nerve.evaluation.results import ResultsFolder, write_results
 from nerve.evaluation.rows import NULL, rows_table
+from nerve.evaluation.sites import site_table
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table, with_lines
 from nerve.experiments.plan import Plan, Task
 from nerve.experiments.store import DONE, versions
@@ -46,8 +47,10 @@ def collect(workspace: Workspace, plan: Plan, command: str = "") -> ResultsFolde
         predictions=predictions[~null].reset_index(drop=True),
         scores=scores,
         comparisons=_comparisons(workspace, predictions[~null], rows),
-        nulls=nulls if len(nulls) else pd.DataFrame(columns=[*PLACE, "r"]),
     )
+    for name, table in (("nulls", nulls), ("curves", _gathered(workspace, done, "curve.tsv"))):
+        if len(table):
+            setattr(results, name, table)
     with only_one(folder / "locks" / "results", folder):
         write_results(folder, results)
         _write_texts(workspace, results)
@@ -129,13 +132,12 @@ def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame
 
 
 def _by_place(workspace: Workspace, done: list[Task]) -> pd.DataFrame:
-    """cohort, row → whom its encoder had seen, and what it substituted there."""
+    """cohort, row → whom its encoder had seen, what it substituted there, how well it tells sites apart."""
     rows = []
     for task in done:
         result = (workspace.store.manifest(task.id) or {})["result"]
-        rows.append(
-            {"cohort": task.cohort, "row": task.row.row, "scope": result["scope"], "adapted": result["adapted"]}
-        )
+        known = {name: result.get(name) for name in ("scope", "adapted", "site_accuracy")}
+        rows.append({"cohort": task.cohort, "row": task.row.row, **known})
     return pd.DataFrame(rows).drop_duplicates(["cohort", "row"])
 
 
@@ -148,6 +150,9 @@ def _scores(workspace: Workspace, predictions: pd.DataFrame, nulls: pd.DataFrame
         if people.motion:
             motion = motion_table(part, dict(zip(people.ids, people.table[people.motion], strict=True)))
             scores = scores.merge(motion, how="left", on=PLACE)
+        if people.sites is not None and len(set(people.sites)) > 1:
+            inside = site_table(part, dict(zip(people.ids, people.sites, strict=True)))
+            scores = scores.merge(inside, how="left", on=PLACE)
         parts.append(scores)
     scores = pd.concat(parts, ignore_index=True).merge(places, how="left", on=["cohort", "row"])
     scores = scores[[*PLACE, "scope", "adapted", *scores.columns.difference([*PLACE, "scope", "adapted"], sort=False)]]

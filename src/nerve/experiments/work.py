@@ -18,9 +18,11 @@ from sklearn.base import clone
 
 from nerve.checks import MissingInput, NerveError, NerveWarning, problem
 from nerve.cohort import Cohort
+from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Given, Learned, Predictor, one_feature_set, ridge_of
 from nerve.evaluation.rows import GIVEN, SELF_SUPERVISED
 from nerve.evaluation.run import null_of_one, predict_one
+from nerve.evaluation.sites import site_accuracy
 from nerve.evaluation.sources import FittedInFolds, Source
 from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, UNAVAILABLE, fingerprint
@@ -132,9 +134,12 @@ class Probe:
         write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people, protocol))
         if protocol.n_permutations and features.permutes:
             write_tsv(job.folder / "null.tsv", null_of_one(features, cohort, people, protocol))
+        if protocol.labels:
+            write_tsv(job.folder / "curve.tsv", learning_curve(features, cohort, people, protocol))
         return {
             "n": len(cohort), "adapted": features.adapted, "scope": features.scope,
             "width": features.width(cohort, protocol), "notes": list(features.notes),
+            "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.permutes else None,
         }  # fmt: skip
 
 

@@ -1,0 +1,140 @@
+"""How many labels do I need? Scores over the number of labelled participants, the same draws for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from nerve.checks import NerveError, naming
+from nerve.cohort import Cohort
+from nerve.evaluation.bootstrap import weighted_auc, weighted_correlations
+from nerve.evaluation.covariates import CovariateRegression
+from nerve.evaluation.features import Features
+from nerve.evaluation.folds import strata_of
+from nerve.evaluation.people import People
+from nerve.evaluation.statistics import is_binary
+from nerve.protocol import Protocol
+
+COLUMNS = ["cohort", "target", "labels", "draw", "metric", "score"]
+LEAST_TEST = 10  # participants left to be tested on
+
+
+def learning_curve(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> pd.DataFrame:
+    """The score of each target with k labelled participants, k = `protocol.labels`, over `protocol.n_draws` draws.
+
+    In each draw participants are put in a random order, stratified by the target. The first k are labelled, for every
+    k; those after the largest k are tested. Whatever is learned without labels, by a row that learns in folds, it learns
+    from the first max(k).
+
+    Returns
+    -------
+    DataFrame
+        cohort, target, labels, draw, metric (r, or auc for two-class targets), score
+    """
+    rows = []
+    with naming(people.ids):
+        model, source = features.prepare(cohort, people, protocol)
+        mine = people.without(features.missing)
+        for target, pool, test, draw in _draws(mine, protocol):
+            inside, outside = source.split(pool, test, [target])
+            for k in protocol.labels:
+                parts = _first(inside, outside, k, model)
+                scores = _score(model, parts, mine, target, pool[:k], test, features.removes_covariates)
+                rows.append({"cohort": people.cohort, "target": target, "labels": k, "draw": draw, **scores})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
+    """(target, pool of max(k) participants in order, tested participants, draw): the same for every row."""
+    most = max(protocol.labels)
+    for target in map(str, people.targets.columns):
+        values = people.targets[target].to_numpy(float)
+        known = people.order[np.isfinite(values[people.order])]
+        if len(known) < most + LEAST_TEST:
+            raise NerveError(
+                f"labels: {most} labelled participants leave {max(0, len(known) - most)} of the {len(known)} who have "
+                f"{target!r} to be tested on, expected at least {LEAST_TEST}. Ask for fewer labels."
+            )
+        strata = strata_of(values[known], 5)
+        for draw in range(protocol.n_draws):
+            order = known[_stratified_order(strata, np.random.default_rng([protocol.seed, draw]))]
+            yield target, order[:most], order[most:], draw
+
+
+def _stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """An order whose beginnings have each stratum in its proportion."""
+    place = np.empty(len(strata))
+    for stratum in np.unique(strata):
+        mine = np.flatnonzero(strata == stratum)
+        place[rng.permutation(mine)] = (np.arange(len(mine)) + rng.random()) / len(mine)
+    return np.argsort(place, kind="stable")
+
+
+def _first(inside: Any, outside: Any, k: int, model: Any) -> tuple[Any, Any]:
+    """The features of the first k of the pool and of those tested; a kernel has a column for each of the pool."""
+    left = inside.iloc[:k] if hasattr(inside, "iloc") else inside[:k]
+    if getattr(model, "kernel", "") == "precomputed":
+        return left[:, :k], outside[:, :k]
+    return left, outside
+
+
+def _score(
+    model: Any, parts: tuple[Any, Any], people: People, target: str, train: np.ndarray, test: np.ndarray, remove: bool
+) -> dict[str, Any]:
+    raw = people.targets[target].to_numpy(float)
+    table = people.covariates.drop(columns=target, errors="ignore")
+    values = raw
+    if remove and table.shape[1]:
+        both = np.concatenate([train, test])
+        regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
+        values = np.full(len(raw), np.nan)
+        values[both] = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
+    predicted = np.asarray(clone(model).fit(parts[0], values[train]).predict(parts[1]), float).reshape(-1)
+    once = np.ones((1, len(test)))
+    if is_binary(raw[np.isfinite(raw)]):
+        return {"metric": "auc", "score": float(weighted_auc(once, raw[test] == 1, predicted)[0])}
+    return {"metric": "r", "score": float(weighted_correlations(once, values[test, None], predicted[:, None])[0, 0])}
+
+
+def curve_table(curves: pd.DataFrame) -> pd.DataFrame:
+    """Mean over draws with a 95 % interval of the draws, per cohort, target, row and number of labels."""
+    grouped = curves.groupby(["cohort", "target", "row", "metric", "labels"], sort=False)["score"]
+    table = grouped.agg(["mean", "std", "count"]).reset_index()
+    low, high = grouped.quantile(0.025).to_numpy(), grouped.quantile(0.975).to_numpy()
+    return table.rename(columns={"mean": "score", "count": "n_draws"}).assign(low=low, high=high)
+
+
+def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) -> float:
+    """How many labels `other` needs for the score that `row` has with so many; NaN where it never gets there.
+
+    `table` is what `curve_table` gives for one cohort and target; between its numbers of labels the score is taken to
+    be linear in their logarithm.
+    """
+    score = table[(table["row"] == row) & (table["labels"] == labels)]["score"].iloc[0]
+    curve = table[table["row"] == other].sort_values("labels")
+    reached = np.flatnonzero(curve["score"].to_numpy() >= score)
+    if not len(reached):
+        return float("nan")
+    last = int(reached[0])
+    x, y = np.log(curve["labels"].to_numpy(float)), curve["score"].to_numpy()
+    if last == 0:
+        return float(np.exp(x[0]))
+    share = (score - y[last - 1]) / (y[last] - y[last - 1])
+    return float(np.exp(x[last - 1] + share * (x[last] - x[last - 1])))
+
+
+def curve_sentences(table: pd.DataFrame, label: dict[str, str], best: Sequence[str]) -> list[str]:
+    """ "At k labels, A is where B is at m", for the best row of each cohort and target against each other row."""
+    said = []
+    for (cohort, target), part in table.groupby(["cohort", "target"], sort=False):
+        k = int(part["labels"].min())
+        first = part[part["labels"] == k].sort_values("score", ascending=False)["row"]
+        for other in [row for row in first.iloc[1:] if row in best]:
+            needed = equivalent_labels(part, first.iloc[0], other, k)
+            more = f"at {needed:.0f}" if np.isfinite(needed) else f"at more than {int(part['labels'].max())}"
+            said.append(f"{cohort}, {target}: at {k} labels, {label[first.iloc[0]]} is where {label[other]} is {more}.")
+    return said

@@ -1,0 +1,76 @@
+"""Learning curves: the same draws for every row, scores that rise with labels where there is something to learn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nerve import NerveError, Protocol
+from nerve.evaluation.curves import _draws, curve_sentences, curve_table, equivalent_labels, learning_curve
+from nerve.evaluation.features import feature_sets
+from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.people import prepare_people
+
+
+def curves(features, cohort, **options):
+    protocol = Protocol(targets="score,patient", labels="20,80", n_draws=6, motion="none", n_inner_folds=3, **options)
+    people, protocol = prepare_people(cohort, protocol)
+    return learning_curve(feature_sets(features, cohort)[0], cohort, people, protocol)
+
+
+def test_more_labels_predict_better_and_every_row_meets_the_same_draws(cohort, features):
+    table = curves(features, cohort, covariates="age")
+    means = table.groupby(["target", "labels"])["score"].mean()
+    assert means["score", 80] > means["score", 20] > 0.2
+    assert means["patient", 80] > 0.6
+    assert table.groupby("target")["metric"].first().to_dict() == {"score": "r", "patient": "auc"}
+    pd.testing.assert_frame_equal(table, curves(features, cohort, covariates="age"))
+
+
+def test_the_wide_kernel_computed_once_gives_what_rows_give(cohort, features):
+    wide = np.hstack([features, np.random.default_rng(0).normal(size=(len(cohort), 90))])
+    once = curves(wide, cohort)  # wider than half the participants: a kernel of everybody
+    again = curves(np.hstack([wide[:, :50], wide[:, 50:]]), cohort, kernel="correlation")
+    np.testing.assert_allclose(once["score"], again["score"])
+    noise = curves(np.random.default_rng(1).normal(size=wide.shape), cohort)
+    assert abs(noise.query("target == 'score'")["score"].mean()) < 0.2
+
+
+def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, features):
+    given = []
+
+    class Spy(KernelRidge):
+        def fit(self, X, y, **options):
+            given.append(np.asarray(y).ravel())
+            return super().fit(X, y, **options)
+
+    one = feature_sets(features, cohort)[0]
+    _, source = one.prepare(cohort, *prepare_people(cohort, Protocol(targets="score", motion="none")))
+    one.prepare = lambda *rest: (Spy("linear", n_inner_folds=3), source)
+    protocol = Protocol(targets="score", labels="20,80", n_draws=1, motion="none")
+    people, protocol = prepare_people(cohort, protocol)
+    learning_curve(one, cohort, people, protocol)
+    _, pool, test, _ = next(_draws(people, protocol))
+    assert not set(pool) & set(test)
+    labels = cohort.participants["score"].to_numpy()
+    assert [len(y) for y in given] == [20, 80]
+    np.testing.assert_allclose(given[0], labels[pool[:20]])
+    np.testing.assert_allclose(given[1], labels[pool])
+
+
+def test_too_many_labels_are_refused(cohort, features):
+    protocol = Protocol(targets="score", labels="115")
+    people, protocol = prepare_people(cohort, protocol)
+    with pytest.raises(NerveError, match="115 labelled participants leave 5 of the 120"):
+        learning_curve(feature_sets(features, cohort)[0], cohort, people, protocol)
+
+
+def test_the_sentence_says_where_one_row_is_with_fewer_labels():
+    scores = {"a": {25: 0.4, 50: 0.5, 100: 0.6}, "b": {25: 0.3, 50: 0.4, 100: 0.5}}
+    rows = [
+        {"cohort": "c", "target": "age", "row": row, "labels": k, "draw": draw, "metric": "r", "score": score}
+        for row, one in scores.items() for k, score in one.items() for draw in range(3)
+    ]  # fmt: skip
+    table = curve_table(pd.DataFrame(rows))
+    assert equivalent_labels(table, "a", "b", 25) == pytest.approx(50)
+    assert np.isnan(equivalent_labels(table, "a", "b", 100))
+    assert curve_sentences(table, {"a": "A", "b": "B"}, ["a", "b"]) == ["c, age: at 25 labels, A is where B is at 50."]
