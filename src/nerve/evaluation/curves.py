@@ -27,8 +27,8 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
     """The score of each target with k labelled participants, k = `protocol.labels`, over `protocol.n_draws` draws.
 
     In each draw participants are put in a random order, stratified by the target. The first k are labelled, for every
-    k; those after the largest k are tested. Whatever is learned without labels, by a row that learns in folds, it learns
-    from the first max(k).
+    k; those after the largest k are tested. Whatever a row learns without labels inside folds, it learns here from the
+    first max(k).
 
     Returns
     -------
