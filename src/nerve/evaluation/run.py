@@ -17,6 +17,7 @@ from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.protocol import Protocol
 
 Progress = Callable[[str, float], None]
+NAMED_BY = ["cohort", "target", "method", "variant", "seed"]
 PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
 
 
@@ -39,9 +40,8 @@ def evaluate(
     parts = []
     for one in sets:
         part = predict_one(one, cohort, people, protocol, progress)
-        for place, (column, value) in enumerate({"method": one.name, "variant": variant, "seed": seed}.items()):
-            part.insert(2 + place, column, value)
-        parts.append(part)
+        part = part.assign(method=one.name, variant=variant, seed=seed)
+        parts.append(part[[*NAMED_BY, *part.columns.difference(NAMED_BY, sort=False)]])
     return pd.concat(parts, ignore_index=True)
 
 

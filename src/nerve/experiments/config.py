@@ -220,6 +220,7 @@ def check_methods(config: ExperimentConfig, where: object) -> None:
             )
         for _, settings in entry.variants():
             try:
-                make_method(entry.method, entry.preset or config.preset, settings, config.seeds[0], config.device)
+                preset = entry.preset or config.preset
+                make_method(entry.method, preset, settings, seed=config.seeds[0], device=config.device)
             except NerveError as error:
                 raise NerveError(f"{place} ({entry.name}): {error}") from None

@@ -1,4 +1,4 @@
-"""How long an experiment will take: a few training steps of each kind of run are timed, and multiplied."""
+"""How long an experiment will take: one training step of each kind of run is timed, and multiplied."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from nerve.checks import NerveError
 from nerve.experiments.plan import Plan, Task
-from nerve.experiments.run import make_method, usable_cohorts
 from nerve.experiments.store import DONE, UNAVAILABLE
+from nerve.experiments.work import Encode, InFolds, Probe, Recipe, Train, is_trained, usable_cohorts
 from nerve.experiments.workspace import Workspace
+from nerve.protocol import Protocol
 
-_STEPS = (1, 4)
-_SIDE = 400  # people in the timed decomposition
+_SIDE = 400  # participants in the timed decomposition
 
 
 def remaining_seconds(workspace: Workspace, plan: Plan) -> float:
@@ -25,61 +25,58 @@ def remaining_seconds(workspace: Workspace, plan: Plan) -> float:
         manifest = workspace.store.manifest(task.id)
         if manifest is not None and manifest["status"] == DONE:
             known.setdefault(_likeness(task), []).append(float(manifest["seconds"]))
-    total, probed = 0.0, {}
+    total, timed = 0.0, {}
     for task in plan.unique:
         if workspace.store.status(task.id) in (DONE, UNAVAILABLE):
             continue
         like = _likeness(task)
-        if like in known:
-            total += float(np.mean(known[like]))
-            continue
-        if like not in probed:
-            probed[like] = _timed(workspace, task)
-        total += probed[like]
+        if like not in known and like not in timed:
+            timed[like] = _timed(workspace, task)
+        total += float(np.mean(known[like])) if like in known else timed[like]
     return total
 
 
 def _likeness(task: Task) -> str:
-    """Runs that take about as long as one another."""
-    settings = {k: v for k, v in task.key.get("settings", {}).items() if k != "patching"}
-    return repr((task.kind, task.cohort, task.key.get("method"), task.key.get("preset"), settings))
+    """Runs that take about as long as one another: null models as long as the model that they test."""
+    row = task.row
+    return repr((task.work.kind, task.cohort, row.method, row.preset, row.variant, row.group if row.group else row.line))
 
 
 def _timed(workspace: Workspace, task: Task) -> float:
-    if task.kind == "probe" and "encoder_in_folds" not in task.key["features"]:
-        return _probe_seconds(len(workspace.cohort(task.cohort)), workspace.config.protocol)
-    folds = 1 if task.kind == "encode" else workspace.config.protocol.folds
-    spec = task.key["features"]["encoder_in_folds"] if task.kind == "probe" else task.key
-    names = list(spec.get("pretrained_on", [])) or [task.cohort]
+    work = task.work
     try:
-        return folds * _training_seconds(workspace, spec, names)
+        if isinstance(work, Encode):
+            return _training_seconds(workspace, work.recipe, list(work.pretrained_on))
+        protocol = workspace.config.protocol_of(task.cohort)
+        if isinstance(work, Train):
+            return protocol.n_folds * _training_seconds(workspace, work.recipe, [task.cohort])
+        if isinstance(work, Probe) and isinstance(work.features, InFolds):
+            encode = work.features.encode
+            pooled = list(encode.pretrained_on) or [task.cohort]
+            return protocol.n_folds * _training_seconds(workspace, encode.recipe, pooled)
+        return _probe_seconds(len(workspace.cohort(task.cohort)), protocol)
     except NerveError:
         return 0.0  # it will be recorded as not available or failed, at once
 
 
-def _training_seconds(workspace: Workspace, spec: Any, names: list[str]) -> float:
-    """Time of a whole training from that of a few steps."""
-    seconds = []
-    full = make_method(spec, workspace.config.device)
-    cohorts = usable_cohorts(full, [workspace.cohort(name) for name in names])
-    settings = full.training_settings()
-    targets = {"y": np.linspace(0, 1, len(cohorts[0]))} if hasattr(full, "predict") else {}
-    for steps in _STEPS:
-        method = make_method(spec, workspace.config.device)
-        few = settings.model_copy(update={"max_steps": steps, "validation_fraction": 0.0, "epochs": steps})
-        method.training_settings = lambda few=few: few
-        began = time.process_time()
-        method.fit(cohorts[0] if targets else cohorts, **targets)
-        seconds.append(time.process_time() - began)
-    a_step = max(seconds[1] - seconds[0], 0.0) / (_STEPS[1] - _STEPS[0])
-    samples = method.data_["n_training"] * (1 - settings.validation_fraction)  # a sample need not be a person
-    return seconds[0] + a_step * settings.total_steps(math.ceil(samples / settings.batch_size))
+def _training_seconds(workspace: Workspace, recipe: Recipe, names: list[str]) -> float:
+    """Time of a whole training from that of one step; a reference is fitted and timed as it is."""
+    method: Any = recipe.make(workspace.config.device)
+    cohorts = usable_cohorts(method, [workspace.cohort(name) for name in names])
+    began = time.process_time()
+    if not is_trained(method):
+        method.fit(cohorts)
+        return time.process_time() - began
+    step, samples = method.seconds_per_step(cohorts)
+    settings = method.training_settings()
+    training = samples * (1 - settings.validation_fraction)
+    return step * settings.total_steps(math.ceil(training / settings.batch_size))
 
 
-def _probe_seconds(n: int, protocol: Any) -> float:
-    """One decomposition for each inner and outer fold; its time grows with the cube of the people."""
+def _probe_seconds(n: int, protocol: Protocol) -> float:
+    """One decomposition for each inner and outer fold; its time grows with the cube of the participants."""
     kernel = np.cov(np.random.default_rng(0).normal(size=(_SIDE, 2 * _SIDE)))
     began = time.perf_counter()
     np.linalg.eigh(kernel)
     one = (time.perf_counter() - began) * (n / _SIDE) ** 3
-    return protocol.folds * (protocol.inner_folds + 1) * one * 1.5
+    return protocol.n_folds * (protocol.n_inner_folds + 1) * one * 1.5

@@ -13,7 +13,7 @@ from nerve.evaluation import evaluate as evaluate_under
 from nerve.evaluation.features import NAMED
 from nerve.evaluation.run import Progress
 from nerve.methods import METHODS, method_class
-from nerve.protocol import Protocol, known_fields
+from nerve.protocol import Protocol, as_names, known_fields
 
 
 def evaluate(
@@ -78,9 +78,9 @@ def evaluate(
     40
     """
     protocol = Protocol(
-        targets=targets, covariates=covariates, groups=groups, site=site, n_folds=n_folds, n_repeats=n_repeats,
+        targets=as_names(targets), covariates=as_names(covariates), groups=groups, site=site, n_folds=n_folds, n_repeats=n_repeats,
         kernel=kernel, seed=seed, **known_fields(options, "evaluate()"),
-    )  # type: ignore[arg-type] # fmt: skip
+    )  # fmt: skip
     return evaluate_under(
         _resolved(features), cohort, protocol, method=method, variant=variant, model_seed=model_seed, progress=progress
     )

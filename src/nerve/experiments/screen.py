@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL, line_label, rows_of
+from nerve.evaluation.rows import line_label, rows_of
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.report.paper_table import paper_table
-from nerve.report.table_formats import to_frame
+from nerve.report.table_formats import to_text
 
 
 class RunsProgress:
-    """A bar in a terminal, a line a run in a log."""
+    """A bar in a terminal, a line per run in a log."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.console = Console(stderr=True)
@@ -65,15 +65,8 @@ class RunsProgress:
 def show_results(results: ResultsFolder) -> None:
     """The paper's table in the terminal."""
     table = paper_table(results)
-    frame = to_frame(table)
-    shown = Table(title=table.title, caption=table.notes[0] if table.notes else None)
-    for name in frame.index.names:
-        shown.add_column(str(name))
-    for cohort, target in table.headers:
-        shown.add_column(f"{cohort}\n{target}", justify="right")
-    for row, (_, cells) in zip(table.rows, frame.iterrows(), strict=True):
-        shown.add_row(*table.lead(row), *map(str, cells))
-    Console(width=None).print(shown)
+    if table is not None:
+        Console(soft_wrap=True).print(to_text(table), highlight=False, markup=False)
 
 
 def show_status(experiment: Experiment, runs: pd.DataFrame) -> None:
@@ -102,15 +95,16 @@ def found(results: ResultsFolder) -> list[str]:
 
 
 def show_scores(results: ResultsFolder) -> None:
-    """Every score of an evaluation with one line per target and row, as wide as it needs to be."""
-    console = Console(soft_wrap=True)
-    table = results.scores.merge(results.rows[["row", "label", "view", "variant", "kind"]], on="row")
-    for row in table[table["kind"] != NULL].itertuples():
-        auc = "" if row.auc != row.auc else f"  AUC {row.auc:.3f}"
-        p = f"  p {row.p:.4f}" if "p" in table and row.p == row.p else ""
+    """Every score of an evaluation, one line per target and row, as wide as it needs to be."""
+    console, rows = Console(soft_wrap=True), {row.row: row for row in rows_of(results.rows)}
+    for score in results.scores.to_dict("records"):
+        name = line_label(rows[score["row"]])
+        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}"
+        p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
         console.print(
-            f"{row.target:<20} {line_label(row):<22} r {row.r:+.3f} ± {row.r_half_width:.3f}  fold-mean r "
-            f"{row.r_fold_mean:+.3f}  R² {row.r2:+.3f}  n {row.n}{auc}{p}  (pretrain_scope: {row.scope})",
+            f"{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
+            f"{score['r_fold_mean']:+.3f}  R² {score['r2']:+.3f}  n {score['n']}{auc}{p}  "
+            f"(pretrain_scope: {score['scope']})",
             highlight=False,
             markup=False,
         )

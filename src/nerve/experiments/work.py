@@ -55,7 +55,7 @@ class Recipe:
         """The estimator."""
         from nerve.methods import make_method
 
-        return make_method(self.method, self.preset, self.settings, self.seed, device)
+        return make_method(self.method, self.preset, self.settings, seed=self.seed, device=device)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Encode:
             describe_run(method, cohorts, job.folder)
         except NerveError as error:  # the encoder is trained and saved: its description is for the report only
             warnings.warn(f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2)
-        return {"adapted": method.adapted_, "parameters": method.n_parameters_}
+        return {"adapted": method.adapted_, "parameters": method.parameter_count(method.parcellation_)}
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ class _TrainedInFolds(FittedInFolds):
         folder = job.folder / "encoders" / fingerprint(cohort.participants["participant_id"].tolist())
         method = encode.recipe.make(job.device)
         if (folder / "config.json").is_file():
-            method = type(method).load(folder, **_device(type(method), job.device))
+            method = type(method).load(folder, device=job.device)
         else:
             method = fitted(method, pooled or [cohort], folder)
             method.save(folder)
@@ -376,7 +376,12 @@ def given_features(path: str, scope: str, content: str) -> FromModel | FromTable
 def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
     """The method trained on the cohorts that it can read; checkpoints of what is trained stand in the folder."""
     usable = usable_cohorts(method, cohorts)
-    return method.fit(usable, run_dir=folder, resume=True) if method.is_trained else method.fit(usable)
+    return method.fit(usable, run_dir=folder, resume=True) if is_trained(method) else method.fit(usable)
+
+
+def is_trained(method: Any) -> bool:
+    """Whether a method is trained by gradient, with checkpoints; references look at the data once."""
+    return hasattr(method, "training_settings")
 
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
@@ -405,15 +410,10 @@ def _kept_features(job: Job, run_id: str, manifest: Mapping[str, Any], cohort: C
     folder, data = job.workspace.store.run_folder(run_id), job.workspace.inputs()[0][cohort.name]
     kept = folder / "features" / f"{data}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
     if not kept.is_file():
-        cls = method_class(manifest["key"]["recipe"]["method"])
-        method = cls.load(folder, **_device(cls, job.device))
+        method = method_class(manifest["key"]["recipe"]["method"]).load(folder, device=job.device)
         usable_cohorts(method, [cohort])
         write_npy(kept, _flat(method.transform(cohort)))
     return np.asarray(open_npy(kept, "Remove it: it is made again."))
-
-
-def _device(cls: Any, device: str) -> dict[str, str]:
-    return {"device": device} if cls.is_trained else {}
 
 
 def _flat(features: np.ndarray) -> np.ndarray:

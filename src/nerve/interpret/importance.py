@@ -20,7 +20,7 @@ from nerve.interpret.occlusion import OccludedPredictions, occluded_predictions
 from nerve.interpret.patterns import haufe_patterns, patch_means, standardised_in_folds
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
-from nerve.protocol import Protocol, known_fields
+from nerve.protocol import Protocol, as_names, known_fields
 
 Progress = Callable[[str, float], None]
 
@@ -77,7 +77,9 @@ def patch_importance(
     -----
     Intervals cover the choice of people, given the fitted models; `stability` covers the choice of the seed.
     """
-    protocol = Protocol(targets=targets, covariates=covariates, **known_fields(options, "patch_importance()"))  # type: ignore[arg-type]
+    protocol = Protocol(
+        targets=as_names(targets), covariates=as_names(covariates), **known_fields(options, "patch_importance()")
+    )
     if protocol.combat or protocol.regress_features:
         raise NerveError("patch_importance hides patches before the features are made, expected combat and "
                          "regress_features to be off: leave them out.")  # fmt: skip
