@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -32,14 +33,42 @@ def evaluate(
 
     Example: `nerve evaluate cohorts/ucla --features raw,pca,runs/first --targets age,sex --out results/ucla`
     """
-    import shlex
-    import sys
-
     from nerve.experiments import commands
     from nerve.protocol import as_names
 
-    command = shlex.join(["nerve", *sys.argv[1:]])
-    notes, failures = commands.evaluate(cohort, as_names(features), protocol, out, command)
+    rows = [commands.feature_row(name) for name in as_names(features)]
+    _close(*commands.evaluate(cohort, rows, protocol, out, _typed()))
+
+
+@app.command()
+@partial(with_protocol, pretrain_scope="all")
+def run(
+    cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
+    out: Annotated[str, typer.Option(callback=named, help="The folder to write; what is done is not done again.")],
+    protocol: Any,
+    model: Annotated[str | None, typer.Option(help="A trained model's folder; without it NERVE is pretrained.")] = None,
+    preset: Annotated[str, typer.Option(help="Preset of the pretraining: default, small or paper.")] = "default",
+) -> None:
+    """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
+
+    Example: `nerve run cohorts/ucla --targets age,sex --covariates site --out results/ucla`
+    """
+    from nerve.experiments import commands
+
+    learned = {"method": "nerve", "preset": preset} if model is None else commands.feature_row(model)
+    rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
+    commands.check_usable(cohort)
+    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), interpret=True))
+
+
+def _typed() -> str:
+    import shlex
+    import sys
+
+    return shlex.join(["nerve", *sys.argv[1:]])
+
+
+def _close(notes: list[str], failures: list[str]) -> None:
     for note in notes:
         typer.secho(f"note: {note}", fg=typer.colors.YELLOW, err=True)
     if failures:

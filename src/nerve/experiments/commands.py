@@ -22,6 +22,7 @@ from nerve.experiments.screen import RunsProgress, duration, found, show_results
 from nerve.experiments.store import DONE, UNAVAILABLE
 from nerve.methods import METHODS
 from nerve.protocol import Protocol
+from nerve.quality import check_cohort
 
 
 def run(
@@ -45,7 +46,12 @@ def run(
 
 
 def evaluate(
-    cohort: str, features: Sequence[str], protocol: Protocol, out: str, command: str = ""
+    cohort: str,
+    rows: Sequence[dict[str, str]],
+    protocol: Protocol,
+    out: str,
+    command: str = "",
+    interpret: bool = False,
 ) -> tuple[list[str], list[str]]:
     """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run."""
     name = Cohort.load(cohort).name
@@ -55,7 +61,8 @@ def evaluate(
             "title": f"Evaluation of {name}",
             "kind": "evaluation",
             "cohorts": {name: {"path": cohort, **protocol.as_dict()}},
-            "methods": [_feature_row(one) for one in features],
+            "methods": list(rows),
+            "interpret": interpret,
         }
     )
     check_methods(config, "--features")
@@ -69,7 +76,18 @@ def evaluate(
     return results.about["participants"][name]["notes"], experiment.failures()
 
 
-def _feature_row(name: str) -> dict[str, str]:
+def check_usable(cohort: str) -> None:
+    """Say what is in doubt about a cohort; one that cannot be what it says is refused."""
+    quality = check_cohort(Cohort.load(cohort), progress=True)
+    table = quality.table
+    for row in table[table["verdict"].isin(["warning", "not usable"])].itertuples(index=False):
+        text = " · ".join(str(value) for value in row)
+        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+    if not quality.usable:
+        raise problem(cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped.")
+
+
+def feature_row(name: str) -> dict[str, str]:
     """What `--features` names: a method, or a file or folder."""
     path = Path(name)
     if name in METHODS:

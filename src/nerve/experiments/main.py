@@ -13,7 +13,7 @@ from nerve.experiments.collect import collect, runs_table
 from nerve.experiments.config import ExperimentConfig, config_path, load_config
 from nerve.experiments.launch import Report, launch, statuses
 from nerve.experiments.plan import Plan, make_plan
-from nerve.experiments.store import DONE, FAILED
+from nerve.experiments.store import DONE, FAILED, content_hash
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_json, write_json
 
@@ -51,21 +51,32 @@ def interpret(workspace: Workspace, plan: Plan) -> None:
     from nerve.interpret import interpret_to
     from nerve.methods.nerve import NERVE
 
-    nerve = [task for task in plan.tasks if task.row.method == "nerve" and task.row.kind != NULL]
-    done = [task for task in nerve if task.work.kind == "encode" and workspace.store.status(task.id) == DONE]
-    rows = [task for task in done if task.row.line == done[-1].row.line]
+    folders = nerve_folders(workspace, plan)
     name = next(iter(workspace.config.cohorts))
     mark = workspace.folder / "interpretation" / "of.json"
-    wanted = {"encoders": [task.id for task in rows], "cohort": name}
-    if not rows or (mark.is_file() and read_json(mark) == wanted):
+    wanted = {"encoders": [content_hash(folder / "config.json") for folder in folders], "cohort": name}
+    if not folders or (mark.is_file() and read_json(mark) == wanted):
         return
     _, protocol = workspace.people(name)
-    models = [NERVE.load(workspace.store.run_folder(task.id), device=workspace.config.device) for task in rows]
+    models = [NERVE.load(folder, device=workspace.config.device) for folder in folders]
     interpret_to(
         workspace.folder, models, workspace.cohort(name), protocol.targets[:1], protocol.covariates,
-        n_folds=protocol.n_folds, seed=protocol.seed,
+        n_folds=protocol.n_folds, seed=protocol.seed, motion=protocol.motion,
     )  # fmt: skip
     write_json(mark, wanted)
+
+
+def nerve_folders(workspace: Workspace, plan: Plan) -> list[Path]:
+    """The folders of the models of the last NERVE line that is trained."""
+    found: dict[str, list[Path]] = {}
+    for task in plan.tasks:
+        if task.row.method != "nerve" or task.row.kind == NULL or workspace.store.status(task.id) != DONE:
+            continue
+        given = getattr(getattr(task.work, "features", None), "path", None)
+        if task.work.kind == "encode" or given:
+            folder = Path(given) if given else workspace.store.run_folder(task.id)
+            found.setdefault(task.row.line, []).append(folder)
+    return list(found.values())[-1] if found else []
 
 
 def prepare(config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]) -> Experiment:
