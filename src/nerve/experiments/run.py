@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 import traceback
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from nerve.checks import MissingInput, NerveError, NerveWarning, known_columns, naming
+from nerve.checks import MissingInput, NerveError, NerveWarning, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.features import model_and_source, one_feature_set
 from nerve.evaluation.kernel_ridge import KernelRidge
@@ -75,7 +74,7 @@ def encode(workspace: Workspace, task: Task, folder: Path, device: str | None) -
         return encode_together(task.key, cohorts, folder, device)
     method = make_method(task.key, device)
     cohorts = usable_cohorts(method, cohorts)
-    method.fit(cohorts, run_dir=folder, resume=True)
+    _fitted(method, cohorts, folder)
     method.save(folder)
     try:
         describe_run(method, cohorts, folder)
@@ -178,22 +177,16 @@ class EncodedInFolds:
         if (folder / "config.json").is_file():
             method = type(method).load(folder, device=method.device)
         else:
-            method.fit(usable_cohorts(method, cohorts), run_dir=folder, resume=True).save(folder)
+            _fitted(method, usable_cohorts(method, cohorts), folder).save(folder)
         self.adapted = self.adapted or method.adapted_
         return tuple(_flat(method.transform(self.cohort.subset(rows))) for rows in (train, test))  # type: ignore[return-value]
 
 
 def make_method(spec: Any, device: str) -> Any:
     """The estimator of a run: its preset, changed by its settings, with its seed."""
-    from nerve.methods import method_class
+    from nerve.methods import make_method as make
 
-    cls = method_class(spec["method"])
-    try:
-        return cls.from_preset(spec["preset"], **spec["settings"], seed=spec["seed"], device=device)
-    except TypeError:
-        known = inspect.signature(cls).parameters
-        known_columns(spec["settings"], known, f"settings of {spec['method']}")
-        raise
+    return make(spec["method"], spec["preset"], spec["settings"], seed=spec["seed"], device=device)
 
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
@@ -248,11 +241,17 @@ def _write_predictions(folder: Path, predictions: pd.DataFrame, ids: np.ndarray)
     write_tsv(folder / "predictions.tsv", table)
 
 
+def _fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
+    """The method after `fit`; one that is trained goes on from its last checkpoint."""
+    trained = hasattr(method, "training_settings")
+    return method.fit(cohorts, run_dir=folder, resume=True) if trained else method.fit(cohorts)
+
+
 def _described(method: Any) -> dict[str, Any]:
-    history = method.history_
+    history: Any = getattr(method, "history_", ())
     return {
         "adapted": method.adapted_,
-        "parameters": int(sum(p.numel() for p in method.module_.parameters() if p.requires_grad)),
+        "parameters": method.parameter_count(method.parcellation_),
         "steps": int(history["step"].iloc[-1]) if len(history) else 0,
     }
 
