@@ -21,15 +21,16 @@ from nerve.checks import MissingInput, NerveError, NotFitted
 from nerve.cohort import Cohort
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.sources import Rows
-from nerve.methods import METHODS, method_class
+from nerve.methods import METHODS, load_method, make_method, method_class
+from nerve.methods.trained import Trained
 from nerve.parcellation import Parcellation
 from nerve.simulate import Target, simulate_cohort
 from nerve.training import Draws, PairedSource
 
-TRAINED = [name for name in METHODS if name not in ("raw", "pca", "ppca", "tangent", "covariates")]
-SUPERVISED = [name for name in TRAINED if method_class(name).supervised]
-SELF_SUPERVISED = [name for name in TRAINED if name not in SUPERVISED]
-COMPARED = [name for name in TRAINED if name != "nerve"]
+TRAINED = [name for name in METHODS if issubclass(method_class(name), Trained)]
+SUPERVISED = [name for name in TRAINED if method_class(name).role == "supervised"]
+SELF_SUPERVISED = [name for name in TRAINED if method_class(name).role == "self-supervised"]
+COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
     "config",
@@ -40,7 +41,8 @@ PARTS = {
     "population",
     "predictor",
     "runs",
-    "together",
+    "settings",
+    "trained",
 }  # modules that are no method
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
 
@@ -79,15 +81,19 @@ def fitted(cohort):
 
 def quick(name, **changes):
     short = {"epochs": 3} if name in TRAINED else {}
-    return method_class(name).from_preset("small", device="cpu", **{**short, **changes})
+    return make_method(name, "small", {**short, **changes}, device="cpu")
 
 
 def fit(method, cohort):
-    return method.fit(cohort, scores(cohort)) if method.supervised else method.fit(cohort)
+    return method.fit(cohort, scores(cohort)) if is_supervised(method) else method.fit(cohort)
 
 
 def apply(method, data):
-    return method.predict(data) if method.supervised else method.transform(data)
+    return method.predict(data) if is_supervised(method) else method.transform(data)
+
+
+def is_supervised(method) -> bool:
+    return method.role == "supervised"
 
 
 def scores(cohort) -> np.ndarray:
@@ -110,6 +116,8 @@ def test_every_file_of_a_method_has_its_line():
 def test_a_method_says_what_it_is(name):
     cls = method_class(name)
     assert cls.paper
+    assert cls.title
+    assert cls.role in ("reference", "supervised", "self-supervised")
     assert {"paper", "small"} <= set(cls.presets)
     assert len(inspect.getdoc(cls)) > 200
     for preset in cls.presets:
@@ -136,7 +144,7 @@ def test_a_method_has_a_page(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_clone_keeps_parameters_and_init_only_stores(name):
-    method = quick(name, seed=7)
+    method = quick(name, **({"seed": 7} if name in TRAINED else {}))
     copy = clone(method)
     assert copy.get_params() == method.get_params()
     assert not [attribute for attribute in vars(method) if attribute.endswith("_")]
@@ -149,7 +157,7 @@ def test_clone_keeps_parameters_and_init_only_stores(name):
 def test_shapes(name, cohort, fitted):
     found = apply(fitted(name), cohort)
     assert found.shape[0] == len(cohort)
-    assert found.ndim == (1 if method_class(name).supervised else 2)
+    assert found.ndim == (1 if is_supervised(method_class(name)) else 2)
     assert np.isfinite(found).all()
 
 
@@ -166,7 +174,7 @@ def test_before_fit_it_says_so(name, cohort, tmp_path):
 def test_gradients_reach_every_trainable_weight(name, cohort, fitted):
     method = fit(clone(fitted(name)), cohort)
     source = method.source(cohort)
-    if method.supervised:
+    if is_supervised(method):
         source = PairedSource(source, scores(cohort))
     module = method.module_.train()
     rows = np.arange(min(len(source), 24))
@@ -188,7 +196,7 @@ def test_same_seed_same_result_other_seed_another(name, cohort, fitted):
     assert not np.array_equal(apply(other, cohort), apply(fitted(name), cohort))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", TRAINED)
 def test_applying_is_deterministic_even_if_the_module_was_left_in_training_mode(name, cohort, fitted):
     first = apply(fitted(name), cohort)
     fitted(name).module_.train()
@@ -211,6 +219,7 @@ def test_saving_and_loading_changes_nothing(name, cohort, fitted, tmp_path):
     fitted(name).save(tmp_path)
     loaded = method_class(name).load(tmp_path, device="cpu")
     np.testing.assert_array_equal(apply(loaded, cohort), apply(fitted(name), cohort))
+    assert type(load_method(tmp_path, device="cpu")) is method_class(name)
     assert loaded.adapted_ == fitted(name).adapted_
     text = "".join(path.read_text() for path in tmp_path.iterdir() if path.suffix in (".json", ".md", ".tsv"))
     assert not [person for person in cohort.participants["participant_id"] if person in text]
@@ -326,9 +335,8 @@ def transform_untrained(method, planted, seed) -> np.ndarray:
     """The features of a method that is as its seed drew it, with what it takes from the training people."""
     raw = copy.copy(method).set_params(seed=seed)
     training = planted.subset(np.arange(N_TRAINING))
-    raw.module_ = raw.seeded_build(planted.parcellation)
-    source = raw.source(training)
-    raw.start(raw.module_, source, np.arange(len(source)))
+    source = raw.begin_training(training, np.arange(len(training)))
+    raw.finish(raw.module_, source)
     return raw.transform(planted)
 
 
@@ -358,7 +366,7 @@ def test_a_target_that_cannot_be_learned_is_refused(name, cohort):
     y = scores(cohort)
     with pytest.raises(NerveError, match="1 missing"):
         quick(name).fit(cohort, np.where(np.arange(len(y)) == 3, np.nan, y))
-    with pytest.raises(NerveError, match="one value a person"):
+    with pytest.raises(NerveError, match="one value per participant"):
         quick(name).fit(cohort, np.column_stack([y, y]))
     with pytest.raises(NerveError, match="3 different values"):
         quick(name).fit(cohort, np.array(["a", "b", "c"])[np.arange(len(y)) % 3])

@@ -10,9 +10,9 @@ from sklearn.base import clone
 
 from nerve.checks import NerveError, NotFitted
 from nerve.cohort import Cohort
-from nerve.methods.base import Encoder
 from nerve.methods.inputs import as_cohort
 from nerve.methods.predictor import Predictor
+from nerve.methods.trained import Encoder
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
 
@@ -37,6 +37,9 @@ class _Module(torch.nn.Module):
 class RowMean(Encoder):
     def __init__(self, parcellation=None, epochs=3, seed=0, device="cpu"):
         self.parcellation, self.epochs, self.seed, self.device = parcellation, epochs, seed, device
+
+    def target_parcellation(self):
+        return self.parcellation
 
     def build(self, parcellation):
         return _Module(parcellation.n_regions)

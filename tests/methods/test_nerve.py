@@ -34,9 +34,8 @@ def cohort(parcellation) -> nerve.Cohort:
     generator = np.random.default_rng(0)
     loadings = generator.normal(size=(3, 19))
     people = generator.normal(size=(80, 3))
-    fc = 0.3 * np.tanh(np.einsum("pk,ki,kj->pij", people, loadings, loadings)) + 0.02 * generator.normal(
-        size=(80, 19, 19)
-    )
+    fc = 0.08 * np.tanh(np.einsum("pk,ki,kj->pij", people, loadings, loadings))
+    fc += 0.005 * generator.normal(size=(80, 19, 19))
     fc = (fc + fc.transpose(0, 2, 1)) / 2
     fc[:, range(19), range(19)] = 1
     table = pd.DataFrame({"participant_id": [f"private{i}" for i in range(80)], "score": people[:, 0]})
@@ -59,14 +58,14 @@ def test_the_call_of_the_design_page(cohort, parcellation):
 def test_masked_patches_of_new_people_are_predicted_better_than_by_the_mean(cohort, tokenizer):
     options = {} if tokenizer == "bilinear" else {"init": "scaled"}
     train, test = cohort.subset(np.arange(60)), cohort.subset(np.arange(60, 80))
-    settings = {**TINY, "dim": 32, "epochs": 100, "tokenizer": tokenizer, "options": options}
+    settings = {**TINY, "view": "fc", "dim": 32, "epochs": 25, "lr": 3e-3, "tokenizer": tokenizer, "options": options}
     encoder = nerve.NERVE(**settings).fit(train)
     patching = encoder.patching_
     masked = np.stack([np.random.default_rng(i).permutation(10)[:5] for i in range(20)])
     rebuilt = patching.pack(encoder.reconstruct(test, masked))
     truth, mean = patching.pack(test.connectivity), patching.pack(train.connectivity).mean(0)
     hidden = np.stack([np.isin(patching.patch_of, row) for row in masked])
-    assert np.square(rebuilt - truth)[hidden].mean() < 0.7 * np.square(mean - truth)[hidden].mean()
+    assert np.square(rebuilt - truth)[hidden].mean() < 0.8 * np.square(mean - truth)[hidden].mean()
 
 
 def test_reordered_cohort_gives_the_same_embedding_and_missing_network_is_named(fitted, cohort):
@@ -95,7 +94,7 @@ def test_embedding_does_not_depend_on_who_else_is_embedded(fitted, cohort):
 def test_saved_and_loaded_is_identical(fitted, cohort, tmp_path):
     fitted.save(tmp_path)
     loaded = nerve.NERVE.load(tmp_path, device="cpu")
-    for pooling in ("mean", "cls", "tokens"):
+    for pooling in ("pca", "mean", "cls", "tokens"):
         assert np.array_equal(loaded.transform(cohort, pooling), fitted.transform(cohort, pooling))
     assert loaded.config() == fitted.config()
     assert loaded.score(cohort) == fitted.score(cohort)
@@ -138,7 +137,7 @@ def test_in_a_pipeline_behind_nilearn():
     pipeline = make_pipeline(
         connectome.ConnectivityMeasure(kind="correlation", standardize=False), nerve.NERVE(patching="grid5", **TINY)
     )
-    assert pipeline.fit_transform(series).shape == (12, 16)
+    assert pipeline.fit_transform(series).shape == (12, 256)
     assert list(pipeline[-1].get_feature_names_out())[:2] == ["dim0", "dim1"]
 
 
@@ -171,7 +170,7 @@ def test_fit_changes_no_parameter_and_returns_itself(cohort):
 
 def test_score_is_minus_the_masked_loss_and_repeats(fitted, cohort):
     assert fitted.score(cohort) == fitted.score(cohort)
-    assert -0.2 < fitted.score(cohort) < 0
+    assert -1.5 < fitted.score(cohort) < 0  # in units of the entries' own variance
 
 
 def test_reconstruct_gives_symmetric_matrices_off_the_diagonal_blocks(fitted, cohort):
@@ -217,22 +216,24 @@ def test_not_fitted():
 
 def test_every_preset_is_valid_and_settings_are_checked():
     for preset in PRESETS:
-        resolve(preset)
+        resolve(preset, {})
     with pytest.raises(NerveError, match=r"no setting 'leraning_rate'|Did you mean"):
         resolve("small", {"leraning_rate": 1})
     with pytest.raises(NerveError, match=r"mask_ratio is 1\.5, expected less than 1"):
         resolve("small", {"mask_ratio": 1.5})
     with pytest.raises(NerveError, match="Did you mean 'paper'"):
-        resolve("papr")
+        resolve("papr", {})
     with pytest.raises(NerveError, match="Did you mean 'epochs'"):
         nerve.NERVE(options={"epoch": 3}).config()
+    with pytest.raises(NerveError, match=r"options hold dim, expected a parameter"):
+        nerve.NERVE(options={"dim": 3}).config()
 
 
 def test_yaml_and_assignments(tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text("preset: small\nlr: 1e-3\nclip: null\n")
     preset, settings = read_config(file)
-    config = resolve(preset, settings, parse_assignments(["dim=32", "lr=2e-4", "keep=last", "betas=[0.8, 0.9]"]))
+    config = resolve(preset, settings | parse_assignments(["dim=32", "lr=2e-4", "keep=last", "betas=[0.8, 0.9]"]))
     assert (config.lr, config.clip, config.dim, config.keep, config.betas) == (2e-4, None, 32, "last", (0.8, 0.9))
     file.write_text("- a list")
     with pytest.raises(NerveError, match="holds no settings"):
@@ -249,7 +250,7 @@ def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path,
 
     expected = nerve.NERVE(**TINY).fit(cohort).transform(cohort)
     monkeypatch.setattr(packing, "IN_MEMORY_BELOW", 0)
-    source = packing.packed_source(cohort, Patching.from_parcellation(cohort.parcellation), tmp_path)
+    source = packing.packed_source(cohort, Patching.from_parcellation(cohort.parcellation), None, tmp_path)
     assert isinstance(source.arrays[0], np.memmap)
     assert np.array_equal(nerve.NERVE(**TINY).fit(cohort).transform(cohort), expected)
     assert np.array_equal(nerve.NERVE(**TINY).fit(cohort, run_dir=tmp_path / "run").transform(cohort), expected)

@@ -22,7 +22,7 @@ def people() -> np.ndarray:
 def test_masked_patches_are_the_conditional_expectation_of_the_gaussian(people):
     model = PPCA(n_components=4, patching="grid4").fit(people[:40])
     patching = Patching.grid(12, 4)
-    mean, loadings, noise = (model.module_.get_buffer(n).numpy().astype(float) for n in ("mean", "loadings", "noise"))
+    mean, loadings, noise = (model.arrays_[n].astype(float) for n in ("mean", "loadings", "noise"))
     covariance = loadings @ loadings.T + noise * np.eye(len(mean))
     new = people[40:42]
     masked = np.array([[0, 3, 5], [1, 2, 4]])
@@ -53,5 +53,5 @@ def test_few_people_and_bad_masks(people):
     with pytest.raises(NerveError, match="at least 3"):
         PPCA().fit(people[:2])
     model = PPCA(n_components=3, patching="grid4").fit(people)
-    with pytest.raises(NerveError, match="1 rows, expected one for each of 60 people"):
+    with pytest.raises(NerveError, match="1 rows, expected one for each of 60 participants"):
         model.reconstruct(people, np.zeros((1, 2), int))

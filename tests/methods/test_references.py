@@ -31,17 +31,18 @@ def test_raw_is_the_upper_triangle(cohort):
     np.testing.assert_array_equal(features[4], cohort.connectivity[4][np.triu_indices(9, 1)])
 
 
-def test_components_are_those_of_scikit_learn_up_to_sign(cohort):
+def test_components_keep_the_distances_of_those_of_scikit_learn(cohort):
     ours = PrincipalComponents(n_components=6).fit(cohort)
     theirs = PCA(n_components=6, svd_solver="full").fit(cohort.inputs("upper"))
     new = cohort.inputs("fc")[::-1] ** 2  # other matrices than those fitted
-    expected = theirs.transform(new[:, *np.triu_indices(9, 1)])
-    np.testing.assert_allclose(np.abs(ours.transform(new)), np.abs(expected), atol=1e-4)
+    expected, found = theirs.transform(new[:, *np.triu_indices(9, 1)]), ours.transform(new)
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)  # turned: distances are the same
+    np.testing.assert_allclose(found.sum(1), 0, atol=1e-4)
 
 
 def test_components_are_no_more_than_people_allow(cohort):
     few = cohort.subset(np.arange(5))
-    assert PrincipalComponents(n_components=256).fit_transform(few).shape == (5, 4)
+    assert PrincipalComponents(n_components=256).fit_transform(few).shape == (5, 5)  # four components, turned
     with pytest.raises(NerveError, match="at least 2"):
         PrincipalComponents().fit(cohort.subset([0]))
 

@@ -20,11 +20,13 @@ def packed_for(patching: Patching, people: int = 3) -> torch.Tensor:
 @every_patching
 def test_a_masked_patch_reaches_neither_the_visible_tokens_nor_the_prediction(patching, name):
     """The released code's defect: about 48 % of the patches that bore loss were visible to its encoder."""
-    model, packed = model_for(patching, name, center=True), packed_for(patching)
+    model, packed = model_for(patching, name, standardise=True), packed_for(patching)
     visible, masked = model.split(torch.rand(3, patching.n_patches))
     hidden = torch.zeros(3, patching.n_patches, dtype=torch.bool).scatter(1, masked, True)
     entries = hidden[:, torch.from_numpy(patching.patch_of)]  # (people, S): the entries that are masked
     changed = torch.where(entries, torch.randn_like(packed) * 1e3, packed)
+    torch.nn.init.normal_(model.decoder_norm.weight)
+    model.standardise_by([packed])
     assert torch.equal(model.encode(packed, visible), model.encode(changed, visible))
     assert torch.equal(model.reconstruct(packed, masked), model.reconstruct(changed, masked))
 
@@ -68,7 +70,7 @@ def test_attention_maps_are_those_the_encoder_uses():
     assert maps.shape == (3, 2, 2, 1 + patching.n_patches, 1 + patching.n_patches)
     torch.testing.assert_close(maps.sum(-1), torch.ones(maps.shape[:-1], dtype=maps.dtype))
     block = model.encoder[0]
-    x = model._sequence(packed, None)
+    x = model.sequence(packed, None)
     value = block.attention._split(block.norm1(x))[2]
     mixed = (maps[:, 0] @ value).transpose(1, 2).flatten(2)
     torch.testing.assert_close(block.attention.out(mixed), block.attention(block.norm1(x)))
@@ -86,6 +88,33 @@ def test_token_p_is_pair_p():
         assert moved.nonzero().flatten().tolist() == [p]
 
 
+def test_standardising_moves_and_scales_input_and_target_alike():
+    patching = PATCHINGS["grid"]
+    model, packed = model_for(patching, standardise=True), packed_for(patching)
+    plain = model_for(patching)
+    torch.nn.init.ones_(model.decoder_norm.weight)
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if k not in ("mean", "scale")})
+    shift = torch.randn(patching.n_entries, dtype=torch.float64)
+    model.mean.copy_(shift)
+    model.scale.fill_(3.0)
+    draws = [Draws(0, 0, 3), Draws(0, 0, 3)]
+    moved = 3 * packed + shift
+    torch.testing.assert_close(model.training_loss(moved, draws[0]), plain.training_loss(packed, draws[1]))
+    torch.testing.assert_close(model.reconstruct(moved), 3 * plain.reconstruct(packed) + shift)
+
+
+def test_standardised_entries_have_mean_zero_and_unit_size_and_reconstructions_begin_at_the_mean():
+    patching = PATCHINGS["7 uneven"]
+    model, packed = model_for(patching, standardise=True), packed_for(patching, 20) * 3 + 5
+    model.standardise_by([packed[:13], packed[13:]])
+    entries = model._standardised(packed)
+    torch.testing.assert_close(entries.mean(0), torch.zeros(patching.n_entries).double(), atol=1e-5, rtol=0)
+    assert entries.square().mean().item() == pytest.approx(1, rel=1e-5)
+    masked = model.split(torch.rand(20, patching.n_patches))[1]
+    torch.testing.assert_close(model.reconstruct(packed, masked), packed.mean(0).expand(20, -1), atol=1e-5, rtol=0)
+    assert model.masked_loss(packed, *model.split(torch.rand(20, patching.n_patches))).item() == pytest.approx(1, abs=0.2)
+
+
 def test_poolings_and_their_shapes():
     patching = PATCHINGS["17 uneven"]
     model, packed = model_for(patching), packed_for(patching)
@@ -95,6 +124,8 @@ def test_poolings_and_their_shapes():
     assert model.embed(packed, "cls").shape == (3, 8)
     with pytest.raises(NerveError, match="Did you mean 'mean'"):
         model.embed(packed, "meen")
+    with pytest.raises(NerveError, match="without components"):
+        model.embed(packed, "pca")
 
 
 def test_regions_in_another_order_give_the_same_loss():
@@ -111,18 +142,6 @@ def test_regions_in_another_order_give_the_same_loss():
     first = model.masked_loss(torch.from_numpy(patching.pack(fc)), *model.split(noise))
     shuffled = torch.from_numpy(other.patching.pack(fc[:, order][:, :, order]))
     torch.testing.assert_close(other.masked_loss(shuffled, *other.split(noise)), first)
-
-
-def test_center_moves_input_and_target_alike():
-    patching = PATCHINGS["grid"]
-    model, packed = model_for(patching, center=True), packed_for(patching)
-    plain = model_for(patching)
-    plain.load_state_dict({k: v for k, v in model.state_dict().items() if k != "mean"})
-    shift = torch.randn(patching.n_entries, dtype=torch.float64)
-    model.mean.copy_(shift)
-    draws = [Draws(0, 0, 3), Draws(0, 0, 3)]
-    torch.testing.assert_close(model.training_loss(packed + shift, draws[0]), plain.training_loss(packed, draws[1]))
-    torch.testing.assert_close(model.reconstruct(packed + shift), plain.reconstruct(packed) + shift)
 
 
 def test_gather_and_pad_of_the_benchmark_is_the_same_model():

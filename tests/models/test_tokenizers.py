@@ -109,7 +109,7 @@ def test_embedding_some_patches_equals_choosing_among_all(patching, name):
 
 
 @every_tokenizer
-def test_scaled_start_gives_tokens_and_patches_of_unit_order(name):
+def test_scaled_init_gives_tokens_and_patches_of_unit_order(name):
     patching = Patching.from_parcellation("schaefer400-17")
     torch.manual_seed(0)
     model = MaskedAutoencoder(patching, name)
@@ -121,9 +121,29 @@ def test_scaled_start_gives_tokens_and_patches_of_unit_order(name):
     assert model.training_loss(packed) < 1
 
 
-def test_released_start_has_the_large_first_loss_of_the_released_code():
+@every_tokenizer
+def test_random_signs_give_tokens_of_unit_size_that_keep_distances(name):
+    patching = Patching.from_parcellation("schaefer100-17")
+    torch.manual_seed(0)
+    model = MaskedAutoencoder(patching, name, init="signs", depth=1)
+    assert (model.tokenizer.state_dict()[list(model.tokenizer.state_dict())[0]].abs().log().std() < 2).item()
+    tokens = model.tokenizer.embed(0.25 * torch.randn(8, patching.n_entries))
+    assert 0.5 < tokens.std() < 2
+
+
+# what building the released code gives (../shared/docs/methods.md): spreads of the first linear maps, and first losses
+RELEASED = {"bilinear": (1.0, 1.0, 64.0), "shared": (0.0335, 0.0355, 0.11), "specific": (0.046, 0.057, 0.29)}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_released_init_has_the_spreads_and_the_first_loss_of_the_released_code(name):
     patching = Patching.from_parcellation("schaefer400-17")
     torch.manual_seed(0)
-    model = MaskedAutoencoder(patching, init="released", depth=1)
-    loss = model.training_loss(0.25 * torch.randn(4, patching.n_entries)).item()
-    assert 40 < loss < 100
+    model = MaskedAutoencoder(patching, name, init="released", tokenizer_bias=True)
+    there, back, first = RELEASED[name]
+    weights = [p for p in model.tokenizer.parameters() if p.ndim == 2 and p.shape[0] != patching.n_patches]
+    assert weights[0].std().item() == pytest.approx(there, rel=0.1)
+    assert weights[1].std().item() == pytest.approx(back, rel=0.1)
+    assert model.positions.std().item() == pytest.approx(0.0071, rel=0.05)  # Xavier of (1, 154, 256)
+    loss = model.training_loss(0.18 * torch.randn(8, patching.n_entries)).item()  # FC of real people has this size
+    assert loss == pytest.approx(first, rel=0.15)

@@ -14,7 +14,7 @@ def patching() -> Patching:
 
 
 def test_the_papers_model_has_exactly_3403712_parameters(patching):
-    counts = parameter_counts(patching, **resolve("paper").model_options())
+    counts = parameter_counts(patching, **resolve("paper", {}).model_options())
     assert counts["total"] == 3_403_712
     assert counts["tokenizer"] == 102_400
 
@@ -40,7 +40,7 @@ def test_growth_is_as_the_paper_states(patching):
 
 
 def test_the_papers_hyperparameters():
-    config = resolve("paper")
+    config = resolve("paper", {})
     stated = {
         "epochs": 4000,
         "warmup_epochs": 400,
@@ -60,8 +60,9 @@ def test_the_papers_hyperparameters():
         "validation_fraction": 0.1,
         "loss": "patch_mean",
         "init": "released",
-        "center": False,
-        "scale_tokens": False,
+        "view": "fc",
+        "standardise": False,
+        "pooling": "mean",
         "tokenizer": "bilinear",
         "optimizer": "adamw",
         "schedule": "cosine",
@@ -73,6 +74,6 @@ def test_the_papers_hyperparameters():
 def test_twelve_thousand_steps_on_the_papers_cohorts():
     from nerve.training.splits import split_rows
 
-    config = resolve("paper").training_settings()
+    config = resolve("paper", {}).training_settings()
     training, _ = split_rows(1791 + 1416, ["ABCD"] * 1791 + ["PNC"] * 1416, config)
     assert config.total_steps(-(-len(training) // config.batch_size)) == 12_000

@@ -9,6 +9,12 @@ import typer
 
 from nerve.cli.common import app, named, say, shown_progress
 
+LEARNS = {
+    "supervised": "learns with a target, inside each fold",
+    "self-supervised": "learns without labels",
+    "reference": "reference row, without labels",
+}
+
 
 @app.command()
 def pretrain(
@@ -59,7 +65,7 @@ def embed(
     cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
     out: Annotated[str, typer.Argument(callback=named, help="A .tsv (participant_id, dim0 …) or a .npy.")],
     pooling: Annotated[
-        str | None, typer.Option(help="mean, cls, tokens (needs .npy), factors or pca; as the model does by default.")
+        str | None, typer.Option(help="pca, mean, cls or tokens (needs .npy); as the model does by default.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
@@ -82,9 +88,7 @@ def interpret(
     out: Annotated[
         str | None, typer.Option(callback=named, help="Where to write interpretation/; the first run by default.")
     ] = None,
-    pooling: Annotated[
-        str | None, typer.Option(help="mean, cls, tokens, factors or pca; as in the run by default.")
-    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="pca, mean, cls or tokens; as in the run by default.")] = None,
     groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
     folds: Annotated[int, typer.Option(help="Folds.")] = 10,
     repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
@@ -126,10 +130,10 @@ def methods(
     parcellation: Annotated[
         str, typer.Option("--parcellation", help="Count parameters for this parcellation.")
     ] = "schaefer400-17",
-    preset: Annotated[str, typer.Option("--preset", help="Count parameters of this preset: paper or small.")] = "paper",
+    preset: Annotated[str | None, typer.Option("--preset", help="Only this preset: paper, default or small.")] = None,
     tsv: Annotated[bool, typer.Option("--tsv", help="Print a table for other programs.")] = False,
 ) -> None:
-    """List the methods: what each needs, its size, its paper, and what we changed.
+    """List the methods: what each needs, its size by preset, its paper, and what we changed.
 
     Example: `nerve methods`
     """
@@ -139,11 +143,13 @@ def methods(
     if tsv:
         say(table.to_csv(sep="\t", index=False).rstrip())
         return
-    for row in table.to_dict("records"):
-        learns = "learns with a target, inside each fold" if row["supervised"] else "learns without labels"
-        size = f"{learns}; {row['parameters']:,} parameters" if row["parameters"] else "nothing to train"
-        say(f"{row['method']:<12} needs {row['needs']}; {size}")
+    for _, rows in table.groupby("method", sort=False):
+        row = rows.iloc[0]
+        say(f"{row['method']:<12} {row['title']}: needs {row['needs']}; {LEARNS[row['role']]}")
+        for one in rows[rows["parameters"] > 0].to_dict("records"):
+            view = "" if one["view"] == "fc" else f", {one['view']} view"
+            say(f"{'':<12} {one['parameters']:,} parameters ({one['preset']}{view})")
         say(f"{'':<12} {row['paper']}")
         if row["adapted"]:
             say(f"{'':<12} ours: {row['adapted']}")
-    say(f"\nParameters are those of the preset {preset!r} with {parcellation}.")
+    say(f"\nParameters that are trained, by preset, with {parcellation}.")

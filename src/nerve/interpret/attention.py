@@ -91,14 +91,14 @@ def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
     """Mean over people of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
     import torch
 
-    device = next(encoder.module_.parameters()).device
+    device, source = next(encoder.module_.parameters()).device, encoder.packing(cohort)
     encoder.module_.eval()
     maps: Any = 0.0
     rollout: Any = 0.0
     with torch.inference_mode():
         for start in range(0, len(cohort), _CHUNK):
             rows = np.arange(start, min(start + _CHUNK, len(cohort)))
-            packed = torch.from_numpy(encoder.patching_.pack(cohort.inputs("fc", rows))).to(device)
+            packed = source.batch(rows).to(device)
             some = encoder.module_.attention(packed).float().cpu().numpy()  # (people, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)
             rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)

@@ -1,4 +1,4 @@
-"""Features of people, and their features with each patch hidden in turn."""
+"""Features of participants, and their features with each patch hidden in turn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from nerve.patching import Patching
-
-TOKEN_POOLINGS = ("mean", "cls", "tokens")
+from nerve.views import View
 
 
 class Embedding:
-    """Any function of FC: patches are hidden in the matrices.
+    """Any function of a matrix: patches are hidden in the matrices.
 
     Parameters
     ----------
@@ -21,75 +20,63 @@ class Embedding:
         (k, R, R) → (k, …) features; further axes are flattened.
     patching : Patching
         The patches to hide.
+    view : View
+        What makes the matrices of FC. Patches are hidden in them: FC with another participant's patch need not be one.
     """
 
-    def __init__(self, embed: Callable[[np.ndarray], np.ndarray], patching: Patching) -> None:
-        self.embed, self.patching = embed, patching
+    def __init__(self, embed: Callable[[np.ndarray], np.ndarray], patching: Patching, view: View | None = None) -> None:
+        self.embed, self.patching, self.view = embed, patching, view or View()
 
     def features(self, fc: np.ndarray) -> np.ndarray:
         """(k, R, R) → (k, d)."""
-        return self.embed(fc).reshape(len(fc), -1)
+        return self._flat(self.embed(self.view.apply(fc)))
 
     def hidden(self, fc: np.ndarray, mean: np.ndarray) -> Iterator[np.ndarray]:
-        """(k, d) once for each patch, with that patch taken from `mean` (R, R)."""
-        for matrices in hidden_one_by_one(fc, mean, self.patching):
-            yield self.features(matrices)
+        """(k, d) once for each patch, with that patch taken from the view of `mean` (R, R)."""
+        matrices, average = self.view.apply(fc), self.view.apply(np.asarray(mean)[None])[0]
+        for hidden in hidden_one_by_one(matrices, average, self.patching):
+            yield self._flat(self.embed(hidden))
+
+    def _flat(self, features: np.ndarray) -> np.ndarray:
+        return features.reshape(len(features), -1)
 
 
 class TokenEmbedding(Embedding):
-    """NERVE: a patch is a token, so people are tokenized once and only the encoder runs for each hidden patch.
-
-    Not with completion, where every token depends on all patches.
-    """
+    """NERVE: a patch is a token, so participants are tokenized once and only the transformer runs per hidden patch."""
 
     def __init__(self, encoder: Any) -> None:
-        super().__init__(encoder.transform, encoder.patching_)
-        self.encoder, self.pooling = encoder, _pooling_of(encoder)
+        super().__init__(encoder.embed_matrices, encoder.patching_, encoder.view_)
+        self.module, self.pooling = encoder.module_, encoder.config().pooling
 
     def hidden(self, fc: np.ndarray, mean: np.ndarray) -> Iterator[np.ndarray]:
         """The same as in the base, without making the matrices."""
         import torch
 
-        module = self.encoder.module_.eval()
+        self.module.eval()
         with torch.inference_mode():
-            everyone = self._sequence(fc)  # (k, 1 + P, dim), CLS first
-            average = self._sequence(np.asarray(mean, np.float32)[None])  # (1, 1 + P, dim)
+            everyone, average = self._sequence(fc), self._sequence(np.asarray(mean)[None])  # (…, 1 + P, dim), CLS first
             for token in range(1, everyone.shape[1]):
                 x = everyone.clone()
                 x[:, token] = average[:, token]
-                for block in module.encoder:
-                    x = block(x)
-                yield self._pooled(module.encoder_norm(x)).float().cpu().numpy().reshape(len(fc), -1)
+                pooled = self.module.pool(self.module.contextualise(x), self.pooling)
+                yield self._flat(pooled.float().cpu().numpy())
 
     def _sequence(self, fc: np.ndarray) -> Any:
         import torch
 
-        module = self.encoder.module_
-        packed = torch.from_numpy(self.patching.pack(fc)).to(module.positions.device)  # (k, S)
-        return module._sequence(module.reading(packed), None)
-
-    def _pooled(self, encoded: Any) -> Any:
-        """As `MaskedAutoencoder.embed` does."""
-        if self.pooling == "cls":
-            return encoded[:, 0]
-        return encoded[:, 1:].mean(1) if self.pooling == "mean" else encoded[:, 1:]
+        packed = torch.from_numpy(self.patching.pack(self.view.apply(fc)))  # (k, S)
+        return self.module.sequence(packed.to(self.module.positions.device), None)
 
 
 def embedding_of(encoder: Any, patching: Patching) -> Embedding:
     """Of "raw" (FC above the diagonal), or of a fitted encoder."""
     if isinstance(encoder, str):
         return Embedding(_upper, patching)
-    module = encoder.module_
-    of_tokens = hasattr(module, "_sequence") and _pooling_of(encoder) in TOKEN_POOLINGS
-    if of_tokens and module.completion is None and encoder.patching_ == patching:
+    if not hasattr(encoder, "embed_matrices"):
+        return Embedding(encoder.transform, patching)
+    if encoder.patching_ == patching:
         return TokenEmbedding(encoder)
-    return Embedding(encoder.transform, patching)
-
-
-def _pooling_of(encoder: Any) -> str | None:
-    """What `transform` gives: the parameter, or what stands for None."""
-    resolved = getattr(encoder, "_pooling", None)
-    return encoder.pooling if resolved is None else resolved(encoder.pooling)
+    return Embedding(encoder.embed_matrices, patching, encoder.view_)
 
 
 def hidden_one_by_one(fc: np.ndarray, mean: np.ndarray, patching: Patching) -> Iterator[np.ndarray]:

@@ -12,15 +12,16 @@ import pandas as pd
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
-from nerve.files import read_json, write_json, write_tsv
+from nerve.files import write_json, write_tsv
 from nerve.interpret.attention import attention_summary
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.stability import as_encoders
 from nerve.interpret.weights import network_weights
-from nerve.methods import METHODS, method_class
+from nerve.methods import load_method
 
 FOLDER = "interpretation"
 MOST_PEOPLE = 200  # for attention, which hardly differs between people
+LEAST_SPREAD = 0.005  # of region weights, whose mean is 1, that is worth a map
 
 
 def interpret_to(
@@ -55,7 +56,9 @@ def interpret_to(
     several = as_encoders(encoders)
     tables: dict[str, pd.DataFrame] = {}
     if getattr(getattr(several[0].module_, "tokenizer", None), "embed_factors", None) is not None:
-        tables["network_weights"] = network_weights(several)
+        weights = network_weights(several)
+        if weights["weight"].std() > LEAST_SPREAD:  # a map on which every region weighs the same shows nothing
+            tables["network_weights"] = weights
     if hasattr(several[0].module_, "attention") and len(several[0].module_.encoder):
         attention = attention_summary(several, cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE))))
         tables |= {"attention": attention.table, "attention_pairs": attention.pairs}
@@ -75,13 +78,10 @@ def interpret_to(
 
 def load_encoder(path: str | os.PathLike[str], device: str = "auto") -> Any:
     """The encoder in the folder of a run, whichever method it is."""
-    folder = Path(path)
-    described = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    name = str(described.get("method", "nerve")).lower()
-    method = method_class(name if name in METHODS else "nerve")
+    method = load_method(path, device=device)
     if not hasattr(method, "transform"):
-        raise problem(folder, f"it holds a {described.get('method')}", expected="an encoder, trained without a target")
-    return method.load(folder, device=device)
+        raise problem(path, f"it holds a {type(method).__name__}", expected="an encoder, trained without a target")
+    return method
 
 
 def _agreement(tables: dict[str, pd.DataFrame], seeds: list[int]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from nerve.cohort import Cohort
 from nerve.files import atomic_file, write_json
 from nerve.methods.inputs import as_cohort
 from nerve.patching import Patching
+from nerve.views import View
 
 MOST_PEOPLE = 256  # held-out people that are reconstructed
 _CHUNK = 64
@@ -30,10 +31,10 @@ def describe_run(method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.
 
     Returns None, and writes nothing, if it does not reconstruct patches or held nobody out.
     """
-    if not hasattr(method, "reconstruct") or not hasattr(method, "patching_"):
+    if not hasattr(method, "reconstruct") or not hasattr(method, "training_settings"):
         return None
     cohort = as_cohort(cohorts, method.parcellation_)
-    training, held_out = method.split(cohort, cohort, method.training_settings())
+    training, held_out = method.split(cohort, method.training_settings())
     if not len(held_out):
         return None
     return describe_encoder(method, cohort.subset(held_out), out, training=cohort.subset(training))
@@ -45,7 +46,8 @@ def describe_encoder(
     """Mask patches of held-out people, reconstruct them, and write errors and one example.
 
     With M the masked patches of a person and x̂ a guess, the error is 1/|M| Σ_{p ∈ M} ‖x̂_p - x_p‖² / size_p. Guesses:
-    the model's; the training people's mean FC; that mean, averaged within each patch.
+    the model's; the mean of the training people; that mean, averaged within each patch. All are matrices of the
+    method's view.
 
     Parameters
     ----------
@@ -67,15 +69,17 @@ def describe_encoder(
         return None
     patching: Patching = method.patching_
     people = held_out.align(method.parcellation_).inputs("fc", np.arange(min(len(held_out), MOST_PEOPLE)))
-    mean = _group_mean(method, training)
+    view: View = getattr(method, "view_", View())
+    mean = _group_mean(method, view, training)
     masked = _masks(patching, method.module_.n_visible, len(people), seed=method.seed)
     hidden = _hidden_entries(patching, masked)  # (people, S)
-    actual = patching.pack(people)  # (people, S)
+    actual = patching.pack(view.apply(people))  # (people, S)
     predicted = patching.pack(method.reconstruct(people, masked))
     guesses = {"model": predicted, "group_mean": mean, "patch_mean": _patch_means(patching, mean)}
     errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (people,) each
     example = int(np.argsort(errors["model"])[len(people) // 2])
     report = _report(errors, patching, masked, _r(actual[example], predicted[example], hidden[example]))
+    report["view"] = view.name
     with atomic_file(Path(out) / "reconstruction.npz") as stream:
         np.savez_compressed(stream, **_pictures(patching, actual[example], predicted[example], hidden[example]))
     write_json(Path(out) / "reconstruction.json", report)
@@ -91,13 +95,13 @@ def _report(errors: dict[str, np.ndarray], patching: Patching, masked: np.ndarra
     return report | {"example_r": r, "networks": list(patching.group_names)}
 
 
-def _group_mean(method: Any, training: Cohort | None) -> np.ndarray:
-    """(S,) mean FC of the training people, packed."""
+def _group_mean(method: Any, view: View, training: Cohort | None) -> np.ndarray:
+    """(S,) mean matrix of the training people, packed."""
     if training is None:
-        kept = method.module_.mean
+        kept = getattr(method.module_, "mean", None)
         return np.zeros(method.patching_.n_entries) if kept is None else kept.detach().cpu().numpy().astype(float)
     aligned = training.align(method.parcellation_)
-    total = sum((chunk.sum(axis=0, dtype=float) for chunk in _chunks(aligned)), np.zeros(()))
+    total = sum((view.apply(chunk).sum(axis=0, dtype=float) for chunk in _chunks(aligned)), np.zeros(()))
     return method.patching_.pack(total / len(aligned))
 
 

@@ -1,10 +1,12 @@
 """Every method of the package by name. To add one: a file here, and a line in `METHODS`.
 
-Names are resolved on first use, so that listing methods needs neither torch nor torch-geometric.
+Names are resolved on first use, so that listing methods needs no torch.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +26,7 @@ METHODS: dict[str, str] = {
     "pca": "nerve.methods.references:PrincipalComponents",
     "ppca": "nerve.methods.ppca:PPCA",
     "tangent": "nerve.methods.tangent:TangentSpace",
+    "factors": "nerve.methods.factors:Factors",
     "covariates": "nerve.methods.references:Covariates",
 }
 
@@ -38,3 +41,57 @@ def method_class(name: str) -> Any:
     """
     module, _, attribute = METHODS[one_of("method", name, list(METHODS))].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def make_method(
+    name: str,
+    preset: str = "paper",
+    settings: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    parcellation: Any = None,
+) -> Any:
+    """A method with all its settings checked, before anything runs; every mistake is a sentence (`NerveError`).
+
+    Parameters
+    ----------
+    name : str
+        One of `METHODS`.
+    preset : str
+        One of the method's presets.
+    settings : mapping, optional
+        Parameters that differ from the preset.
+    seed, device
+        Of the methods that have them: references do not.
+    parcellation : Parcellation or str, optional
+        Also try whether a model of these regions can be built, without allocating it.
+
+    Examples
+    --------
+    >>> make_method("brainnetcnn", "small", {"epochs": 3}).epochs
+    3
+    >>> make_method("nerve", "small").view
+    'tangent'
+    """
+    cls = method_class(name)
+    common = {"seed": seed, "device": device}
+    own = {key: value for key, value in common.items() if key in cls._get_param_names()}
+    method = cls.from_preset(preset, **{**own, **(settings or {})})
+    method.check_settings()
+    if name == "nerve":
+        method.set_params(view=method.config().view)
+    if parcellation is not None:
+        from nerve.parcellation import load_parcellation
+
+        method.parameter_count(load_parcellation(parcellation))
+    return method
+
+
+def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
+    """The fitted method in a folder that `save` wrote, whichever it is."""
+    from nerve.methods.base import read_configuration
+
+    classes = {target.partition(":")[2]: name for name, target in METHODS.items()}
+    made_by = str(read_configuration(path).get("method"))
+    return method_class(classes[one_of(f"The method of {path}", made_by, list(classes))]).load(path, device=device)

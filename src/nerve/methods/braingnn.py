@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.connectivity import partial, partial_from_fc
 from nerve.methods.predictor import Predictor
+from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Share, Width
 from nerve.models.braingnn import BrainGNNModel
 from nerve.parcellation import Parcellation
 from nerve.training import Source, TrainingSettings
@@ -54,6 +56,7 @@ class BrainGNN(Predictor):
     device : str
     """
 
+    title: ClassVar[str] = "BrainGNN"
     paper: ClassVar[str] = (
         "Li et al. (2021) BrainGNN: interpretable brain graph neural network for fMRI analysis. "
         "Med. Image Anal. 74:102233."
@@ -68,23 +71,23 @@ class BrainGNN(Predictor):
 
     def __init__(
         self,
-        width: int = 32,
-        n_communities: int = 8,
-        ratio: float = 0.5,
-        hidden: tuple[int, int] = (32, 512),
-        dropout: float = 0.5,
-        pooling_weight: float = 0.1,
-        consistency_weight: float = 0.1,
-        shrinkage: float = 0.1,
-        epochs: int = 100,
-        batch_size: int = 100,
-        lr: float = 0.01,
-        decay_epochs: int = 20,
-        decay_factor: float = 0.5,
-        weight_decay: float = 5e-3,
-        validation_fraction: float = 0.1,
-        seed: int = 0,
-        device: str = "auto",
+        width: Width = 32,
+        n_communities: Width = 8,
+        ratio: Part = 0.5,
+        hidden: Annotated[tuple[Width, Width], Field(strict=False)] = (32, 512),
+        dropout: Share = 0.5,
+        pooling_weight: NotNegative = 0.1,
+        consistency_weight: NotNegative = 0.1,
+        shrinkage: Share = 0.1,
+        epochs: Count = 100,
+        batch_size: Count = 100,
+        lr: Positive = 0.01,
+        decay_epochs: Count = 20,
+        decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5,
+        weight_decay: NotNegative = 5e-3,
+        validation_fraction: Share = 0.1,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.width = width
         self.n_communities = n_communities
@@ -122,9 +125,9 @@ class BrainGNN(Predictor):
         """FC and absolute partial correlation of the same people."""
         return GraphSource(cohort, self.shrinkage)
 
-    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Note whether the edges are the method's own."""
-        super().start(module, source, rows)
+        super().prepare(module, source, rows)
         if len(rows) < 2 or self.batch_size < 2:
             raise NerveError("BrainGNN normalises over each batch, expected at least 2 people and a batch size of 2.")
         self.adapted_ = SUBSTITUTE if isinstance(source, GraphSource) and source.cohort.timeseries is None else ""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
-from nerve.checks import MissingInput, one_of
+from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.base import Encoder
+from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Share, Width
+from nerve.methods.trained import Encoder
 from nerve.models.braingsls import BrainGSLsModel, parted
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, Source, TrainingSettings
-
-READOUTS = ("flat", "mean")
 
 
 class BrainGSLs(Encoder):
@@ -58,6 +58,7 @@ class BrainGSLs(Encoder):
     (12, 60)
     """
 
+    title: ClassVar[str] = "BrainGSLs"
     paper: ClassVar[str] = (
         "Wen et al. (2023) Graph self-supervised learning with application to brain networks analysis. "
         "IEEE J. Biomed. Health Inform. 27:4154-4165."
@@ -72,20 +73,20 @@ class BrainGSLs(Encoder):
     def __init__(
         self,
         *,
-        edge_filters: int = 8,
-        width: int = 48,
-        mask_ratio: float = 0.25,
-        threshold: float = 0.15,
-        slope: float = 0.33,
-        readout: str = "flat",
+        edge_filters: Width = 8,
+        width: Width = 48,
+        mask_ratio: Part = 0.25,
+        threshold: Annotated[float, Field(ge=-1, lt=1)] = 0.15,
+        slope: NotNegative = 0.33,
+        readout: Literal["flat", "mean"] = "flat",
         signals: bool = False,
-        epochs: int = 100,
-        batch_size: int = 32,
-        lr: float = 5e-3,
-        momentum: float = 0.9,
-        weight_decay: float = 0.01,
-        seed: int = 0,
-        device: str = "auto",
+        epochs: Count = 100,
+        batch_size: Count = 32,
+        lr: Positive = 5e-3,
+        momentum: Share = 0.9,
+        weight_decay: NotNegative = 0.01,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.edge_filters = edge_filters
         self.width = width
@@ -112,7 +113,7 @@ class BrainGSLs(Encoder):
             threshold=self.threshold,
             slope=self.slope,
             signals=self.signals,
-            readout=one_of("readout", self.readout, READOUTS),
+            readout=self.readout,
         )
 
     def training_settings(self) -> TrainingSettings:
@@ -140,7 +141,7 @@ class BrainGSLs(Encoder):
             )
         return _WithSeries(cohort)
 
-    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """The decoder's graph, from the mean FC of the training people."""
         total = torch.zeros(self.n_features_in_, self.n_features_in_, dtype=torch.float64)
         for start in range(0, len(rows), 64):

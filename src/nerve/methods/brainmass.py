@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
-from nerve.checks import MissingInput, one_of
+from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.base import Encoder
+from nerve.methods.inputs import in_order_of
 from nerve.methods.outputs import checked_embeddings
+from nerve.methods.settings import Count, Device, Layers, NotNegative, Positive, Seed, Share, Width
+from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings
 
-VIEWS = ("auto", "timeseries", "wishart")
+SUBSTITUTE = "views drawn from a Wishart distribution"
 
 
 class BrainMass(Encoder):
-    """BrainMass: a large transformer over regions that sees two noisy versions of each person's FC.
+    """BrainMass: a large transformer over regions that sees two noisy versions of each participant's FC.
 
     L = BYOL + 0.1 · InfoNCE + 2 · MSE. BYOL: an online network and a predictor must foresee, from one view, what a
     slowly following copy of the network (momentum 0.996) makes of the other. InfoNCE: 10 rows of a view are hidden,
-    and each prediction must match its own row best. MSE: 5 hidden rows are rebuilt. The feature is eight numbers a
+    and each prediction must match its own row best. MSE: 5 hidden rows are rebuilt. The feature is eight numbers per
     region, 8 R.
 
     *The method's own*: views from two random 80 % of the volumes; 16 post-norm transformer layers on R tokens of
@@ -36,10 +38,11 @@ class BrainMass(Encoder):
     divide R. The norm of the gradient is clipped, where the release clips each entry. The last weights are kept:
     BYOL's loss is no criterion to choose weights by, since it also falls in collapse.
 
-    *Without time series* the views cannot be formed. The substitute, which marks the row as adapted: each view is the
-    correlation matrix of ν normal volumes whose covariance is the person's FC (a Wishart draw), ν being the degrees of
-    freedom of the scan: the participants' column `n_volumes` less one, or else `degrees_of_freedom`. Two such views
-    differ as two whole scans would, more than two 80 % choices of the same volumes do.
+    *Without time series* the views cannot be formed. In a pool of cohorts only those without them are concerned. The
+    substitute, which marks the row as adapted: each view is the correlation matrix of ν normal volumes whose covariance
+    is the participant's FC (a Wishart draw), ν being the degrees of freedom of the scan: the participants' column
+    `n_volumes` less one, or else `degrees_of_freedom`. Two such views differ as two whole scans would, more than two
+    80 % choices of the same volumes do.
 
     *Not said* by the paper whose tables we follow: how views were made for the cohort of which it had FC only.
 
@@ -59,7 +62,7 @@ class BrainMass(Encoder):
     weight_contrast, weight_rebuild : float
         Their weights in the loss.
     views : {"auto", "timeseries", "wishart"}
-        "auto" takes time series where the cohort has them.
+        "auto" takes time series where a cohort has them.
     degrees_of_freedom : int
         Of a scan whose length is not known.
     recompute : bool
@@ -75,6 +78,7 @@ class BrainMass(Encoder):
     ((12, 80), 'views drawn from a Wishart distribution')
     """
 
+    title: ClassVar[str] = "BrainMass"
     paper: ClassVar[str] = (
         "Yang et al. (2024) BrainMass: advancing brain network analysis for diagnosis with large-scale "
         "self-supervised learning. IEEE Trans. Med. Imaging 43:4004-4016."
@@ -104,26 +108,26 @@ class BrainMass(Encoder):
     def __init__(
         self,
         *,
-        n_layers: int = 16,
-        n_heads: int = 10,
-        feedforward: int = 2048,
-        projection: int = 1024,
-        dropout: float = 0.1,
-        dropped_volumes: float = 0.2,
-        momentum: float = 0.996,
-        n_contrasted: int = 10,
-        n_rebuilt: int = 5,
-        weight_contrast: float = 0.1,
-        weight_rebuild: float = 2.0,
-        views: str = "auto",
-        degrees_of_freedom: int = 200,
+        n_layers: Layers = 16,
+        n_heads: Width = 10,
+        feedforward: Width = 2048,
+        projection: Width = 1024,
+        dropout: Share = 0.1,
+        dropped_volumes: Share = 0.2,
+        momentum: Share = 0.996,
+        n_contrasted: Count = 10,
+        n_rebuilt: Count = 5,
+        weight_contrast: NotNegative = 0.1,
+        weight_rebuild: NotNegative = 2.0,
+        views: Literal["auto", "timeseries", "wishart"] = "auto",
+        degrees_of_freedom: Count = 200,
         recompute: bool = True,
-        epochs: int = 2000,
-        batch_size: int = 64,
-        lr: float = 3e-4,
-        warmup_epochs: float = 10,
-        seed: int = 0,
-        device: str = "auto",
+        epochs: Count = 2000,
+        batch_size: Count = 64,
+        lr: Positive = 3e-4,
+        warmup_epochs: NotNegative = 10,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.n_layers = n_layers
         self.n_heads = n_heads
@@ -180,9 +184,25 @@ class BrainMass(Encoder):
             device=self.device,
         )
 
+    def fit(self, X: Any, y: Any = None, **options: Any) -> BrainMass:
+        """Train on one cohort or several, each with its time series or its FC; see `Encoder.fit` for the options."""
+        try:
+            return super().fit(X, y, **options)
+        finally:
+            self.__dict__.pop("_pool", None)
+
+    def begin_fit(self, data: Any) -> Cohort:
+        """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
+        cohort = super().begin_fit(data)
+        if not isinstance(data, Cohort) and all(isinstance(one, Cohort) for one in data):
+            self._pool = [in_order_of(one, cohort.parcellation) for one in data]
+        return cohort
+
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Time series, or FC with the degrees of freedom of each scan."""
-        one_of("views", self.views, VIEWS)
+        """Time series of the participants who have them, FC and the degrees of freedom of the scan of the others."""
+        return SeriesOrFC([self._scans(one) for one in getattr(self, "_pool", [cohort])])
+
+    def _scans(self, cohort: Cohort) -> Source:
         if self.views == "timeseries" and cohort.timeseries is None:
             raise MissingInput(
                 f"BrainMass makes its views from time series, and cohort {cohort.name!r} has only FC matrices. Use "
@@ -192,9 +212,12 @@ class BrainMass(Encoder):
             return PairedSource(CohortSource(cohort, "fc"), self.scan_degrees(cohort))
         return CohortSource(cohort, "timeseries")
 
-    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Note which views were used."""
-        self.adapted_ = "views drawn from a Wishart distribution" if isinstance(source, PairedSource) else ""
+        assert isinstance(source, SeriesOrFC)
+        drawn = sum(len(part) for part in source.parts if isinstance(part, PairedSource))
+        some = f" for {drawn} of {len(source)} participants" if drawn < len(source) else ""
+        self.adapted_ = SUBSTITUTE + some if drawn else ""
 
     def scan_degrees(self, cohort: Cohort) -> np.ndarray:
         """Volumes less one of each scan, where the table says; (n,)."""
@@ -210,3 +233,23 @@ class BrainMass(Encoder):
         cohort = self.fitted_cohort(X)
         values = self.apply(self.module_.embed, CohortSource(cohort, "fc"))  # type: ignore[arg-type]
         return checked_embeddings(values, cohort)
+
+
+class SeriesOrFC:
+    """Cohorts one after another; a batch is a list, of each participant (volumes, R), or (FC, degrees of freedom)."""
+
+    def __init__(self, parts: list[Source]) -> None:
+        self.parts = parts
+        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def batch(self, rows: np.ndarray) -> list[Any]:
+        """The participants at these rows."""
+        return [self._one(int(row)) for row in rows]
+
+    def _one(self, row: int) -> Any:
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        one = self.parts[number].batch(np.array([row - self.starts[number]]))
+        return (one[0][0], one[1][0]) if isinstance(one, tuple) else one[0]

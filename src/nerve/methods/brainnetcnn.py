@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nerve.methods.predictor import Predictor
+from nerve.methods.settings import Count, Device, NotNegative, Positive, Seed, Share, Width, Widths
 from nerve.models.brainnetcnn import BrainNetCNNModel
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
@@ -47,6 +48,7 @@ class BrainNetCNN(Predictor):
     (12,)
     """
 
+    title: ClassVar[str] = "BrainNetCNN"
     paper: ClassVar[str] = (
         "Kawahara et al. (2017) BrainNetCNN: convolutional neural networks for brain networks. "
         "NeuroImage 146:1038-1049; settings of He et al. (2020) NeuroImage 206:116276."
@@ -59,20 +61,20 @@ class BrainNetCNN(Predictor):
 
     def __init__(
         self,
-        edge_filters: int = 16,
-        node_filters: int = 128,
-        graph_filters: int = 26,
-        hidden: tuple[int, ...] = (),
-        slope: float = 0.1,
-        dropout: float = 0.5,
-        epochs: int = 150,
-        batch_size: int = 128,
-        lr: float = 0.01,
-        momentum: float = 0.9,
-        weight_decay: float = 0.0,
-        validation_fraction: float = 0.1,
-        seed: int = 0,
-        device: str = "auto",
+        edge_filters: Width = 16,
+        node_filters: Width = 128,
+        graph_filters: Width = 26,
+        hidden: Widths = (),
+        slope: NotNegative = 0.1,
+        dropout: Share = 0.5,
+        epochs: Count = 150,
+        batch_size: Count = 128,
+        lr: Positive = 0.01,
+        momentum: Share = 0.9,
+        weight_decay: NotNegative = 0.0,
+        validation_fraction: Share = 0.1,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.edge_filters = edge_filters
         self.node_filters = node_filters

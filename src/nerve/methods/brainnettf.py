@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nerve.methods.predictor import Predictor
+from nerve.methods.settings import Count, Device, NotNegative, Positive, Seed, Share, Width
 from nerve.models.brainnettf import BrainNetTFModel
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
@@ -36,6 +37,7 @@ class BrainNetTF(Predictor):
     device : str
     """
 
+    title: ClassVar[str] = "BrainNetTF"
     paper: ClassVar[str] = "Kan et al. (2022) Brain network transformer. NeurIPS 35:25586-25599."
     adapted: ClassVar[str] = "One output instead of two classes; rows padded to a multiple of the heads."
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -45,20 +47,20 @@ class BrainNetTF(Predictor):
 
     def __init__(
         self,
-        n_clusters: int = 100,
-        heads: int = 4,
-        feedforward: int = 1024,
-        pooling_hidden: int = 32,
-        dropout: float = 0.1,
+        n_clusters: Width = 100,
+        heads: Width = 4,
+        feedforward: Width = 1024,
+        pooling_hidden: Width = 32,
+        dropout: Share = 0.1,
         mixup: bool = True,
-        epochs: int = 200,
-        batch_size: int = 16,
-        lr: float = 1e-4,
-        min_lr: float = 1e-5,
-        weight_decay: float = 1e-4,
-        validation_fraction: float = 0.1,
-        seed: int = 0,
-        device: str = "auto",
+        epochs: Count = 200,
+        batch_size: Count = 16,
+        lr: Positive = 1e-4,
+        min_lr: NotNegative = 1e-5,
+        weight_decay: NotNegative = 1e-4,
+        validation_fraction: Share = 0.1,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.n_clusters = n_clusters
         self.heads = heads

@@ -4,42 +4,80 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, PlainSerializer, PlainValidator
 
-from nerve.checks import NerveError, brief, did_you_mean, one_of, problem
+from nerve.checks import NerveError, one_of
 from nerve.files import read_yaml
-from nerve.models.tokenizers import TOKENIZERS
+from nerve.methods.settings import STRICT, Device, check_names, validated
+from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.training import TrainingSettings
+from nerve.views import VIEWS
+
+
+def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
+    """The name of a tokenizer, or a class of one's own."""
+    if isinstance(value, type) and issubclass(value, Tokenizer):
+        return next((name for name, known in TOKENIZERS.items() if value is known), value)
+    return one_of("tokenizer", value, list(TOKENIZERS)) if isinstance(value, str) else _no_tokenizer(value)
+
+
+def tokenizer_name(value: str | type[Tokenizer]) -> str:
+    """How a tokenizer is written down: its name, or where its class can be imported from (which nobody does for you).
+
+    Examples
+    --------
+    >>> tokenizer_name("shared"), tokenizer_name(Tokenizer)
+    ('shared', 'nerve.models.tokenizers:Tokenizer')
+    """
+    return value if isinstance(value, str) else f"{value.__module__}:{value.__qualname__}"
+
+
+def _no_tokenizer(value: Any) -> Any:
+    raise ValueError(f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.models.Tokenizer")
 
 
 class NerveConfig(TrainingSettings):
     """Everything that decides what a NERVE run does: the model's settings beside those of the training loop."""
 
+    model_config = STRICT
+
+    view: Literal[tuple(VIEWS)] = Field(  # type: ignore[valid-type]
+        "fc", description="The matrix that is cut into patches: fc (the paper) or tangent."
+    )
     patching: str = Field(
         "networks", description="networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
     )
-    tokenizer: str = Field("bilinear", description="How patches become tokens: bilinear, shared or specific.")
+    tokenizer: Annotated[Any, PlainValidator(checked_tokenizer), PlainSerializer(tokenizer_name)] = Field(
+        "bilinear", description="How patches become tokens: bilinear, shared or specific."
+    )
     mask_ratio: float = Field(0.5, gt=0, lt=1, description="Share of the patches that is masked.")
-    dim: int = Field(256, ge=1, le=65536, description="Width of the encoder, and of the embedding.")
+    dim: int = Field(256, ge=1, le=65536, description="Width of the encoder.")
     depth: int = Field(4, ge=0, le=1000, description="Layers of the encoder.")
     heads: int = Field(4, ge=1, le=65536, description="Attention heads of the encoder.")
     decoder_dim: int = Field(64, ge=1, le=65536, description="Width of the decoder.")
     decoder_depth: int = Field(1, ge=0, le=1000, description="Layers of the decoder.")
     decoder_heads: int = Field(2, ge=1, le=65536, description="Attention heads of the decoder.")
     loss: Literal["patch_mean", "sum"] = Field("patch_mean", description="Mean or sum over a patch's entries.")
-    init: Literal["scaled", "released", "signs"] = Field("scaled", description="Start of the tokenizer.")
-    center: bool = Field(False, description="Learn deviations from the training people's mean FC.")
-    scale_tokens: bool = Field(False, description="Bring tokens to unit size, all patches together.")
+    init: Literal["scaled", "released", "signs"] = Field("scaled", description="How weights are drawn.")
+    standardise: bool = Field(False, description="Entries minus their training mean, brought to unit size together.")
     tokenizer_bias: bool = Field(False, description="Biases in shared and specific tokenizers, as released.")
-    completion: int = Field(0, ge=0, description="Rank of the person's factors that complete patches first; 0: none.")
+    pooling: Literal["pca", "mean", "cls", "tokens"] = Field(
+        "pca", description="The representation: components of the tokens, their mean, the CLS token, or all tokens."
+    )
+    n_components: int = Field(256, ge=2, le=65536, description="Numbers of the pooling pca.")
+    betas: Annotated[tuple[float, float], Field(strict=False)] = Field(
+        (0.9, 0.98), description="Momenta of Adam and AdamW."
+    )
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
-        own = set(type(self).model_fields) - set(TrainingSettings.model_fields) - {"patching"}
-        return self.model_dump(include=own)
+        own = set(type(self).model_fields) - set(TrainingSettings.model_fields) - {"view", "patching", "pooling"}
+        options = {name: getattr(self, name) for name in own}
+        return options if self.pooling == "pca" else options | {"n_components": 0}
 
     def training_settings(self) -> TrainingSettings:
         """The part that the training loop reads."""
@@ -61,60 +99,43 @@ PRESETS: dict[str, dict[str, Any]] = {
         "validation_fraction": 0.1,
         "init": "released",
         "tokenizer_bias": True,
+        "pooling": "mean",
     },
-    # minutes on two CPU cores
-    "small": {
-        "epochs": 20,
-        "warmup_epochs": 1,
-        "batch_size": 16,
-        "lr": 1e-3,
-        "weight_decay": 0.0,
-        "dim": 64,
-        "depth": 2,
-        "heads": 4,
-        "completion": 32,
-        "init": "signs",
-        "scale_tokens": True,
-    },
-    # the recipe of docs/recipe.md
+    # the paper's architecture in minutes on two CPU cores
     "default": {
+        "view": "tangent",
+        "standardise": True,
         "epochs": 10,
         "warmup_epochs": 0.5,
         "batch_size": 16,
         "lr": 1e-3,
         "weight_decay": 0.0,
+    },
+    # a smaller one, for a first look
+    "small": {
+        "view": "tangent",
+        "standardise": True,
+        "epochs": 10,
+        "warmup_epochs": 0.5,
+        "batch_size": 16,
+        "lr": 1e-3,
+        "weight_decay": 0.0,
+        "dim": 64,
         "depth": 2,
-        "completion": 64,
-        "init": "signs",
-        "scale_tokens": True,
     },
 }
 
 
-def resolve(preset: str = "default", *layers: Mapping[str, Any], where: str = "The configuration") -> NerveConfig:
-    """A preset with layers of settings over it, later ones winning; unknown names and bad values are refused.
+def resolve(preset: str, given: Mapping[str, Any], where: str = "The configuration") -> NerveConfig:
+    """A preset with the settings that are given over it; unknown names and bad values are refused.
 
     Examples
     --------
-    >>> resolve("paper").batch_size, resolve("paper", {"batch_size": 256}).batch_size
+    >>> resolve("paper", {}).batch_size, resolve("paper", {"batch_size": 256}).batch_size
     (1024, 256)
     """
-    values: dict[str, Any] = dict(PRESETS[one_of("preset", preset, list(PRESETS))])
-    for layer in layers:
-        for name, value in layer.items():
-            if name not in NerveConfig.model_fields:
-                raise NerveError(
-                    f"{where}: there is no setting {name!r}.{did_you_mean(str(name), NerveConfig.model_fields)} "
-                    "docs/howto/pretrain.md lists them all."
-                )
-            values[name] = value
-    one_of("tokenizer", values.get("tokenizer", "bilinear"), list(TOKENIZERS))
-    try:
-        return NerveConfig(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise problem(where, f"{name} is {brief(first['input'])}", expected=_expectation(first["msg"])) from error
+    check_names(given, NerveConfig.model_fields, where)
+    return validated(NerveConfig, {**PRESETS[one_of("preset", preset, list(PRESETS))], **given}, where)
 
 
 def read_config(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, Any]]:
@@ -148,8 +169,3 @@ def _parsed(text: str) -> Any:
         return float(text) if "e" in text.lower() and text[:1] in "+-.0123456789" else yaml.safe_load(text)
     except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError):  # as its parser has it
         return text
-
-
-def _expectation(message: str) -> str:
-    """Pydantic's sentence as the end of ours."""
-    return message.removeprefix("Input should be ").removeprefix("Value error, ")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
 
-from nerve.checks import NerveError
 from nerve.cohort import Cohort
-from nerve.methods.base import Encoder
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.population import Population, Windows, fit_projection, phenotype_codes, projected_windows
+from nerve.methods.settings import Count, Device, Names, NotNegative, Positive, Seed, Share, Width
+from nerve.methods.trained import Encoder
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.parcellation import Parcellation
 from nerve.training import Source, TrainingSettings, choose_device
@@ -68,6 +69,7 @@ class GATE(Encoder):
     """
 
     kind: ClassVar[str] = "timeseries"
+    title: ClassVar[str] = "GATE"
     paper: ClassVar[str] = (
         "Peng et al. (2023) GATE: graph CCA for temporal self-supervised learning for label-efficient fMRI analysis. "
         "IEEE Trans. Med. Imaging 42:391-402."
@@ -81,23 +83,23 @@ class GATE(Encoder):
     def __init__(
         self,
         *,
-        n_components: int = 512,
-        width: int = 256,
-        n_windows: int = 15,
-        window: int = 30,
-        stride: int = 15,
-        other_windows: tuple[int, ...] = (10, 20, 40, 50),
-        n_neighbours: int = 5,
-        feature_drop: float = 0.3,
-        edge_drop: float = 0.3,
-        dropout: float = 0.2,
-        decorrelation: float = 0.2,
-        phenotypes: tuple[str, ...] = (),
-        epochs: int = 400,
-        lr: float = 1e-3,
-        weight_decay: float = 1e-5,
-        seed: int = 0,
-        device: str = "auto",
+        n_components: Width = 512,
+        width: Width = 256,
+        n_windows: Annotated[int, Field(ge=2, le=10000)] = 15,
+        window: Annotated[int, Field(ge=2)] = 30,
+        stride: Count = 15,
+        other_windows: Annotated[tuple[int, ...], Field(strict=False)] = (10, 20, 40, 50),
+        n_neighbours: Count = 5,
+        feature_drop: Share = 0.3,
+        edge_drop: Share = 0.3,
+        dropout: Share = 0.2,
+        decorrelation: NotNegative = 0.2,
+        phenotypes: Names = (),
+        epochs: Count = 400,
+        lr: Positive = 1e-3,
+        weight_decay: NotNegative = 1e-5,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.n_components = n_components
         self.width = width
@@ -119,8 +121,6 @@ class GATE(Encoder):
 
     def windows(self) -> Windows:
         """The windows that scans are cut into."""
-        if self.n_windows < 2:
-            raise NerveError(f"n_windows is {self.n_windows}, expected at least 2: views are two windows of a scan.")
         return Windows(self.window, self.other_windows, self.n_windows, self.stride)
 
     def build(self, parcellation: Parcellation) -> GATEModel:
@@ -158,14 +158,14 @@ class GATE(Encoder):
         """The population, as one sample."""
         return Population(cohort, self.windows(), self.n_neighbours, self.phenotypes, self.module_)  # type: ignore[arg-type]
 
-    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Fit the projection."""
         if isinstance(module, GATEModel) and isinstance(source, Population):
             fit_projection(module, source.cohort, source.windows, self.seed)
 
-    def split(self, cohort: Cohort, source: Source, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+    def split(self, cohort: Cohort, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
         """The population is one sample, and trained on."""
-        return np.arange(len(source)), np.zeros(0, int)
+        return np.arange(1), np.zeros(0, int)
 
     def fit(self, X: Any, y: Any = None, **options: Any) -> GATE:
         """Train on a cohort with time series; see `Encoder.fit` for the options."""

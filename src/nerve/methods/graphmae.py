@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from nerve.checks import one_of
-from nerve.methods.base import Encoder
+from nerve.methods.settings import Count, Device, Layers, Part, Positive, Seed, Share, Width
+from nerve.methods.trained import Encoder
 from nerve.models.graphmae import GraphMaskedAutoencoder
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
-
-MASKINGS = ("rows_and_columns", "rows")
 
 
 class GraphMAE(Encoder):
@@ -53,6 +51,7 @@ class GraphMAE(Encoder):
     (12, 8)
     """
 
+    title: ClassVar[str] = "GraphMAE"
     paper: ClassVar[str] = "Hou et al. (2022) GraphMAE: self-supervised masked graph autoencoders. KDD, 594-604."
     adapted: ClassVar[str] = "Masks columns with rows, because FC is symmetric; edges are the strongest 10 % of |FC|."
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -63,18 +62,18 @@ class GraphMAE(Encoder):
     def __init__(
         self,
         *,
-        width: int = 512,
-        n_layers: int = 2,
-        mask_ratio: float = 0.5,
-        masking: str = "rows_and_columns",
-        keep_edges: float | int = 0.1,
-        alpha: float = 1.0,
-        dropout: float = 0.2,
-        epochs: int = 60,
-        batch_size: int = 32,
-        lr: float = 1.5e-4,
-        seed: int = 0,
-        device: str = "auto",
+        width: Width = 512,
+        n_layers: Layers = 2,
+        mask_ratio: Part = 0.5,
+        masking: Literal["rows_and_columns", "rows"] = "rows_and_columns",
+        keep_edges: Part | Count = 0.1,
+        alpha: Positive = 1.0,
+        dropout: Share = 0.2,
+        epochs: Count = 60,
+        batch_size: Count = 32,
+        lr: Positive = 1.5e-4,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
         self.width = width
         self.n_layers = n_layers
@@ -96,7 +95,7 @@ class GraphMAE(Encoder):
             self.width,
             self.n_layers,
             mask_ratio=self.mask_ratio,
-            masking=one_of("masking", self.masking, MASKINGS),
+            masking=self.masking,
             keep_edges=self.keep_edges,
             alpha=self.alpha,
             dropout=self.dropout,

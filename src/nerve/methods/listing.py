@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
-import pandas as pd
-import torch
+from typing import Any
 
+import pandas as pd
+
+from nerve.checks import one_of
 from nerve.methods import METHODS, method_class
-from nerve.methods.base import Method
 from nerve.parcellation import Parcellation, load_parcellation
 
 READS = {"fc": "FC", "upper": "FC", "timeseries": "time series", "participants": "covariates"}
 
 
-def method_table(parcellation: Parcellation | str = "schaefer400-17", preset: str = "paper") -> pd.DataFrame:
-    """One row a method.
+def method_table(parcellation: Parcellation | str = "schaefer400-17", preset: str | None = None) -> pd.DataFrame:
+    """One row per method and preset.
 
     Parameters
     ----------
     parcellation : Parcellation or str
         For which parameters are counted.
-    preset : str
-        Of which parameters are counted.
+    preset : str, optional
+        Only this preset; all by default. Presets of a method with the same count share a row.
 
     Returns
     -------
     DataFrame
-        Columns method, needs, supervised, parameters, paper, adapted.
+        Columns method, title, role, needs, view, preset, parameters, paper, adapted.
 
     Examples
     --------
-    >>> method_table().set_index("method").loc["brainnettf", "parameters"]
+    >>> method_table(preset="paper").set_index("method").loc["brainnettf", "parameters"]
     np.int64(13545257)
     """
     regions = load_parcellation(parcellation)
-    rows = []
-    for name in METHODS:
-        method = method_class(name).from_preset(preset)
-        rows.append(
-            {
-                "method": name,
-                "needs": READS[method.kind],
-                "supervised": method.supervised,
-                "parameters": trainable_parameters(method, regions),
-                "paper": method.paper,
-                "adapted": method.adapted,
-            }
-        )
-    return pd.DataFrame(rows)
+    every = {name: method_class(name) for name in METHODS}
+    known = list(dict.fromkeys(name for cls in every.values() for name in cls.presets))
+    if preset is not None:
+        one_of("preset", preset, known)
+    rows = [
+        _row(name, cls.from_preset(one), one, regions)
+        for name, cls in every.items()
+        for one in cls.presets
+        if preset in (None, one)
+    ]
+    table = pd.DataFrame(rows)
+    same = [column for column in table if column != "preset"]
+    return table.groupby(same, sort=False, dropna=False)["preset"].agg(", ".join).reset_index()[list(table)]
 
 
-def trainable_parameters(method: Method, parcellation: Parcellation) -> int:
-    """How many numbers a method trains, counted without allocating them."""
-    with torch.device("meta"):
-        module = method.build(parcellation)
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+def _row(name: str, method: Any, preset: str, regions: Parcellation) -> dict[str, object]:
+    from nerve.methods.nerve import NERVE
+
+    return {
+        "method": name,
+        "title": method.title,
+        "role": method.role,
+        "needs": READS[method.kind],
+        "view": method.config().view if isinstance(method, NERVE) else method.view,
+        "preset": preset,
+        "parameters": method.parameter_count(regions),
+        "paper": method.paper,
+        "adapted": method.adapted,
+    }

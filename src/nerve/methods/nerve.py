@@ -1,4 +1,4 @@
-"""NERVE as a scikit-learn estimator: a masked autoencoder of FC patches defined by pairs of networks."""
+"""NERVE as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
 from nerve.checks import NerveWarning, one_of, problem
 from nerve.cohort import Cohort
-from nerve.methods.base import Encoder
-from nerve.methods.config import PRESETS, NerveConfig, resolve
+from nerve.components import principal_components, turned
+from nerve.methods.base import WEIGHTS, Role, read_configuration
+from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.packing import PackingSource, packed_source, patching_for, remove_packed
+from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for, remove_packed
+from nerve.methods.settings import check_names
+from nerve.methods.trained import Encoder
 from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
-from nerve.models.starts import start_from
+from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
-from nerve.training import Draws, Source, TrainingSettings
+from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
+from nerve.views import View, make_view, restored
 
-_SHORTCUTS = ("patching", "tokenizer", "mask_ratio", "dim", "depth", "epochs", "batch_size", "lr", "seed", "device")
-_SAMPLE = 512  # people read at a time for the start
-_SUMMARISED = 2048  # people, at most, from whom the components of `pooling="pca"` come
-_AT_A_TIME = 64  # people whose factors are found together
+_AT_A_TIME = 512  # participants read together for the mean
+_LOOKED_AT = 2048  # participants, at most, from whom the components of `pooling="pca"` come
+_VIEW = "view."  # before the names of the view's arrays, in the file of weights
 
 
 class NERVE(Encoder):
     """Network-aware representations of functional connectivity by bilinear tokenization.
 
-    FC is cut into one patch for each pair of networks, each patch becomes a token, half of the tokens are masked, a
-    transformer encodes the others and a light decoder reconstructs the masked patches. The representation of a person
-    is the encoder's output with nothing masked. Presets with `completion` predict patches from factors of the person
-    first and leave the rest to the transformer; there the representation is the person's factors (docs/recipe.md).
+    A view of FC (FC itself, in the paper) is cut into one patch for each pair of networks, each patch becomes a token,
+    half of the tokens are masked, a transformer encodes the others and a light decoder reconstructs the masked patches.
+    The representation of a participant is made from the encoder's tokens with nothing masked.
 
     Parameters
     ----------
@@ -48,54 +50,61 @@ class NERVE(Encoder):
         ``"schaefer400-7"``.
     preset : {"default", "paper", "small"}
         Where every setting that is not given comes from.
-    tokenizer : {"bilinear", "shared", "specific"}, optional
+    view : {"fc", "tangent"}, optional
+        The matrix that is cut into patches (see `nerve.views`); one other than ``fc`` is not the paper's.
+    tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.models.Tokenizer`, optional
     mask_ratio : float, optional
     dim, depth : int, optional
         Width and layers of the encoder.
     epochs, batch_size : int, optional
     lr : float, optional
-    pooling : {"mean", "cls", "tokens", "factors", "pca"}, optional
-        What `transform` returns: the mean of the patch tokens, the CLS token, all patch tokens, the person's factors
-        minus the group's, or these on principal components of the training people. By default ``pca`` where the
-        configuration has `completion`, else ``mean``.
+    pooling : {"pca", "mean", "cls", "tokens"}, optional
+        What `transform` returns: principal components of the patch tokens, their mean, the CLS token, or all of them.
     seed : int
-        Fixes start, split, data order and masks.
+        Fixes initial weights, split, data order and masks.
     device : str
         ``auto``, ``cpu``, ``cuda`` …
     options : dict, optional
-        Any other setting of `nerve.methods.config.NerveConfig`.
+        Any setting of `nerve.methods.config.NerveConfig` that is not above.
 
     Attributes
     ----------
     module_ : MaskedAutoencoder
     patching_ : Patching
         The patches, in the order of the tokens.
+    view_ : View
     parcellation_ : Parcellation
     history_ : DataFrame
-        One row an epoch.
+        One row per epoch.
     config_ : NerveConfig
         All settings, resolved.
 
     Examples
     --------
     >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 32, 50))])
-    >>> encoder = NERVE(patching="grid8", preset="small", dim=16, epochs=2, device="cpu")
+    >>> encoder = NERVE(patching="grid8", preset="small", dim=16, epochs=2, device="cpu", options={"n_components": 8})
     >>> encoder.fit(fc).transform(fc).shape
-    (12, 16)
+    (12, 8)
     >>> encoder.transform(fc, pooling="tokens").shape, encoder.patching_.n_patches
     ((12, 10, 16), 10)
     """
 
+    title: ClassVar[str] = "NERVE"
+    role: ClassVar[Role] = "self-supervised"
     paper = "NERVE: network-aware bilinear tokenization for brain functional connectivity representation learning"
     presets = PRESETS
-    batch_size_apply = 64  # larger batches gain nothing on a CPU and spill its cache
+    batch_size_apply: ClassVar[int] = 64  # larger batches gain nothing on a CPU and spill its cache
+    patching_: Patching
+    view_: View
+    config_: NerveConfig
 
     def __init__(
         self,
         parcellation: Parcellation | str | None = None,
         patching: Patching | str | None = None,
         preset: str = "default",
-        tokenizer: str | None = None,
+        view: str | None = None,
+        tokenizer: str | type[Tokenizer] | None = None,
         mask_ratio: float | None = None,
         dim: int | None = None,
         depth: int | None = None,
@@ -110,6 +119,7 @@ class NERVE(Encoder):
         self.parcellation = parcellation
         self.patching = patching
         self.preset = preset
+        self.view = view
         self.tokenizer = tokenizer
         self.mask_ratio = mask_ratio
         self.dim = dim
@@ -131,16 +141,29 @@ class NERVE(Encoder):
         >>> NERVE.from_preset("small", epochs=3, clip=None).config().clip is None
         True
         """
-        own = set(cls._get_param_names()) - {"options"}
+        one_of("preset", name, list(PRESETS))
+        own = set(cls._get_param_names()) - {"options", "preset"}
+        check_names(changes, sorted(own | set(NerveConfig.model_fields)), cls.title)
         options = {setting: value for setting, value in changes.items() if setting not in own}
         return cls(preset=name, options=options or None, **{key: changes[key] for key in changes if key in own})
 
     def config(self) -> NerveConfig:
-        """All settings, resolved: preset, then `options`, then parameters that are given."""
-        given = {name: getattr(self, name) for name in _SHORTCUTS if getattr(self, name) is not None}
+        """All settings: those of the preset, with what is given, as a parameter or in `options`, over them."""
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         if isinstance(self.patching, Patching):
-            given.pop("patching")
-        return resolve(self.preset, self.options or {}, given, where=type(self).__name__)
+            del parameters["patching"]
+        given = {name: value for name, value in parameters.items() if name in NerveConfig.model_fields}
+        options = self.options or {}
+        if not isinstance(options, dict):
+            raise problem("NERVE", f"options is {options!r}", expected="a dict of settings")
+        twice = sorted(set(options) & set(self._get_param_names()))
+        if twice:
+            raise problem("NERVE", f"options hold {', '.join(twice)}", expected="a parameter, NERVE(…=…)")
+        return resolve(self.preset, options | given, where=self.title)
+
+    def check_settings(self) -> None:
+        """Refuse settings that do not exist or cannot be."""
+        self.config()
 
     # ---- what the base asks for
 
@@ -152,37 +175,39 @@ class NERVE(Encoder):
 
     def training_settings(self) -> TrainingSettings:
         """How it is trained."""
-        self._pooling(self.pooling)
         return self.config().training_settings()
 
-    def _pooling(self, given: str | None) -> str:
-        """The pooling that is meant."""
-        if given is None:
-            return "pca" if self.config().completion else "mean"
-        return one_of("pooling", given, POOLINGS)
+    def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
+        """The view first: it decides what is packed, and knows the training participants only."""
+        self.view_ = make_view(self.config().view)
+        if self.view_.shapes(cohort.n_regions):  # one that has nothing to learn need not read everybody
+            self.view_.fit(cohort.subset(rows).connectivity)
+        return super().begin_training(cohort, rows, folder)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Packed FC, made once."""
-        return packed_source(cohort, self.patching_, run_dir)
+        """Packed matrices, made once."""
+        return packed_source(cohort, self.patching_, self.view_, run_dir)
 
-    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """Mean, factors and token size of the training people, where the configuration asks for them."""
-        order = np.random.default_rng([self.seed, 3]).permutation(rows)
-        if isinstance(module, MaskedAutoencoder):
-            start_from(module, _batches(source, order, _SAMPLE))
-            self.summarise(module, source)
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+        """Mean and size of the entries, where the configuration asks for them."""
+        assert isinstance(module, MaskedAutoencoder)
+        module.standardise_by(_batches(source, rows))
 
-    def summarise(self, module: torch.nn.Module, source: Source) -> None:
-        """Components of the factors of everyone given to `fit`, for ``pca``; nothing without `completion`.
+    def finish(self, module: torch.nn.Module, source: Source) -> None:
+        """Components of the tokens of everyone given to `fit`, for ``pca``.
 
-        Validation people too: among fewer people than FC has entries, those whom the components have not seen come out
-        shorter than the others, and a kernel between the two kinds is distorted.
+        Validation participants too: among fewer participants than numbers, those whom the components have not seen
+        come out shorter than the others, and a kernel between the two kinds is distorted.
         """
-        completion = getattr(module, "completion", None)
-        if completion is not None:
-            chosen = np.random.default_rng([self.seed, 6]).permutation(len(source))[:_SUMMARISED]
-            device = completion.factors.device
-            completion.fit_summary(batch.to(device) for batch in _batches(source, np.sort(chosen), _AT_A_TIME))
+        if not isinstance(module, MaskedAutoencoder) or module.components is None or module.origin is None:
+            return
+        chosen = np.sort(np.random.default_rng([self.seed, 6]).permutation(len(source))[:_LOOKED_AT])
+        tokens = self.apply(lambda packed: module.embed(packed, "tokens"), Chosen(source, chosen))
+        width = module.components.shape[1]
+        mean, components, _ = principal_components(tokens.reshape(len(chosen), -1), width - 1)
+        with torch.no_grad():
+            module.origin.copy_(torch.from_numpy(mean))
+            module.components.copy_(torch.from_numpy(turned(components, width)))
 
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
@@ -220,122 +245,152 @@ class NERVE(Encoder):
         With `run_dir`, checkpoints and history are written there and `resume` goes on from them.
         """
         super().fit(X, y, run_dir=run_dir, resume=resume, progress=progress)
-        cohort = self.fitted_cohort(X)
-        self.summarise(self.module_, PackingSource(cohort, self.patching_))
         remove_packed(None if run_dir is None else Path(run_dir))
         return self
 
+    def packing(self, X: Any) -> PackingSource:
+        """The data as the model reads them: in its region order, its view and its patches."""
+        return PackingSource(self.fitted_cohort(X), self.patching_, self.view_)
+
     def transform(self, X: Any, pooling: str | None = None, *, progress: bool = False) -> np.ndarray:
-        """Representations of the same people in the same order.
+        """Representations of the same participants in the same order.
 
         Parameters
         ----------
         X : Cohort or (n, R, R) array
             A cohort may have its regions in another order; one that lacks a region or network is refused by name.
-        pooling : {"mean", "cls", "tokens", "factors", "pca"}, optional
-            As in the class by default.
+        pooling : {"pca", "mean", "cls", "tokens"}, optional
+            As in the configuration by default.
         progress : bool
             Show progress on standard error.
 
         Returns
         -------
-        (n, dim) array, or (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`, or (n, R · rank) for
-        ``factors``
+        (n, n_components) array for ``pca``, (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`, else
+        (n, dim)
         """
-        chosen = self._pooling(self.pooling if pooling is None else pooling)
-        source = PackingSource(self.fitted_cohort(X), self.patching_)
-        module: Any = self.module_
+        source, module = self.packing(self.fitted_cohort(X)), self._module()
+        chosen = self.config().pooling if pooling is None else one_of("pooling", pooling, POOLINGS)
         values = self.apply(lambda packed: module.embed(packed, chosen), source, progress)
         return checked_embeddings(values, source.cohort)
 
+    def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
+        """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""
+        module, pooling = self._module(), self.config().pooling
+        packed = self.patching_.pack(np.asarray(matrices, np.float32))
+        return self.apply(lambda batch: module.embed(batch, pooling), ArraySource(packed))
+
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
-        """FC as the model predicts it from the visible patches.
+        """The matrices of the view (FC itself, for ``fc``) as the model predicts them from the visible patches.
 
         Parameters
         ----------
         X : Cohort or (n, R, R) array
         masked : (n, K) array of int, optional
-            Patches to hide from the model, for each person; none by default.
+            Patches to hide from the model, for each participant; none by default.
 
         Returns
         -------
         (n, R, R) array, in the region order of `parcellation_`
         """
-        packed_in = PackingSource(self.fitted_cohort(X), self.patching_)
-        source = packed_in if masked is None else _Masked(packed_in, np.asarray(masked))
-
-        def verb(batch: Any) -> torch.Tensor:
-            return self.module_.reconstruct(*(batch if masked is not None else (batch,)))  # type: ignore[operator]
-
-        return self.patching_.unpack(self.apply(verb, source))
+        source, module = self.packing(self.fitted_cohort(X)), self._module()
+        if masked is None:
+            return self.patching_.unpack(self.apply(module.reconstruct, source))
+        hidden = Masked(source, np.asarray(masked))
+        return self.patching_.unpack(self.apply(lambda batch: module.reconstruct(*batch), hidden))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the reconstruction loss of masked patches, with masks fixed by the seed: larger is better."""
-        source = PackingSource(self.fitted_cohort(X), self.patching_)
+        source, module = self.packing(self.fitted_cohort(X)), self._module()
         noise = Draws(self.seed, VALIDATION_STEP, len(source)).uniform(self.patching_.n_patches)
 
         def verb(batch: Any) -> torch.Tensor:
-            packed, uniform = batch
-            module: Any = self.module_
-            loss = module.masked_loss(module._centred(packed), *module.split(uniform))
-            return loss.expand(len(packed))  # a batch's mean counts once for each of its people
+            packed, uniform = batch  # a batch's mean counts once for each of its participants
+            return module.masked_loss(packed, *module.split(uniform)).expand(len(packed))
 
-        return -float(self.apply(verb, _Masked(source, noise.numpy())).mean(dtype=float))
+        return -float(self.apply(verb, Masked(source, noise.numpy())).mean(dtype=float))
+
+    def _module(self) -> MaskedAutoencoder:
+        assert isinstance(self.module_, MaskedAutoencoder)
+        return self.module_
 
     @property
     def _n_features_out(self) -> int:
-        if self._pooling(self.pooling) == "factors":
-            return len(self.module_.completion.components)  # type: ignore[union-attr, arg-type]
-        return self.config_.dim
+        config = self.config()
+        return config.n_components if config.pooling == "pca" else config.dim
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """dim0 … of the pooled representation."""
+        """dim0 … of the representation."""
         return np.array([f"dim{k}" for k in range(self._n_features_out)], object)
 
-    def _described_parameters(self) -> dict[str, Any]:
+    def target_parcellation(self) -> Parcellation | None:
+        """The parameter, as an object."""
+        return None if self.parcellation is None else load_parcellation(self.parcellation)
+
+    # ---- files
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Weights and buffers, and the arrays of the view."""
+        arrays = {_VIEW + name: torch.from_numpy(array) for name, array in self.view_.arrays.items()}
+        return super().tensors() | arrays
+
+    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+        """The view's arrays, then the module."""
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(_VIEW)}
+        arrays = {name.removeprefix(_VIEW): tensors[name].numpy() for name in tensors.keys() - own.keys()}
+        view = make_view(self.config().view)
+        self.view_ = restored(view, arrays, self.parcellation_.n_regions, folder / WEIGHTS)
+        super().restore(own, folder)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, device: str = "auto", tokenizer: type[Tokenizer] | None = None
+    ) -> Self:
+        """Read what `save` wrote. A newer format, missing file or changed shape is refused by name.
+
+        Parameters
+        ----------
+        path : path
+        device : str
+            Where to compute.
+        tokenizer : class, optional
+            The class of a tokenizer of your own: no code is ever imported because a file names it.
+        """
+        config = read_configuration(path)
+        parameters = config["parameters"] = dict(config.get("parameters", {}))
+        named = str(parameters.get("tokenizer"))
+        if tokenizer is not None and tokenizer_name(tokenizer) != named:
+            raise problem(path, f"its tokenizer is {named}", expected=f"{tokenizer_name(tokenizer)}, as given")
+        if tokenizer is None and ":" in named:
+            raise problem(
+                path,
+                f"its tokenizer is {named}",
+                expected=f"one of {', '.join(TOKENIZERS)}, or to be given the class",
+                remedy=f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]}).",
+            )
+        if tokenizer is not None:
+            parameters["tokenizer"] = tokenizer
+        return cls.from_files(Path(path), config, device)
+
+    @classmethod
+    def from_configuration(cls, config: dict[str, Any]) -> Self:
+        """Every setting of the file, whatever its preset says now."""
+        parameters = dict(config["parameters"])
+        if isinstance(parameters.get("patching"), dict):
+            parameters["patching"] = Patching(parameters["patching"]["group_of"], parameters["patching"]["group_names"])
+        return cls.from_preset(parameters.pop("preset"), **parameters)
+
+    def described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""
-        described: dict[str, Any] = {
-            "preset": self.preset,
-            "pooling": self.pooling,
-            "seed": self.seed,
-            "options": self.config().model_dump(
-                mode="json", exclude={"seed", "device", "compile", "checkpoint_seconds"}
-            ),
-        }
+        left_out = {"device", "compile", "checkpoint_seconds"}
+        described = {"preset": self.preset, **self.config().model_dump(mode="json", exclude=left_out)}
         if isinstance(self.patching, Patching):
             groups = {"group_of": self.patching.group_of.tolist(), "group_names": list(self.patching.group_names)}
             described["patching"] = groups
         return described
 
-    @classmethod
-    def parameters_from_json(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The inverse of `_described_parameters`."""
-        values = super().parameters_from_json(parameters)
-        if isinstance(values.get("patching"), dict):
-            values["patching"] = Patching(values["patching"]["group_of"], values["patching"]["group_names"])
-        return values
 
-    def target_parcellation(self, data: Any) -> Parcellation | None:
-        """The parameter, as an object."""
-        return None if self.parcellation is None else load_parcellation(self.parcellation)
-
-
-def _batches(source: Source, rows: np.ndarray, size: int) -> Iterator[torch.Tensor]:
-    """The people of some rows, some at a time."""
-    for begin in range(0, len(rows), size):
-        yield source.batch(np.sort(rows[begin : begin + size]))
-
-
-class _Masked:
-    """Packed FC with one row of numbers (masked patches, or uniform draws) for each person."""
-
-    def __init__(self, source: Source, numbers: np.ndarray) -> None:
-        if len(numbers) != len(source):
-            raise problem("masked", f"{len(numbers)} rows", expected=f"one for each of {len(source)} people")
-        self.source, self.numbers = source, torch.from_numpy(np.ascontiguousarray(numbers))
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def batch(self, rows: np.ndarray) -> tuple[Any, torch.Tensor]:
-        return self.source.batch(rows), self.numbers[torch.from_numpy(rows)]
+def _batches(source: Source, rows: np.ndarray) -> Iterator[torch.Tensor]:
+    """The participants of some rows, some at a time."""
+    for begin in range(0, len(rows), _AT_A_TIME):
+        yield source.batch(np.sort(rows[begin : begin + _AT_A_TIME]))

@@ -1,4 +1,4 @@
-"""FC packed by patch, once: in memory when it is small, in a memory-mapped file when it is not."""
+"""Matrices packed by patch, once: in memory when they are small, in a memory-mapped file when they are not."""
 
 from __future__ import annotations
 
@@ -10,57 +10,105 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from nerve.checks import NerveError, problem
+from nerve.checks import NerveError, naming, problem
 from nerve.cohort import Cohort
 from nerve.files import atomic_file
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
-from nerve.training import ArraySource
+from nerve.training import ArraySource, Source
 from nerve.training.distributed import current_processes
 from nerve.training.sources import check_numbers
+from nerve.views import View
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes
 PACKED = "packed.npy"
-_CHUNK = 64  # people packed at a time
+_CHUNK = 64  # participants packed at a time
 
 
 class PackingSource:
     """Packs the matrices of a batch when they are asked for: right for data that are read once."""
 
-    def __init__(self, cohort: Cohort, patching: Patching) -> None:
-        self.cohort, self.patching = cohort, patching
+    def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
+        self.cohort, self.patching, self.view = cohort, patching, view or View()
 
     def __len__(self) -> int:
         return len(self.cohort)
 
     def batch(self, rows: np.ndarray) -> torch.Tensor:
-        """(people, S) float32."""
-        return torch.from_numpy(_packed(self.cohort, self.patching, rows))
+        """(participants, S) float32."""
+        return torch.from_numpy(self.packed(rows))
+
+    def packed(self, rows: np.ndarray) -> np.ndarray:
+        """The same as an array."""
+        fc = self.cohort.inputs("fc", rows)
+        check_numbers(fc, self.cohort, rows)
+        with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
+            return self.patching.pack(self.view.apply(fc))
+
+    def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows and their packed matrices, some participants at a time."""
+        for start in range(0, len(self), _CHUNK):
+            rows = np.arange(start, min(start + _CHUNK, len(self)))
+            yield rows, self.packed(rows)
 
 
-def packed_source(cohort: Cohort, patching: Patching, run_dir: Path | None = None) -> ArraySource:
-    """All people packed, (n, S), for data that are read at every epoch.
+class Chosen:
+    """Some samples of another source, by their rows."""
 
-    float16 matrices stay float16 until a batch is read. A large array goes to a file in `run_dir` (written by the
+    def __init__(self, source: Source, rows: np.ndarray) -> None:
+        self.source, self.rows = source, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: np.ndarray) -> Any:
+        """The samples at these places among the chosen."""
+        return self.source.batch(self.rows[rows])
+
+
+class Masked:
+    """Another source's samples, each with numbers of its own: masked patches, or uniform draws."""
+
+    def __init__(self, source: Source, numbers: np.ndarray) -> None:
+        if len(numbers) != len(source):
+            raise problem("masked", f"{len(numbers)} rows", expected=f"one for each of {len(source)} participants")
+        self.source, self.numbers = source, torch.from_numpy(np.ascontiguousarray(numbers))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def batch(self, rows: np.ndarray) -> tuple[Any, torch.Tensor]:
+        """(samples, numbers) at these rows."""
+        return self.source.batch(rows), self.numbers[torch.from_numpy(rows)]
+
+
+def packed_source(
+    cohort: Cohort, patching: Patching, view: View | None = None, run_dir: Path | None = None
+) -> ArraySource:
+    """Everyone packed, (n, S), for data that are read at every epoch.
+
+    FC in float16 stays so until a batch is read. A large array goes to a file in `run_dir` (written by the
     first process, read by all), or to a nameless temporary file.
     """
-    dtype = np.dtype(np.float16 if cohort.connectivity.dtype == np.float16 else np.float32)
+    source = PackingSource(cohort, patching, view)
+    half = cohort.connectivity.dtype == np.float16 and source.view.name == "fc"
+    dtype = np.dtype(np.float16 if half else np.float32)
     shape = (len(cohort), patching.n_entries)
     processes = current_processes()
     if shape[0] * shape[1] * dtype.itemsize < IN_MEMORY_BELOW:
         array: Any = np.empty(shape, dtype)
-        for rows, packed in _in_chunks(cohort, patching):
+        for rows, packed in source.chunks():
             array[rows] = packed
     elif run_dir is None:
         nameless = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the map
-        _write(nameless, cohort, patching, dtype)
+        _write(nameless, source, dtype)
         array = np.memmap(nameless, dtype, "r", shape=shape)
     else:
         if processes.first:
             with atomic_file(run_dir / PACKED) as stream:
                 header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_1_0(stream, header)  # type: ignore[arg-type]
-                _write(stream, cohort, patching, dtype)
+                _write(stream, source, dtype)
         processes.wait()
         array = np.load(run_dir / PACKED, mmap_mode="r", allow_pickle=False)
     return ArraySource(array)
@@ -98,21 +146,8 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
         ) from error
 
 
-def _write(stream: IO[bytes], cohort: Cohort, patching: Patching, dtype: np.dtype) -> None:
+def _write(stream: IO[bytes], source: PackingSource, dtype: np.dtype) -> None:
     """Everyone, by ordinary writes: a full disk is an error then; through a map it would end the process."""
-    for _, packed in _in_chunks(cohort, patching):
+    for _, packed in source.chunks():
         stream.write(np.ascontiguousarray(packed, dtype).data)
     stream.flush()
-
-
-def _in_chunks(cohort: Cohort, patching: Patching) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows and their packed matrices, some people at a time."""
-    for start in range(0, len(cohort), _CHUNK):
-        rows = np.arange(start, min(start + _CHUNK, len(cohort)))
-        yield rows, _packed(cohort, patching, rows)
-
-
-def _packed(cohort: Cohort, patching: Patching, rows: np.ndarray) -> np.ndarray:
-    packed = patching.pack(cohort.inputs("fc", rows))  # (people, S)
-    check_numbers(packed, cohort, rows)
-    return packed

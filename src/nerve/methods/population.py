@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.decomposition import PCA
 
 from nerve.checks import MissingInput, NerveError, known_columns
 from nerve.cohort import Cohort
+from nerve.components import principal_components
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.models.pseudo_views import correlation
 
@@ -78,11 +78,10 @@ def fit_projection(module: GATEModel, cohort: Cohort, windows: Windows, seed: in
         (series,) = cohort.inputs("timeseries", [person])
         sample[filled : filled + len(own)] = windows.fc(torch.tensor(series), windows.length)[own].numpy()
         filled += len(own)
-    n_components = min(module.components.shape[0], *sample.shape)
-    pca = PCA(n_components, svd_solver="randomized", random_state=seed).fit(sample)
-    module.mean.copy_(torch.from_numpy(pca.mean_))
+    mean, components, _ = principal_components(sample, module.components.shape[0])
+    module.mean.copy_(torch.from_numpy(mean))
     module.components.zero_()  # fewer windows than components leave the last ones empty
-    module.components[:n_components] = torch.from_numpy(pca.components_)
+    module.components[: components.shape[1]] = torch.from_numpy(components.T)
 
 
 @torch.no_grad()

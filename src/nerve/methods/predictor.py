@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import NerveError, listed
 from nerve.cohort import Cohort
-from nerve.methods.base import CONFIG, Method
+from nerve.methods.base import Role
+from nerve.methods.trained import Trained
 from nerve.training import Source, TrainingSettings
 
 
-class Predictor(RegressorMixin, Method):
+class Predictor(RegressorMixin, Trained):
     """A method that learns one target from FC.
 
-    A continuous target is z-scored on the training people and learned by squared error. A target with two values is
+    A continuous target is z-scored on the training participants and learned by squared error. One with two values is
     learned by cross-entropy, and predicted as its expected value (0/1: the probability of 1), so that one call serves
     correlation, AUC and accuracy alike; words instead of numbers are given back as words.
 
-    The epoch is the one of least error on people held out within the training set (``validation_fraction``).
+    The epoch is the one of least error on participants held out within the training set (``validation_fraction``).
     """
 
-    supervised: ClassVar[bool] = True
+    role: ClassVar[Role] = "supervised"
 
     def fit(
         self,
@@ -38,7 +38,7 @@ class Predictor(RegressorMixin, Method):
         resume: bool = False,
         progress: bool = False,
     ) -> Self:
-        """Train on a cohort or an (n, R, R) array with one value a person.
+        """Train on a cohort or an (n, R, R) array with one value per participant.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Predictor(RegressorMixin, Method):
         scaled = self._learn_target(y)
         self._groups = None if groups is None else np.asarray(groups)
         try:
-            return self._fit(X, scaled, run_dir, resume, progress)
+            return self.fit_module(X, scaled, run_dir, resume, progress)
         finally:
             del self._groups
 
@@ -90,36 +90,34 @@ class Predictor(RegressorMixin, Method):
             self.target_mean_, self.target_scale_ = float(values.mean()), float(values.std()) or 1.0
         return ((values - self.target_mean_) / self.target_scale_).astype(np.float32)
 
-    def start(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Tell the module which error to train on."""
         module.binary = self.binary_  # type: ignore[assignment]
 
-    def split(self, cohort: Cohort, source: Source, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+    def split(self, cohort: Cohort, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
         """Training and inner validation rows; families stay whole."""
         if self._groups is None:
-            return super().split(cohort, source, settings)
+            return super().split(cohort, settings)
         if len(self._groups) != len(cohort):
-            raise NerveError(f"There are {len(self._groups)} groups for {len(cohort)} people, expected one each.")
+            raise NerveError(f"There are {len(self._groups)} groups for {len(cohort)} participants, expected one each.")
         return split_families(self._groups, settings)
 
-    def _configuration(self) -> dict[str, Any]:
+    def configuration(self) -> dict[str, Any]:
+        """With the scale of the target."""
         target = {
             "mean": self.target_mean_,
             "scale": self.target_scale_,
             "binary": self.binary_,
             "labels": self.labels_,
         }
-        return {**super()._configuration(), "target": target}
+        return {**super().configuration(), "target": target}
 
     @classmethod
-    def _from_configuration(cls, config: Any, folder: Path) -> Self:
-        method = super()._from_configuration(config, folder)
-        try:
-            target = config["target"]
-            method.target_mean_, method.target_scale_ = target["mean"], target["scale"]
-            method.binary_, method.labels_ = target["binary"], target["labels"]
-        except (KeyError, TypeError) as error:
-            raise problem(folder / CONFIG, "it does not say how the target was scaled") from error
+    def from_configuration(cls, config: dict[str, Any]) -> Self:
+        """With the scale of the target."""
+        method, target = super().from_configuration(config), config["target"]
+        method.target_mean_, method.target_scale_ = target["mean"], target["scale"]
+        method.binary_, method.labels_ = target["binary"], target["labels"]
         return method
 
 
@@ -145,7 +143,7 @@ def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
     """The target as numbers, and the two words that they stand for if it was words."""
     values = np.asarray(y)
     if values.ndim != 1:
-        raise NerveError(f"The target has shape {values.shape}, expected one value a person.")
+        raise NerveError(f"The target has shape {values.shape}, expected one value per participant.")
     try:
         numbers = values.astype(float)
     except (TypeError, ValueError):
@@ -157,5 +155,7 @@ def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
             ) from None
         return coded.astype(float), [str(word) for word in words]
     if not np.isfinite(numbers).all():
-        raise NerveError(f"The target has {(~np.isfinite(numbers)).sum()} missing values. Leave these people out.")
+        raise NerveError(
+            f"The target has {(~np.isfinite(numbers)).sum()} missing values. Leave these participants out."
+        )
     return numbers, None

@@ -1,79 +1,80 @@
-"""The rows that every table needs beside the methods: raw FC, its principal components, and covariates alone.
+"""Methods without training by gradient, and three that every table needs: raw FC, its components, covariates alone.
 
-Nothing here is trained by gradient; the estimators have the manners of the others (fit, transform, save, load), so
-that they stand in the same tables. In cross-validation `nerve.evaluate` computes the same rows inside each fold.
+A reference looks at the cohort once (``learn``, which returns named arrays) and has the manners of the others: fit,
+transform, save, load. Beside what `base` asks for it provides ``learn(cohort)``, ``transform(X)``, and ``shapes()`` of
+the arrays, with None for a length that is found in the data.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy import linalg
+from sklearn.base import TransformerMixin
 
 from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
+from nerve.components import principal_components, turned
 from nerve.evaluation.covariates import Design
-from nerve.methods.base import Encoder
-from nerve.methods.inputs import as_cohort
+from nerve.methods.base import Method, Role, cohort_counts
 from nerve.methods.outputs import checked_embeddings
+from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
-from nerve.training import TrainingSettings
 from nerve.training.sources import check_numbers
 
-_CHUNK = 64  # people at a time
+_CHUNK = 64  # participants at a time
 
 
-class Reference(Encoder):
+class Reference(TransformerMixin, Method):
     """An encoder without gradient descent: `learn` looks at the cohort once."""
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        run_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        progress: bool = False,
-    ) -> Self:
-        """Learn from a cohort, several cohorts, or an (n, R, R) array; the other arguments are not needed."""
-        cohort = as_cohort(X)
-        self.parcellation_ = cohort.parcellation
-        self.n_features_in_ = cohort.n_regions
-        self.module_ = torch.nn.Module()
-        self.history_ = pd.DataFrame(columns=["epoch", "step", "training_loss"])
-        self.best_step_ = 0
-        self.data_ = {"cohorts": {cohort.name: len(cohort)}, "n_training": len(cohort), "n_validation": 0}
-        self.learn(cohort)
+    role: ClassVar[Role] = "reference"
+    arrays_: dict[str, np.ndarray]
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from a cohort, several cohorts, or an (n, R, R) array; `y` is ignored."""
+        cohort = self.begin_fit(X)
+        self.arrays_ = self.learn(cohort)
+        self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": cohort_counts(cohort)}
         return self
 
-    def learn(self, cohort: Cohort) -> None:
-        """Whatever has to be known before `transform`; kept in `module_` as buffers."""
+    def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
+        """Whatever has to be known before `transform`."""
+        return {}
 
-    def build(self, parcellation: Parcellation) -> torch.nn.Module:
-        """An empty module: there is nothing to train."""
-        return torch.nn.Module()
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """The shapes of what `learn` returns, for the regions of `parcellation_`."""
+        return {}
 
-    def training_settings(self) -> TrainingSettings:
-        """Those of no training at all."""
-        return TrainingSettings(epochs=1, validation_fraction=0.0, seed=self.seed, device=self.device)
+    def parameter_count(self, parcellation: Parcellation) -> int:
+        """Nothing is trained."""
+        return 0
 
-    def _configuration(self) -> dict[str, Any]:
-        return {**super()._configuration(), "training": {}}
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The arrays."""
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in self.arrays_.items()}
+
+    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+        """The arrays, if they are those of this method."""
+        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        expected = self.shapes()
+        fits = found.keys() == expected.keys() and all(
+            len(found[name]) == len(shape) and all(b in (None, a) for a, b in zip(found[name], shape, strict=True))
+            for name, shape in expected.items()
+        )
+        if not fits:
+            raise problem(folder, f"its arrays are {found}", expected=str(expected), remedy="Fit the model again.")
+        self.arrays_ = {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 class RawFC(Reference):
     """The entries of FC above the diagonal, row by row: what a representation has to be better than.
 
-    Parameters
-    ----------
-    seed, device
-        Not used; every method has them.
+    Nothing is learned: r_ij of the pairs i < j, R (R - 1) / 2 numbers, in the region order of the cohort that it was
+    fitted on.
 
     Examples
     --------
@@ -81,13 +82,10 @@ class RawFC(Reference):
     (2, 6)
     """
 
+    title: ClassVar[str] = "Raw FC"
     kind: ClassVar[str] = "upper"
     paper: ClassVar[str] = "reference row: FC itself"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
-
-    def __init__(self, seed: int = 0, device: str = "auto") -> None:
-        self.seed = seed
-        self.device = device
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R - 1) / 2) correlations."""
@@ -98,72 +96,49 @@ class RawFC(Reference):
 class PrincipalComponents(Reference):
     """Scores on the first principal components of vectorised FC: as wide as a learned representation, and linear.
 
-    Components come from the people's own Gram matrix: with X centred, X Xᵀ = V diag(λ) Vᵀ, and component k is
-    Xᵀ v_k / √λ_k. Signs are fixed so that a component's largest loading is positive.
+    Scores are turned so that those of a participant sum to zero (`nerve.components.turned`): k components give k + 1
+    numbers.
 
     Parameters
     ----------
     n_components : int
-        At most; there are no more than people less one.
-    seed, device
-        Not used; every method has them.
+        At most; there are no more than participants less one.
     """
 
+    title: ClassVar[str] = "PCA"
     kind: ClassVar[str] = "upper"
     paper: ClassVar[str] = "reference row: principal components of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {"n_components": 32}}
 
-    def __init__(self, n_components: int = 256, seed: int = 0, device: str = "auto") -> None:
+    def __init__(self, n_components: Width = 256) -> None:
         self.n_components = n_components
-        self.seed = seed
-        self.device = device
 
-    def learn(self, cohort: Cohort) -> None:
+    def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Mean and components of the cohort."""
         if len(cohort) < 2:
-            raise NerveError(f"There is {len(cohort)} person, expected at least 2 for principal components.")
-        entries = cohort.inputs("upper")  # (n, p), a copy of our own
+            raise NerveError(f"There is {len(cohort)} participant, expected at least 2 for principal components.")
+        entries = cohort.inputs("upper")  # (n, p)
         check_numbers(entries, cohort, np.arange(len(cohort)))
-        mean = entries.mean(axis=0, dtype=float).astype(np.float32)
-        entries -= mean
-        entries /= np.abs(entries).max(initial=0.0) or 1.0  # components have no units; squares have limits
-        gram = (entries @ entries.T).astype(float)  # (n, n)
-        k = min(self.n_components, len(cohort) - 1)
-        values, vectors = linalg.eigh(gram, subset_by_index=[len(gram) - k, len(gram) - 1])
-        if values[-1] <= 0:
+        mean, components, _ = principal_components(entries, self.n_components)
+        if not components.shape[1]:
             raise everyone_alike(cohort)
-        kept = values > values[-1] * 1e-7  # what float32 can tell from nothing
-        values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]  # largest first
-        components = entries.T @ (vectors / np.sqrt(values)).astype(np.float32)  # (p, k)
-        largest = components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])]
-        self.module_ = holding(mean=mean, components=components * np.sign(largest))
-        self.n_components_ = components.shape[1]
+        return {"mean": mean, "components": turned(components)}
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, components) scores."""
+        """(n, components + 1) scores."""
         cohort = self.fitted_cohort(X)
-        mean, components = (self.module_.get_buffer(name).cpu().numpy() for name in ("mean", "components"))
+        mean, components = self.arrays_["mean"], self.arrays_["components"]
         parts = [(cohort.inputs("upper", rows) - mean) @ components for rows in chunks(len(cohort))]
         return checked_embeddings(np.concatenate(parts), cohort)
 
-    def build(self, parcellation: Parcellation) -> torch.nn.Module:
-        """Empty buffers of the right shapes, for `load` to fill."""
-        n_entries = parcellation.n_regions * (parcellation.n_regions - 1) // 2
-        width = getattr(self, "n_components_", self.n_components)
-        return holding(mean=torch.zeros(n_entries), components=torch.zeros(n_entries, width))
-
-    def _configuration(self) -> dict[str, Any]:
-        return {**super()._configuration(), "n_components": self.n_components_}
-
-    @classmethod
-    def _from_configuration(cls, config: Any, folder: Path) -> Self:
-        method = super()._from_configuration(config, folder)
-        method.n_components_ = int(config.get("n_components", method.n_components))
-        return method
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """One row per entry above the diagonal."""
+        n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions - 1) // 2
+        return {"mean": (n_entries,), "components": (n_entries, None)}
 
 
 class Covariates(Reference):
-    """What is known of a person besides the brain: columns of the participants table as numbers.
+    """What is known of a participant besides the brain: columns of the participants table as numbers.
 
     Numbers are centred, words become one column each, a missing value counts as the average.
 
@@ -171,22 +146,21 @@ class Covariates(Reference):
     ----------
     columns : tuple of str
         Of the participants table.
-    seed, device
-        Not used; every method has them.
     """
 
+    title: ClassVar[str] = "Covariates"
     kind: ClassVar[str] = "participants"
     paper: ClassVar[str] = "reference row: no brain data"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
+    design_: Design
 
-    def __init__(self, columns: tuple[str, ...] = ("age", "sex"), seed: int = 0, device: str = "auto") -> None:
+    def __init__(self, columns: Names = ("age", "sex")) -> None:
         self.columns = columns
-        self.seed = seed
-        self.device = device
 
-    def learn(self, cohort: Cohort) -> None:
+    def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Categories and averages."""
         self.design_ = Design().fit(self._table(cohort))
+        return {"means": self.design_.means_}
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, columns) numbers."""
@@ -200,17 +174,31 @@ class Covariates(Reference):
         known_columns(self.columns, cohort.participants.columns, f"participants of {cohort.name!r}")
         return cohort.participants[list(self.columns)]
 
-    def _configuration(self) -> dict[str, Any]:
-        design = {"categories": self.design_.categories_, "means": self.design_.means_.tolist()}
-        return {**super()._configuration(), "design": json.loads(json.dumps(design))}
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """One average per number."""
+        return {"means": (None,)}
+
+    def configuration(self) -> dict[str, Any]:
+        """With the categories of each column, None for numbers."""
+        return {**super().configuration(), "categories": self.design_.categories_}
 
     @classmethod
-    def _from_configuration(cls, config: Any, folder: Path) -> Self:
-        method = super()._from_configuration(config, folder)
+    def from_configuration(cls, config: dict[str, Any]) -> Self:
+        """With the categories."""
+        method = super().from_configuration(config)
         method.design_ = Design()
-        method.design_.categories_ = config["design"]["categories"]
-        method.design_.means_ = np.array(config["design"]["means"])
+        method.design_.categories_ = dict(config["categories"])
         return method
+
+    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+        """The averages, one per number or category."""
+        super().restore(tensors, folder)
+        self.design_.means_ = self.arrays_["means"]
+        width = sum(1 if known is None else len(known) for known in self.design_.categories_.values())
+        if len(self.design_.means_) != width:
+            raise problem(
+                folder, f"{len(self.design_.means_)} averages", expected=f"{width}, one per number or category"
+            )
 
 
 def chunks(n: int) -> list[np.ndarray]:
@@ -219,18 +207,10 @@ def chunks(n: int) -> list[np.ndarray]:
 
 
 def everyone_alike(cohort: Cohort) -> NerveError:
-    """The error of a method that learns how people differ."""
+    """The error of a method that learns how participants differ."""
     return problem(
         f"Cohort {cohort.name!r}",
-        f"the FC of all {len(cohort)} people is the same",
-        expected="people who differ, or there are no components",
+        f"the FC of all {len(cohort)} participants is the same",
+        expected="participants who differ, or there are no components",
         remedy="`nerve check` lists copies.",
     )
-
-
-def holding(**arrays: Any) -> torch.nn.Module:
-    """A module that only holds arrays, so that they are saved as every other weight."""
-    module = torch.nn.Module()
-    for name, array in arrays.items():
-        module.register_buffer(name, torch.as_tensor(array))
-    return module

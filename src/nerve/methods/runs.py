@@ -34,7 +34,7 @@ def run_config(
         config = saved
     named, settings = (None, {}) if config is None else read_config(config)
     name = preset or named or "default"
-    return name, resolve(name, settings, parse_assignments(assignments), where=str(config or "--set"))
+    return name, resolve(name, settings | parse_assignments(assignments), where=str(config or "--set"))
 
 
 def pretrain(
@@ -77,12 +77,7 @@ def pretrain(
             raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
         if processes.first and not (resume and (folder / LAST).is_file()):
             write_text(folder / RESOLVED, resolved_yaml(settings, name))
-        encoder = NERVE(
-            seed=settings.seed,
-            device=settings.device,
-            preset=name,
-            options=settings.model_dump(exclude={"seed", "device"}),
-        )
+        encoder = NERVE.from_preset(name, **{field: getattr(settings, field) for field in NerveConfig.model_fields})
         encoder.fit(opened, run_dir=folder, resume=resume, progress=progress)
         encoder.save(folder)
         processes.wait()
@@ -120,7 +115,7 @@ def embed_file(
     if pooling == "tokens" and suffix != ".npy":
         raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     encoder = NERVE.load(run, device=device)
-    pooling = encoder._pooling(encoder.pooling if pooling is None else pooling)
+    pooling = pooling or encoder.config().pooling
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     values = encoder.transform(people, pooling, progress=progress)
     ids = people.participants["participant_id"]

@@ -57,7 +57,7 @@ class RegionTransformer(nn.Module):
         return tokens
 
     def features(self, fc: Tensor) -> Tensor:
-        """Eight numbers a region, side by side: (batch, 8 regions)."""
+        """Eight numbers per region, side by side: (batch, 8 regions)."""
         return self.reduce(self.contextualise(self.tokens(fc))).flatten(1)
 
     def forward(self, fc: Tensor) -> Tensor:
@@ -123,18 +123,23 @@ class BrainMassModel(nn.Module):
         self.rebuild_head = masked_row_head(width, feedforward, n_regions)
         self.register_buffer("positions", sine_positions(n_regions + 2, width), persistent=False)
 
-    def training_loss(self, batch: Any, draws: Draws) -> Tensor:
-        """The loss above; batch is a list of (volumes, regions), or (FC, degrees of freedom)."""
+    def training_loss(self, batch: Sequence[Any], draws: Draws) -> Tensor:
+        """The loss above; of each participant the batch has (volumes, regions), or (FC, degrees of freedom)."""
         first, second = self.views(batch, draws)  # (batch, regions, regions) each
         loss = self.agreement(first, second)
         loss = loss + self.weight_contrast * self.contrast(first, draws)
         return loss + self.weight_rebuild * self.rebuild(first, draws)
 
-    def views(self, batch: Any, draws: Draws) -> tuple[Tensor, Tensor]:
-        """Two versions of each person's FC."""
-        if is_fc_batch(batch):
-            return wishart_views(batch[0], batch[1], draws)
-        return dropped_volume_views(batch, self.dropped, draws)
+    def views(self, batch: Sequence[Any], draws: Draws) -> tuple[Tensor, Tensor]:
+        """Two versions of each participant's FC."""
+        seeds = (draws.uniform(2) * 2**24).long().tolist()  # one per participant and view: lengths differ, seeds do not
+        pairs = [
+            wishart_views(scan[0], scan[1], own)
+            if isinstance(scan, tuple)
+            else dropped_volume_views(scan, self.dropped, own)
+            for scan, own in zip(batch, seeds, strict=True)
+        ]
+        return torch.stack([pair[0] for pair in pairs]), torch.stack([pair[1] for pair in pairs])
 
     def agreement(self, first: Tensor, second: Tensor) -> Tensor:
         """The BYOL term."""
@@ -170,14 +175,9 @@ class BrainMassModel(nn.Module):
         for own, leader in zip(self.target.parameters(), self.online.parameters(), strict=True):
             own.lerp_(leader, 1 - self.momentum)
 
-    def embed(self, batch: Any) -> Tensor:
-        """Eight numbers a region of the online network, on the whole FC: (batch, 8 regions)."""
-        return self.online.features(batch[0] if is_fc_batch(batch) else batch)
-
-
-def is_fc_batch(batch: Any) -> bool:
-    """Whether a batch is (FC, degrees of freedom) rather than a list of time series."""
-    return isinstance(batch, Sequence) and len(batch) == 2 and batch[0].ndim == 3
+    def embed(self, fc: Tensor) -> Tensor:
+        """Eight numbers per region of the online network, on the whole FC: (batch, 8 regions)."""
+        return self.online.features(fc)
 
 
 def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential:

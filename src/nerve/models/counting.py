@@ -10,7 +10,7 @@ from nerve.models.masked_autoencoder import MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS
 from nerve.patching import Patching
 
-_PARTS = {"tokenizer.embed": "tokenizer", "tokenizer.reconstruct": "reconstruction", "completion": "completion"}
+_PARTS = {"tokenizer.embed": "tokenizer", "tokenizer.reconstruct": "reconstruction"}
 
 
 def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options: Any) -> dict[str, int]:
@@ -31,7 +31,7 @@ def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options:
 
 
 def parameter_table(patching: Patching, **options: Any) -> list[dict[str, Any]]:
-    """One row a tokenizer: its name as ``kind``, and its `parameter_counts`.
+    """One row per tokenizer: its name as ``kind``, and its `parameter_counts`.
 
     Examples
     --------

@@ -6,82 +6,81 @@ factor matrix F_l (regions of l × rank) for each network, a patch is
     x̂_lm = F_l F_mᵀ + C_lm
 
 The group has factors D (leading eigenvectors of the mean M, times the roots of their eigenvalues) and a remainder
-C = M - D Dᵀ: before anything is known of a person the prediction is the group mean. A person's F starts at D and takes
+C = M - D Dᵀ: before anything is known of a participant the prediction is the group mean. Their F starts at D and takes
 T steps of descent with momentum on the visible patches alone, V being the velocity and ∘ the product entry by entry:
 
     N = F + b_t V;    G = [visible ∘ (N Nᵀ + C - x)] N;    V ← b_t V - s a_t ∘ G;    F ← F + V
     s = 1 / (√f ‖visible ∘ x‖),   f the visible share of the entries
 
 D, C, the sizes a (T × rank) and the momenta b (T) are trained through the steps, with the loss of the masked patches.
-
-What sets the person apart is the displacement F - D. As a matrix that can be cut into patches it is
-
-    Y = (F - D) Eᵀ + E (F - D)ᵀ,    E the columns of D at unit length
-
-which keeps the distances between people that F - D has: in D Dᵀ + (F - D) Dᵀ + D (F - D)ᵀ, the change of FC, the
-strongest factors of the group would drown the others.
+What sets the person apart is the displacement F - D.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import torch
-from scipy.linalg import helmert
 from torch import nn
 
-from nerve.models.principal import principal_components
+from nerve.models.masked_autoencoder import other_patches, visible_count
+from nerve.models.randomness import Draws
 from nerve.patching import Patching
 
 STEPS = 12  # T
-STEP, LARGEST_STEP, MOMENTUM = 0.55, 1.0, 0.8  # a and b at the start; a is kept below the largest
+STEP, LARGEST_STEP, MOMENTUM = 0.55, 1.0, 0.8  # a and b before training; a is kept below the largest
 QUICKER = 10.0  # a and b learn at ten times the rate of D and C: they are logits, and few
 LARGEST_MOVE = 0.5  # a step moves F by at most this share of the size of D, so that no matrix makes it diverge
 
 
 class PersonFactors(nn.Module):
-    """Predicts all patches of a person from the visible ones, and represents the person by F - D.
+    """Predicts all patches of a participant from the visible ones, and represents the person by F - D.
 
     Parameters
     ----------
     patching : Patching
     rank : int
-        Columns of the factors; at most one a region.
-    width : int
-        Components that `summary` reduces F - D to.
+        Columns of the factors; at most one per region.
+    mask_ratio : float
+        Share of the patches that is masked in training.
+    n_components : int
+        Numbers that `embed` reduces F - D to.
     """
 
     place: torch.Tensor
     patch_at: torch.Tensor
     entry: torch.Tensor
+    patch_of: torch.Tensor
+    sizes: torch.Tensor
     diagonal: torch.Tensor
     components: torch.Tensor
 
-    def __init__(self, patching: Patching, rank: int, width: int) -> None:
+    def __init__(self, patching: Patching, rank: int, mask_ratio: float = 0.5, n_components: int = 256) -> None:
         super().__init__()
         n_regions = patching.n_regions
         rank = min(rank, n_regions)
-        self.n_patches, self.width = patching.n_patches, width
-        self.factors = nn.Parameter(torch.randn(n_regions, rank) * 0.5 * rank**-0.5)  # D, until `start` knows better
+        self.n_patches, self.n_visible = patching.n_patches, visible_count(patching.n_patches, mask_ratio)
+        self.factors = nn.Parameter(torch.randn(n_regions, rank) * 0.5 * rank**-0.5)  # D, until `fit_mean` knows better
         self.remainder = nn.Parameter(torch.zeros(n_regions, n_regions))  # C
         self.step = nn.Parameter(torch.full((STEPS, rank), _logit(STEP / LARGEST_STEP) / QUICKER))
         self.momentum = nn.Parameter(torch.full((STEPS,), _logit(MOMENTUM) / QUICKER))
         self.register_buffer("diagonal", torch.ones(n_regions))  # FC of a region with itself, the same for everyone
-        self.register_buffer("components", torch.zeros(n_regions * rank, width))
+        self.register_buffer("components", torch.zeros(n_regions * rank, n_components))
         place = np.zeros((n_regions, n_regions), int)  # where the packed layout has each entry of the matrix
         place[patching.cols, patching.rows] = place[patching.rows, patching.cols] = np.arange(patching.n_entries)
         self.register_buffer("place", torch.from_numpy(place), persistent=False)
         self.register_buffer("patch_at", torch.from_numpy(patching.patch_of[place]), persistent=False)
-        entry = torch.from_numpy(patching.rows * n_regions + patching.cols)
-        self.register_buffer("entry", entry, persistent=False)
-
-    # ---- what is computed from training people before the first step, and after the last
+        for name, fixed in (
+            ("entry", patching.rows * n_regions + patching.cols),
+            ("patch_of", patching.patch_of),
+            ("sizes", patching.sizes),
+        ):
+            self.register_buffer(name, torch.from_numpy(fixed), persistent=False)
 
     @torch.no_grad()
-    def start(self, mean: torch.Tensor) -> None:
-        """Set D and C from the packed mean FC of training people, (S,)."""
+    def fit_mean(self, mean: torch.Tensor) -> None:
+        """Set D and C from the packed mean FC of training participants, (S,)."""
         matrix = mean[self.place].double()  # (R, R)
         matrix = (matrix + matrix.T) / 2
         values, vectors = torch.linalg.eigh(matrix)
@@ -91,70 +90,59 @@ class PersonFactors(nn.Module):
         self.remainder.copy_(matrix - factors @ factors.T)
         self.diagonal.copy_(matrix.diagonal())
 
-    @torch.no_grad()
-    def fit_summary(self, batches: Iterable[torch.Tensor]) -> None:
-        """Principal components of F - D over people, without labels; batches of (people, S).
+    def training_loss(self, packed: torch.Tensor, draws: Draws) -> torch.Tensor:
+        """Mean over participants and masked patches of the mean squared error within a patch."""
+        order = draws.uniform(self.n_patches).argsort(1)
+        visible, masked = order[:, : self.n_visible], order[:, self.n_visible :]
+        squared = (self.patches(self.person(packed, visible)) - packed).square()  # (participants, S)
+        errors = squared.new_zeros(len(packed), self.n_patches).index_add(1, self.patch_of, squared) / self.sizes
+        return errors.gather(1, masked).mean()
 
-        Not centred: the group D is the origin. Centred scores of a cohort sum to zero, so that whoever is tested later
-        would be known from the others, with the sign turned. The last turn (Helmert's matrix) keeps all distances and
-        makes the numbers of a person sum to zero: the correlation kernel takes their mean away, and of components whose
-        signs are arbitrary that would be an arbitrary direction.
-        """
-        features = torch.cat([self.features(packed) for packed in batches])  # (people, R · rank)
-        components = principal_components(features, self.width - 1, center=False)[1]  # (R · rank, width - 1)
-        turn = torch.from_numpy(helmert(self.width)).to(components)  # (width - 1, width), rows orthonormal, of sum zero
-        self.components.copy_(components @ turn)
-
-    # ---- the verbs
+    def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
+        """Every patch as predicted from those that are not masked: (participants, S)."""
+        return self(packed, None if masked is None else other_patches(masked, self.n_patches))
 
     def forward(self, packed: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
         """Every patch as predicted from the visible ones.
 
         Parameters
         ----------
-        packed : (subjects, S) tensor
-        visible : (subjects, K) tensor of int, optional
+        packed : (participants, S) tensor
+        visible : (participants, K) tensor of int, optional
             The patches that may be looked at; all by default.
 
         Returns
         -------
-        (subjects, S) tensor
+        (participants, S) tensor
         """
         return self.patches(self.person(packed, visible))
 
     def patches(self, factors: torch.Tensor) -> torch.Tensor:
-        """F Fᵀ + C in the packed layout: (subjects, R, rank) → (subjects, S)."""
+        """F Fᵀ + C in the packed layout: (participants, R, rank) → (participants, S)."""
         with torch.autocast(factors.device.type, enabled=False):
             return (factors @ factors.mT + self._symmetric_remainder()).flatten(1)[:, self.entry]
 
-    def displacement(self, factors: torch.Tensor) -> torch.Tensor:
-        """Y in the packed layout: (subjects, R, rank) → (subjects, S)."""
-        with torch.autocast(factors.device.type, enabled=False):
-            directions = nn.functional.normalize(self.factors, dim=0)  # E
-            half = (factors - self.factors) @ directions.T  # (subjects, R, R)
-            return (half + half.mT).flatten(1)[:, self.entry]
-
     def features(self, packed: torch.Tensor) -> torch.Tensor:
-        """F - D with nothing masked: (subjects, R · rank)."""
+        """F - D with nothing masked: (participants, R · rank)."""
         return (self.person(packed, None) - self.factors).flatten(1)
 
-    def summary(self, packed: torch.Tensor) -> torch.Tensor:
-        """The same on its first principal components: (subjects, width)."""
+    def embed(self, packed: torch.Tensor) -> torch.Tensor:
+        """The same on its principal components: (participants, n_components)."""
         return self.features(packed) @ self.components
 
     def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        """F of each person: (subjects, R, rank)."""
+        """F of each person: (participants, R, rank)."""
         with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
             return self._descend(packed, visible)
 
     def _descend(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        seen = self._seen(packed, visible)  # (subjects or 1, R, R)
+        seen = self._seen(packed, visible)  # (participants or 1, R, R)
         eye = torch.eye(len(self.diagonal), dtype=torch.bool, device=packed.device)
         known = torch.where(seen > 0, packed[:, self.place], 0.0)
         known = torch.where(eye, self.diagonal, known)  # of a masked patch not even the diagonal is read
         share = seen.mean((1, 2), keepdim=True)
         size = known.square().sum((1, 2), keepdim=True).sqrt().clamp_min(1e-6)
-        scale = 1 / (share.sqrt() * size)  # (subjects, 1, 1)
+        scale = 1 / (share.sqrt() * size)  # (participants, 1, 1)
         target = known - self._symmetric_remainder() * seen
         largest = LARGEST_MOVE * self.factors.detach().square().sum().sqrt().clamp_min(1e-6)
         factors = self.factors.expand(len(packed), -1, -1)
@@ -163,7 +151,7 @@ class PersonFactors(nn.Module):
         momenta = (QUICKER * self.momentum).sigmoid()  # b
         for step, momentum in zip(sizes, momenta, strict=True):
             ahead = factors + momentum * velocity
-            gradient = (ahead @ ahead.mT * seen - target) @ ahead  # (subjects, R, rank)
+            gradient = (ahead @ ahead.mT * seen - target) @ ahead  # (participants, R, rank)
             velocity = momentum * velocity - scale * step * gradient
             moved = velocity.detach().square().sum((1, 2), keepdim=True).sqrt()
             velocity = velocity * (largest / moved.clamp_min(1e-12)).clamp_max(1.0)
@@ -174,9 +162,9 @@ class PersonFactors(nn.Module):
         """1 where an entry may be looked at, else 0; the diagonal is known of everyone."""
         if visible is None:
             return packed.new_ones(1, *self.place.shape)
-        patches = packed.new_zeros(len(packed), self.n_patches).scatter(1, visible, 1.0)  # (subjects, P)
+        patches = packed.new_zeros(len(packed), self.n_patches).scatter(1, visible, 1.0)  # (participants, P)
         eye = torch.eye(len(self.diagonal), dtype=packed.dtype, device=packed.device)
-        return torch.maximum(patches[:, self.patch_at], eye)  # (subjects, R, R)
+        return torch.maximum(patches[:, self.patch_at], eye)  # (participants, R, R)
 
     def _symmetric_remainder(self) -> torch.Tensor:
         return (self.remainder + self.remainder.T) / 2

@@ -4,9 +4,9 @@
     reconstruct  x̂_p = V_p z_p                V_p of width d_D, of the same kind
 
 They differ in where W_p comes from: `shared` cuts one matrix to the patch's size, `specific` has one for each patch,
-`bilinear` builds it from one factor matrix a network, [W_lm]_(i,j),k = [U_l]_i,k [U_m]_j,k (Khatri–Rao).
+`bilinear` builds it from one factor matrix per network, [W_lm]_(i,j),k = [U_l]_i,k [U_m]_j,k (Khatri–Rao).
 
-A packed FC holds its patches one after another (see `Patching`), so a tokenizer is one matrix product a patch on
+A packed FC holds its patches one after another (see `Patching`), so a tokenizer is one matrix product per patch on
 contiguous columns: nothing is gathered from the matrix or padded to the largest patch, and the weights of a patch are
 made once for the whole batch.
 """
@@ -21,12 +21,12 @@ from torch import nn
 from nerve.checks import one_of
 from nerve.patching import Patching
 
-STARTS = ("scaled", "released", "signs")
-TYPICAL_FC = 0.25  # root mean square of FC off the diagonal, for starts at unit-order variance
+INITS = ("scaled", "released", "signs")
+TYPICAL_FC = 0.25  # root mean square of FC off the diagonal
 
 
 class Tokenizer(nn.Module):
-    """Base of the three; a new one provides the two `…_weights` and `start`.
+    """Base of the three; a new one provides the two `…_weights` and `initialise`.
 
     Parameters
     ----------
@@ -54,8 +54,17 @@ class Tokenizer(nn.Module):
         """V_p: (size of patch p, decoder_dim), in the order of the patches."""
         raise NotImplementedError
 
-    def start(self, how: str) -> None:
-        """Draw the starting weights, one of `STARTS`: to unit-order outputs, N(0, 1) as released, or random signs."""
+    def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
+        """Draw the initial weights.
+
+        Parameters
+        ----------
+        how : {"scaled", "released", "signs"}
+            Normal numbers such that tokens have unit size and reconstructions the size of the entries; as in the
+            released code of the paper; or as ``scaled`` with random signs on the way to the tokens.
+        size : float
+            Root mean square of the entries that are read.
+        """
         raise NotImplementedError
 
     def embed(self, packed: torch.Tensor, visible: PatchChoice | None = None) -> torch.Tensor:
@@ -63,39 +72,39 @@ class Tokenizer(nn.Module):
 
         Parameters
         ----------
-        packed : (subjects, S) tensor
+        packed : (participants, S) tensor
         visible : PatchChoice, optional
-            Only these patches are read, `K` for each subject; all P by default.
+            Only these patches are read, `K` for each participant; all P by default.
 
         Returns
         -------
-        (subjects, K or P, dim) tensor
+        (participants, K or P, dim) tensor
         """
-        columns = packed.split(self.sizes, dim=1)  # P of (subjects, size)
+        columns = packed.split(self.sizes, dim=1)  # P of (participants, size)
         if visible is None:
             tokens = torch.stack([x @ w for x, w in zip(columns, self.embed_weights(), strict=True)], 1)
-            return self._with_bias(tokens, None)  # (subjects, P, dim)
+            return self._with_bias(tokens, None)  # (participants, P, dim)
         parts = [
-            x.index_select(0, rows) @ w  # (subjects that see this patch, dim)
-            for x, rows, w in zip(columns, visible.subjects_of_patch, self.embed_weights(), strict=True)
+            x.index_select(0, rows) @ w  # (participants that see this patch, dim)
+            for x, rows, w in zip(columns, visible.participants_of_patch, self.embed_weights(), strict=True)
         ]
-        return self._with_bias(visible.by_subject(torch.cat(parts)), visible.patches)  # (subjects, K, dim)
+        return self._with_bias(visible.by_participant(torch.cat(parts)), visible.patches)  # (participants, K, dim)
 
     def reconstruct(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Tokens → patches: (subjects, P, decoder_dim) → packed (subjects, S)."""
+        """Tokens → patches: (participants, P, decoder_dim) → packed (participants, S)."""
         parts = [tokens[:, p] @ v.T for p, v in enumerate(self.reconstruct_weights())]
         packed = torch.cat(parts, 1)
         bias = self._entry_biases()
         return packed if bias is None else packed + torch.cat(bias)
 
     def squared_errors(self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice) -> list[torch.Tensor]:
-        """Σ (x̂ - x)² of each patch over the subjects that chose it, without building the other patches.
+        """Σ (x̂ - x)² of each patch over the participants that chose it, without building the other patches.
 
         Parameters
         ----------
-        tokens : (subjects, K, decoder_dim) tensor
+        tokens : (participants, K, decoder_dim) tensor
             Decoded tokens of the chosen patches.
-        packed : (subjects, S) tensor
+        packed : (participants, S) tensor
             The truth.
         chosen : PatchChoice
 
@@ -104,22 +113,22 @@ class Tokenizer(nn.Module):
         P scalar tensors
         """
         columns = packed.split(self.sizes, dim=1)
-        tokens_of_patch = chosen.by_patch(tokens)  # P of (subjects that chose it, decoder_dim)
+        tokens_of_patch = chosen.by_patch(tokens)  # P of (participants that chose it, decoder_dim)
         bias = self._entry_biases()
         errors = []
         for p, weights in enumerate(self.reconstruct_weights()):
-            predicted = tokens_of_patch[p] @ weights.T  # (subjects that chose it, size)
+            predicted = tokens_of_patch[p] @ weights.T  # (participants that chose it, size)
             if bias is not None:
                 predicted = predicted + bias[p]
-            truth = columns[p].index_select(0, chosen.subjects_of_patch[p])
+            truth = columns[p].index_select(0, chosen.participants_of_patch[p])
             errors.append(nn.functional.mse_loss(predicted.to(truth.dtype), truth, reduction="sum"))
         return errors
 
     def _with_bias(self, tokens: torch.Tensor, patches: torch.Tensor | None) -> torch.Tensor:
         if self.embed_bias is None:
             return tokens
-        one_a_patch = self.embed_bias.ndim == 2
-        return tokens + (self.embed_bias[patches] if one_a_patch and patches is not None else self.embed_bias)
+        one_per_patch = self.embed_bias.ndim == 2
+        return tokens + (self.embed_bias[patches] if one_per_patch and patches is not None else self.embed_bias)
 
     def _entry_biases(self) -> list[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
@@ -127,34 +136,34 @@ class Tokenizer(nn.Module):
 
 
 class PatchChoice:
-    """K patches of each subject, sorted by patch once so that each patch is one matrix product.
+    """K patches of each participant, sorted by patch once so that each patch is one matrix product.
 
     Parameters
     ----------
-    patches : (subjects, K) tensor of int
-        The chosen patches of each subject.
+    patches : (participants, K) tensor of int
+        The chosen patches of each participant.
     n_patches : int
     """
 
     def __init__(self, patches: torch.Tensor, n_patches: int) -> None:
         self.patches = patches
         flat = patches.flatten()
-        self.order = flat.argsort(stable=True)  # from patch-major places to subject-major ones
+        self.order = flat.argsort(stable=True)  # from patch-major places to participant-major ones
         self.inverse = self.order.argsort()
         self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
-        self.subjects_of_patch = (self.order // patches.shape[1]).split(self.counts)
+        self.participants_of_patch = (self.order // patches.shape[1]).split(self.counts)
 
-    def by_subject(self, values: torch.Tensor) -> torch.Tensor:
-        """(subjects · K, dim) sorted by patch → (subjects, K, dim)."""
+    def by_participant(self, values: torch.Tensor) -> torch.Tensor:
+        """(participants · K, dim) sorted by patch → (participants, K, dim)."""
         return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
 
     def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(subjects, K, dim) → for each patch (subjects that chose it, dim)."""
+        """(participants, K, dim) → for each patch (participants that chose it, dim)."""
         return values.flatten(0, 1).index_select(0, self.order).split(self.counts)
 
 
 class BilinearTokenizer(Tokenizer):
-    """One factor matrix a network: U_l (regions of l × dim), and D_l for the way back. R · dim parameters.
+    """One factor matrix per network: U_l (regions of l × dim), and D_l for the way back. R · dim parameters.
 
     t_lm,k = Σ_ij U_l[i,k] x_ij U_m[j,k] and x̂_ij = Σ_k z_k D_l[i,k] D_m[j,k].
     """
@@ -184,22 +193,21 @@ class BilinearTokenizer(Tokenizer):
             yield product.flatten(0, 1)  # (size, dim)
 
     @torch.no_grad()
-    def start(self, how: str) -> None:
-        """``scaled``: U_l ~ N(0, 1 / (n_l · typical FC)), D ~ N(0, typical FC / √decoder_dim).
+    def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
+        """``scaled``: U_l ~ N(0, 1 / (n_l · size)), D ~ N(0, size / √decoder_dim). ``released``: N(0, 1).
 
-        ``signs``: U is ±1 at random. Tokens then keep the distances between patches (a random sketch), and better than
-        with normal numbers, whose products have long tails.
+        With ``signs`` tokens keep the distances between patches (a random sketch) better than with normal numbers,
+        whose products have long tails.
         """
-        one_of("init", how, STARTS)
         nn.init.normal_(self.embed_factors)
         nn.init.normal_(self.reconstruct_factors)
-        if how == "scaled":
-            scale = torch.tensor([[(self.group_sizes[g] * TYPICAL_FC) ** -0.5] for g in self.group_of])  # (regions, 1)
-            self.embed_factors.mul_(scale)
+        if one_of("init", how, INITS) == "released":
+            return
         if how == "signs":
             self.embed_factors.sign_()
-        if how != "released":
-            self.reconstruct_factors.mul_(TYPICAL_FC**0.5 * self.decoder_dim**-0.25)
+        scale = torch.tensor([[(self.group_sizes[g] * size) ** -0.5] for g in self.group_of])  # (regions, 1)
+        self.embed_factors.mul_(scale)
+        self.reconstruct_factors.mul_(size**0.5 * self.decoder_dim**-0.25)
 
 
 class SpecificTokenizer(Tokenizer):
@@ -225,17 +233,12 @@ class SpecificTokenizer(Tokenizer):
         return None if self.reconstruct_bias is None else list(self.reconstruct_bias.split(self.sizes))
 
     @torch.no_grad()
-    def start(self, how: str) -> None:
-        """``scaled``: rows of patch p ~ N(0, 1 / (size_p · typical FC²)); the way back gives typical FC."""
-        one_of("init", how, STARTS)
-        nn.init.normal_(self.embed_matrix)
-        nn.init.normal_(self.reconstruct_matrix)
-        if how == "scaled":
-            self.embed_matrix.mul_(torch.cat([torch.full((size, 1), size**-0.5 / TYPICAL_FC) for size in self.sizes]))
-        if how == "signs":
-            self.embed_matrix.sign_()
-        if how != "released":
-            self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
+    def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
+        """``scaled``: rows of patch p ~ N(0, 1 / (size_p · size²)). ``released``: Xavier, patch by patch."""
+        one_of("init", how, INITS)
+        for there, back, entries in zip(self.embed_weights(), self.reconstruct_weights(), self.sizes, strict=True):
+            _draw(there, how, entries**-0.5 / size, entries)
+            _draw(back, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5, entries)
 
 
 class SharedTokenizer(Tokenizer):
@@ -263,17 +266,24 @@ class SharedTokenizer(Tokenizer):
         return None if bias is None else [bias[:size] for size in self.sizes]
 
     @torch.no_grad()
-    def start(self, how: str) -> None:
-        """``scaled``: N(0, 1 / (mean size · typical FC²)); the way back gives typical FC."""
-        one_of("init", how, STARTS)
-        nn.init.normal_(self.embed_matrix)
-        nn.init.normal_(self.reconstruct_matrix)
-        if how == "scaled":
-            self.embed_matrix.mul_((sum(self.sizes) / len(self.sizes)) ** -0.5 / TYPICAL_FC)
-        if how == "signs":
-            self.embed_matrix.sign_()
-        if how != "released":
-            self.reconstruct_matrix.mul_(TYPICAL_FC * self.decoder_dim**-0.5)
+    def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
+        """``scaled``: N(0, 1 / (mean size of a patch · size²)). ``released``: Xavier of the largest patch."""
+        one_of("init", how, INITS)
+        largest, mean = max(self.sizes), sum(self.sizes) / len(self.sizes)
+        _draw(self.embed_matrix, how, mean**-0.5 / size, largest)
+        _draw(self.reconstruct_matrix, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5, largest)
+
+
+def _draw(weights: torch.Tensor, how: str, scale: float, entries: int) -> None:
+    """Initial numbers of a matrix (entries, width), in place; Xavier's are those of a linear layer between the two."""
+    if how == "released":
+        bound = (6 / (entries + weights.shape[1])) ** 0.5
+        weights.uniform_(-bound, bound)
+        return
+    weights.normal_()
+    if how == "signs":
+        weights.sign_()
+    weights.mul_(scale)
 
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {

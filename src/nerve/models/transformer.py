@@ -23,18 +23,20 @@ class Attention(nn.Module):
         self.out = nn.Linear(dim, dim)
 
     def _split(self, x: torch.Tensor) -> list[torch.Tensor]:
-        subjects, tokens, dim = x.shape
+        participants, tokens, dim = x.shape
         parts = self.qkv(x).split(dim, -1)  # split along the width: one copy fewer on the way back than unbind
-        return [part.view(subjects, tokens, self.heads, -1).transpose(1, 2) for part in parts]  # (…, heads, tokens, …)
+        return [
+            part.view(participants, tokens, self.heads, -1).transpose(1, 2) for part in parts
+        ]  # (…, heads, tokens, …)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(subjects, tokens, dim) → the same shape."""
+        """(participants, tokens, dim) → the same shape."""
         query, key, value = self._split(x)
         mixed = functional.scaled_dot_product_attention(query, key, value)
-        return self.out(mixed.transpose(1, 2).flatten(2))  # (subjects, tokens, dim)
+        return self.out(mixed.transpose(1, 2).flatten(2))  # (participants, tokens, dim)
 
     def weights(self, x: torch.Tensor) -> torch.Tensor:
-        """Attention maps softmax(q kᵀ / √(dim / heads)): (subjects, heads, tokens, tokens), rows sum to one."""
+        """Attention maps softmax(q kᵀ / √(dim / heads)): (participants, heads, tokens, tokens), rows sum to one."""
         query, key, _ = self._split(x)
         return (query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5).softmax(-1)
 
@@ -50,17 +52,17 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(subjects, tokens, dim) → the same shape."""
+        """(participants, tokens, dim) → the same shape."""
         x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
     def attention_maps(self, x: torch.Tensor) -> torch.Tensor:
-        """The attention of this layer on its input: (subjects, heads, tokens, tokens)."""
+        """The attention of this layer on its input: (participants, heads, tokens, tokens)."""
         return self.attention.weights(self.norm1(x))
 
 
-def start_linears(module: nn.Module) -> None:
-    """Start linear layers as ViTs do: Xavier-uniform weights, zero biases."""
+def initialise_linears(module: nn.Module) -> None:
+    """Draw linear layers as ViTs do: Xavier-uniform weights, zero biases."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)

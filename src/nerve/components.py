@@ -1,0 +1,64 @@
+"""Principal components from the participants' own Gram matrix: right for fewer participants than columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from nothing
+
+
+def principal_components(
+    values: np.ndarray, width: int, *, center: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, unit components and variances of the rows of a table.
+
+    With X centred and X Xᵀ = V diag(λ) Vᵀ, component k is Xᵀ v_k / √λ_k and its variance λ_k / n. Signs are fixed so
+    that a component's largest loading is positive.
+
+    Parameters
+    ----------
+    values : (n, p) array
+    width : int
+        Components to find, at most; there are no more than the rows allow.
+    center : bool
+        Take the mean away first; otherwise the mean is zero, and variances are mean squares.
+
+    Returns
+    -------
+    (p,), (p, k) and (n,) arrays
+        The variances are all of them, largest first.
+    """
+    mean = values.mean(axis=0, dtype=float).astype(values.dtype) if center else np.zeros_like(values[0])
+    centred = values - mean  # (n, p)
+    unit = float(np.abs(centred).max(initial=0.0))
+    if unit <= 4 * np.finfo(values.dtype).eps * float(np.abs(mean).max(initial=0.0)):  # rounding: all rows are alike
+        return mean, np.zeros((values.shape[1], 0), values.dtype), np.zeros(len(values))
+    centred /= unit  # components have no units, and float32 little room for squares
+    eigenvalues, vectors = linalg.eigh((centred @ centred.T).astype(float), driver="evd")
+    eigenvalues, vectors = np.maximum(eigenvalues[::-1], 0), vectors[:, ::-1]  # largest first
+    kept = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
+    components = centred.T @ (vectors[:, :kept] / np.sqrt(eigenvalues[:kept])).astype(values.dtype)  # (p, k)
+    largest = components[np.abs(components).argmax(axis=0), np.arange(kept)]
+    return mean, components * np.sign(largest), eigenvalues * unit**2 / len(values)
+
+
+def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
+    """(p, k) components → (p, k + 1) directions whose scores have the same distances and sum to zero.
+
+    The correlation kernel takes the mean of a participant's numbers away. Of components, whose signs are arbitrary,
+    that would be an arbitrary direction; after this turn (Helmert's matrix) it is nothing.
+
+    Parameters
+    ----------
+    components : (p, k) array
+    width : int, optional
+        Directions to return, more than k: distances are then spread over as many numbers.
+
+    Examples
+    --------
+    >>> turned(np.eye(3)[:, :2]).sum(axis=1).round(12).tolist()
+    [0.0, 0.0, 0.0]
+    """
+    k = components.shape[1]
+    return components @ linalg.helmert(width or k + 1)[:k].astype(components.dtype)

@@ -1,0 +1,140 @@
+"""Person factors: a participant's FC completed by low-rank factors found from its visible patches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from nerve.cohort import Cohort
+from nerve.components import principal_components, turned
+from nerve.methods.base import Role
+from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for
+from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Width
+from nerve.methods.trained import Encoder
+from nerve.models.person_factors import PersonFactors
+from nerve.parcellation import Parcellation
+from nerve.patching import Patching
+from nerve.training import Source, TrainingSettings
+
+_AT_A_TIME = 64  # participants whose factors are found together
+_LOOKED_AT = 2048  # participants, at most, from whom the components come
+
+
+class Factors(Encoder):
+    """Factors of each participant, found from the visible patches by a few learned steps from the group's.
+
+    A correlation matrix is positive and nearly of low rank, so that a masked patch follows from the visible ones once
+    the factors F of this participant are known: x̂ = F Fᵀ + C. They are found by descent from the group's factors D (see
+    `nerve.models.person_factors`). D, C, step sizes and momenta are trained by the loss of masked patches. The
+    representation is F - D with nothing masked, on principal components of everyone given to `fit`; the group is the
+    origin.
+
+    Ours: it is in no paper. Masked error says that a correlation matrix is redundant, not that networks are right.
+
+    Parameters
+    ----------
+    rank : int
+        Columns of the factors; at most one per region.
+    n_components : int
+        Numbers of the representation.
+    mask_ratio : float
+        Share of the patches that is masked in training.
+    patching : str
+        The patches, as for NERVE.
+    epochs, batch_size, lr, warmup_epochs, seed, device
+        Of the training loop.
+
+    Examples
+    --------
+    >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 16, 50))])
+    >>> model = Factors(rank=2, n_components=8, patching="grid4", epochs=1, device="cpu").fit(fc)
+    >>> model.transform(fc).shape, model.reconstruct(fc, np.zeros((12, 1), int)).shape
+    ((12, 8), (12, 16, 16))
+    """
+
+    title: ClassVar[str] = "Person factors"
+    role: ClassVar[Role] = "reference"
+    paper: ClassVar[str] = "reference row: factors of each participant's FC (ours)"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": {"rank": 32, "n_components": 64, "epochs": 5},
+    }
+    batch_size_apply: ClassVar[int] = _AT_A_TIME
+    patching_: Patching
+
+    def __init__(
+        self,
+        rank: Width = 64,
+        n_components: Width = 256,
+        mask_ratio: Part = 0.5,
+        patching: str = "networks",
+        epochs: Count = 10,
+        batch_size: Count = 16,
+        lr: Positive = 1e-3,
+        warmup_epochs: NotNegative = 0.5,
+        seed: Seed = 0,
+        device: Device = "auto",
+    ) -> None:
+        self.rank = rank
+        self.n_components = n_components
+        self.mask_ratio = mask_ratio
+        self.patching = patching
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.warmup_epochs = warmup_epochs
+        self.seed = seed
+        self.device = device
+
+    def build(self, parcellation: Parcellation) -> PersonFactors:
+        """The untrained module."""
+        self.patching_ = patching_for(parcellation, self.patching)
+        return PersonFactors(self.patching_, self.rank, self.mask_ratio, self.n_components)
+
+    def training_settings(self) -> TrainingSettings:
+        """AdamW without decay, warm-up and cosine."""
+        return TrainingSettings(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            warmup_epochs=self.warmup_epochs,
+            weight_decay=0.0,
+            seed=self.seed,
+            device=self.device,
+        )
+
+    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+        """Packed FC, made once."""
+        return packed_source(cohort, self.patching_)
+
+    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+        """The group's factors, from the mean of the training participants."""
+        assert isinstance(module, PersonFactors)
+        total = torch.zeros(self.patching_.n_entries, dtype=torch.float64)
+        for start in range(0, len(rows), _AT_A_TIME):
+            total += source.batch(np.sort(rows[start : start + _AT_A_TIME])).sum(0, dtype=torch.float64)
+        module.fit_mean((total / len(rows)).float())
+
+    def finish(self, module: torch.nn.Module, source: Source) -> None:
+        """Components of F - D, not centred: centred, the participants' numbers would sum to zero, and whoever is
+        tested later would be known from the others.
+        """
+        assert isinstance(module, PersonFactors)
+        chosen = np.sort(np.random.default_rng([self.seed, 6]).permutation(len(source))[:_LOOKED_AT])
+        features = self.apply(module.features, Chosen(source, chosen))
+        width = module.components.shape[1]
+        components = principal_components(features, width - 1, center=False)[1]
+        with torch.no_grad():
+            module.components.copy_(torch.from_numpy(turned(components, width)))
+
+    def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
+        """FC as predicted from the visible patches; `masked` as in `NERVE.reconstruct`."""
+        source, module = PackingSource(self.fitted_cohort(X), self.patching_), self.module_
+        assert isinstance(module, PersonFactors)
+        if masked is None:
+            return self.patching_.unpack(self.apply(module.reconstruct, source))
+        hidden = Masked(source, np.asarray(masked))
+        return self.patching_.unpack(self.apply(lambda batch: module.reconstruct(*batch), hidden))

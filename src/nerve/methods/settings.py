@@ -1,0 +1,87 @@
+"""What a parameter of a method may be, written as its type in the signature, and the one place where it is checked."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from nerve.checks import NerveError, brief, did_you_mean, listed, problem
+
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Width = Annotated[int, Field(ge=1, le=65536)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Share = Annotated[float, Field(ge=0, lt=1)]  # may be nothing
+Part = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+Widths = Annotated[tuple[Width, ...], Field(strict=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def known_device(name: str) -> str:
+    """The name of a device; whether the machine has it is seen when it is used."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", name):
+        raise ValueError("auto, cpu, cuda, cuda:1 or mps")
+    return name
+
+
+Device = Annotated[str, AfterValidator(known_device)]
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+
+
+def check_names(given: Mapping[str, Any], known: Any, where: str) -> None:
+    """Refuse settings that do not exist, with the nearest that does."""
+    for name in given:
+        if name not in known:
+            raise NerveError(
+                f"{where}: there is no setting {brief(name)}, expected one of {listed(known, most=50)}."
+                f"{did_you_mean(str(name), known)}"
+            )
+
+
+def check_values(cls: type, given: Mapping[str, Any]) -> None:
+    """Refuse values that the signature of a method does not allow, by name."""
+    validated(signature_model(cls), given, getattr(cls, "title", "") or cls.__name__)
+
+
+def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -> Any:
+    """Settings as an object of a pydantic model; the first mistake becomes a sentence."""
+    try:
+        return model(**{name: _plain(value) for name, value in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "the settings"
+        raise problem(where, f"{name} is {brief(given.get(name))}", expected=_expectation(first)) from None
+
+
+@cache
+def signature_model(cls: type) -> type[BaseModel]:
+    """The parameters of a class, with the types and defaults of its signature, as a pydantic model."""
+    hints = get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
+    fields: dict[str, Any] = {
+        name: (hints.get(name, Any), parameter.default) for name, parameter in inspect.signature(cls).parameters.items()
+    }
+    return create_model(cls.__name__, __config__=STRICT, **fields)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, and lists, which YAML and JSON have, as tuples."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return tuple(_plain(item) for item in value) if isinstance(value, list) else value
+
+
+def _expectation(error: Any) -> str:
+    """Pydantic's sentence as the end of ours."""
+    message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
+    wrong = str(error["input"]) if error["type"] == "literal_error" else ""
+    return message + did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?").replace(
+        " Did you mean", ": did you mean"
+    )

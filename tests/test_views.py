@@ -1,0 +1,72 @@
+"""Views: the textbook's matrix functions, a group at the origin, and what has no logarithm is refused by its row."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from nerve.checks import AboutPeople, NerveError
+from nerve.views import VIEWS, TangentView, make_view, restored
+
+
+@pytest.fixture(scope="module")
+def fc() -> np.ndarray:
+    """Seventy people: more than are read at a time."""
+    series = np.random.default_rng(0).normal(size=(70, 6, 30))
+    series[:, 1] += series[:, 0]
+    return np.stack([np.corrcoef(one) for one in series])
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_gives_symmetric_matrices_and_survives_its_arrays(name, fc):
+    view = make_view(name).fit(fc[:40])
+    found = view.apply(fc)
+    assert found.shape == fc.shape
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, found.transpose(0, 2, 1), atol=1e-6)
+    assert view.name == name
+    again = restored(make_view(name), {k: v.copy() for k, v in view.arrays.items()}, 6, "here")
+    np.testing.assert_array_equal(again.apply(fc), found)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_knows_only_the_people_it_was_fitted_on(name, fc):
+    """Each person's matrix is the same whoever else is there, and does not move the fit."""
+    view = make_view(name).fit(fc[:40])
+    np.testing.assert_allclose(view.apply(fc[60:61])[0], view.apply(fc)[60], atol=1e-6)
+    other = make_view(name).fit(fc[:40] + 0.0)
+    np.testing.assert_array_equal(other.apply(fc[60:]), view.apply(fc[60:]))
+
+
+def test_fc_is_itself(fc):
+    np.testing.assert_array_equal(make_view("fc").fit(fc).apply(fc), fc.astype(np.float32))
+
+
+def test_tangent_is_the_logarithm_of_whitened_fc(fc):
+    found = TangentView(shrinkage=0.3).fit(fc[:66]).apply(fc)
+    shrunk = 0.7 * fc + 0.3 * np.eye(6)
+    root = linalg.inv(linalg.sqrtm(shrunk[:66].mean(0)))
+    for person in (0, 65, 69):
+        np.testing.assert_allclose(found[person], linalg.logm(root @ shrunk[person] @ root), atol=1e-5)
+
+
+def test_somebody_like_the_group_is_at_the_origin_and_the_diagonal_is_not_read(fc):
+    group = fc.mean(axis=0, keepdims=True)
+    view = TangentView().fit(fc)
+    np.testing.assert_allclose(view.apply(group), 0, atol=1e-5)
+    np.testing.assert_array_equal(view.apply(group + 5 * np.eye(6)), view.apply(group))
+
+
+def test_what_has_no_logarithm_is_refused_by_its_row(fc):
+    bad = fc.copy()
+    bad[67, 0, 1] = bad[67, 1, 0] = 4.0
+    with pytest.raises(AboutPeople, match="not positive definite") as caught:
+        TangentView().fit(fc).apply(bad)
+    assert caught.value.rows == [67]
+    with pytest.raises(NerveError, match="mean FC is not positive definite"):
+        TangentView().fit(bad[[67, 67]])
+    with pytest.raises(NerveError, match="less than 1"):
+        TangentView(shrinkage=1.0)
+    with pytest.raises(NerveError, match="Did you mean 'tangent'"):
+        make_view("tangant")
+    with pytest.raises(NerveError, match=r"has arrays \{\}, expected"):
+        restored(TangentView(), {}, 6, "model.safetensors")
