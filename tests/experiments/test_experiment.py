@@ -97,7 +97,7 @@ def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_con
     assert "| Broken" in table
     assert "failed" in table
     assert experiment.counts[UNAVAILABLE] == 3
-    assert any("100 regions" in line for line in experiment.failures()), experiment.failures()
+    assert any("schaefer400-7" in line for line in experiment.failures()), experiment.failures()
 
 
 def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):

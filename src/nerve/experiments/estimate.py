@@ -39,7 +39,7 @@ def remaining_seconds(workspace: Workspace, plan: Plan) -> float:
 def _likeness(task: Task) -> str:
     """Runs that take about as long as one another: null models as long as the model that they test."""
     row = task.row
-    return repr((task.work.kind, task.cohort, row.method, row.preset, row.variant, row.group if row.group else row.line))
+    return repr((task.work.kind, task.cohort, row.method, row.preset, row.variant, row.line.removeprefix("null-")))
 
 
 def _timed(workspace: Workspace, task: Task) -> float:

@@ -78,9 +78,16 @@ def evaluate(
     40
     """
     protocol = Protocol(
-        targets=as_names(targets), covariates=as_names(covariates), groups=groups, site=site, n_folds=n_folds, n_repeats=n_repeats,
-        kernel=kernel, seed=seed, **known_fields(options, "evaluate()"),
-    )  # fmt: skip
+        targets=as_names(targets),
+        covariates=as_names(covariates),
+        groups=groups,
+        site=site,
+        n_folds=n_folds,
+        n_repeats=n_repeats,
+        kernel=kernel,
+        seed=seed,
+        **known_fields(options, "evaluate()"),
+    )
     return evaluate_under(
         _resolved(features), cohort, protocol, method=method, variant=variant, model_seed=model_seed, progress=progress
     )

@@ -27,6 +27,7 @@ class Predictor(RegressorMixin, Trained):
     """
 
     role: ClassVar[Role] = "supervised"
+    binary_ = False  # until a target is known
 
     def fit(
         self,

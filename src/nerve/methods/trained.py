@@ -14,6 +14,7 @@ Beside what `base` asks for, the class has the parameters ``seed`` and ``device`
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -34,7 +35,7 @@ from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
 from nerve.training.checkpoint import check_weights, restore_weights
 from nerve.training.distributed import current_processes
-from nerve.training.draws import mixed_seed
+from nerve.training.draws import Draws, mixed_seed
 from nerve.training.sources import to_device
 from nerve.training.splits import split_rows
 
@@ -114,6 +115,20 @@ class Trained(Method):
         source = self.source(cohort, folder)
         self.prepare(self.module_, source, rows)
         return source
+
+    def seconds_per_step(self, data: Any) -> tuple[float, int]:
+        """CPU seconds of one training step on these data, and how many samples they are; the method is not fitted."""
+        cohort, settings = self.begin_fit(data), self.training_settings()
+        source = self.begin_training(cohort, np.arange(len(cohort)))
+        rows = np.arange(min(settings.batch_size, len(source)))
+        batch = source.batch(rows)
+        if self.role == "supervised":
+            batch = PairedSource(source, np.zeros(len(source), np.float32)).batch(rows)
+        device = choose_device(self.device)
+        began = time.process_time()
+        draws = Draws(settings.seed, 0, len(rows), slice(0, len(rows)), device)
+        self.module_.to(device).training_loss(to_device(batch, device), draws).backward()  # type: ignore[operator]
+        return time.process_time() - began, len(source)
 
     def seeded_build(self, parcellation: Parcellation) -> torch.nn.Module:
         """`build`, with torch's generator seeded for the time of the call only."""
