@@ -180,7 +180,7 @@ def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, 
     assert lines == [
         ["nerve-0-0", "mask_ratio=0.3"],
         ["nerve-0-1", "mask_ratio=0.6"],
-        ["nerve-1", "chosen in each fold"],
+        ["nerve-1-0", "chosen in each fold"],
     ]
     assert results.rows["settings"].tolist() == [{"mask_ratio": 0.3}, {"mask_ratio": 0.6}, {}]
 
