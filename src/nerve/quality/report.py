@@ -80,6 +80,7 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
         _participants_row(cohort, drops),
         ("regions", str(cohort.n_regions), "ok", cohort.parcellation.name),
         ("networks", str(cohort.parcellation.n_networks), *_networks(cohort)),
+        _files_row(cohort),
         ("already left out", str(len(cohort.exclusions)), "note" if len(cohort.exclusions) else "ok", _reasons(cohort)),
         _missing_row(facts, lacking, cohort),
         _values_row(facts),
@@ -141,6 +142,16 @@ def _reasons(cohort: Cohort) -> str:
         return ""
     example = str(cohort.exclusions["reason"].iloc[0])
     return f"exclusions.tsv says why; the first: {example[:120]}"
+
+
+def _files_row(cohort: Cohort) -> Row:
+    """What was changed by hand: a table may well be edited, arrays hardly ever."""
+    changes = cohort.changes
+    if not changes:
+        return "files", "as made", "ok", ""
+    arrays = any(not change.startswith("columns of") for change in changes)
+    detail = f"since the cohort was made: {listed(changes)}. Results from before do not describe it."
+    return "files", f"{len(changes)} changed", "warning" if arrays else "note", detail
 
 
 def _missing_row(facts: pd.DataFrame, lacking: np.ndarray, cohort: Cohort) -> Row:
