@@ -15,6 +15,7 @@ tool can open:
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -184,6 +185,18 @@ class Cohort:
             out[some] = self.connectivity[index[some]][:, upper[0], upper[1]]
         return out
 
+    def same_matrices(self) -> list[np.ndarray]:
+        """Groups of rows whose matrices are equal to the last bit: probably one participant under several ids.
+
+        One row per matrix is read, and all of it only where that row is shared.
+        """
+        shared = _groups([one.tobytes() for one in Stack.of(self.connectivity).row_of_region(0)])
+        found = []
+        for rows in shared:
+            marks = [hashlib.sha256(np.ascontiguousarray(self.connectivity[int(row)]).data).digest() for row in rows]
+            found += [rows[same] for same in _groups(marks)]
+        return found
+
     def align(self, parcellation: Parcellation | str) -> Cohort:
         """The cohort with its regions in the order of another parcellation, matched by label.
 
@@ -325,6 +338,14 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
             remedy="Average or choose among their sessions first (`nerve ingest --repeats`).",
         )
     return table
+
+
+def _groups(marks: Sequence[bytes]) -> list[np.ndarray]:
+    """Positions of equal marks, where there are several."""
+    places: dict[bytes, list[int]] = {}
+    for place, mark in enumerate(marks):
+        places.setdefault(mark, []).append(place)
+    return [np.array(some) for some in places.values() if len(some) > 1]
 
 
 def _with_cohort_column(cohort: Cohort) -> pd.DataFrame:

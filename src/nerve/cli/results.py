@@ -21,6 +21,9 @@ def evaluate(
         str, typer.Option(help="raw, pca, covariates, the folder of a trained model or a TSV; several with commas.")
     ] = "raw",
     covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
+    non_numeric: Annotated[
+        str, typer.Option(help="Words in a covariate of numbers: refuse them, or count them as missing.")
+    ] = "refuse",
     groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
     site: Annotated[str | None, typer.Option(help="Column of the site.")] = None,
     leave_site_out: Annotated[bool, typer.Option("--leave-site-out", help="Test on sites never trained on.")] = False,
@@ -54,6 +57,7 @@ def evaluate(
     settings = make_settings(
         targets,
         covariates,
+        non_numeric=non_numeric,
         groups=groups,
         site=site,
         leave_site_out=leave_site_out,

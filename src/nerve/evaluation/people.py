@@ -14,6 +14,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.settings import Settings
+from nerve.numbers import as_numbers
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
 LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64
@@ -64,13 +65,18 @@ def prepare_people(cohort: Cohort, settings: Settings) -> tuple[People, Settings
         )
     if settings.combat:
         _check_sites(table[str(settings.site)], where)
+    named = {settings.site, settings.groups, "participant_id", *settings.targets}
+    if settings.non_numeric == "missing":
+        table = as_numbers(table, [column for column in table if column not in named], missing=True)
     settings, notes = _resolved(settings, table, where)
+    as_numbers(table, [name for name in (*settings.covariates, *settings.preserve) if name not in named])
     coded = {name: code_target(table[name], name, settings.n_folds) for name in settings.targets}
     targets = pd.DataFrame({name: values for name, (values, _) in coded.items()})
     classes = {name: pair for name, (_, pair) in coded.items() if pair}
     covariates = _covariates(table, settings)
     notes += _missing_notes(targets, covariates) + _overlap_notes(settings) + _doubtful_notes(targets, covariates)
-    groups = table[settings.groups].to_numpy(object) if settings.groups else None
+    groups, twice = _one_fold_each(cohort, settings)
+    notes += twice
     sites = table[settings.site].astype(str).to_numpy(object) if settings.site else None
     people = People(
         cohort=cohort.name,
@@ -83,7 +89,7 @@ def prepare_people(cohort: Cohort, settings: Settings) -> tuple[People, Settings
         sites=sites,
         inner_groups=sites if settings.leave_site_out else groups,
         motion=settings.motion,
-        folds=_folds_by_id(targets, settings, table),
+        folds=_folds_by_id(targets, settings, table, groups),
         notes=tuple(notes),
     )
     return people, settings
@@ -139,12 +145,12 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
     return values, (_label(different[0]), _label(different[1]))
 
 
-def make_folds(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -> np.ndarray:
+def make_folds(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame, groups: Any = None) -> np.ndarray:
     """Test fold of each person in each repeat, (repeats, n); −1 for people without any target."""
     used = targets.notna().any(axis=1).to_numpy()
     folds = np.full((settings.n_repeats, len(targets)), -1)
     strata = np.column_stack([strata_of(values, settings.n_folds) for values in targets[used].to_numpy(float).T])
-    groups = table.loc[used, settings.groups].to_numpy(object) if settings.groups else None
+    groups = None if groups is None else groups[used]
     for repeat in range(settings.n_repeats):
         seed = settings.seed + repeat
         if settings.leave_site_out:
@@ -155,14 +161,38 @@ def make_folds(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -
     return folds
 
 
-def _folds_by_id(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame) -> np.ndarray:
+def _folds_by_id(targets: pd.DataFrame, settings: Settings, table: pd.DataFrame, groups: Any) -> np.ndarray:
     """`make_folds` of the people sorted by id: a table in another order gives the same folds."""
     order = np.argsort(table["participant_id"].to_numpy(object).astype(str), kind="stable")
     folds = np.empty((settings.n_repeats, len(table)), int)
     folds[:, order] = make_folds(
-        targets.iloc[order].reset_index(drop=True), settings, table.iloc[order].reset_index(drop=True)
+        targets.iloc[order].reset_index(drop=True),
+        settings,
+        table.iloc[order].reset_index(drop=True),
+        None if groups is None else groups[order],
     )
     return folds
+
+
+def _one_fold_each(cohort: Cohort, settings: Settings) -> tuple[np.ndarray | None, list[str]]:
+    """Families, joined where two participants have the very same FC, and what is to be said of those."""
+    ids = cohort.participants["participant_id"]
+    groups = cohort.participants[settings.groups].to_numpy(object).copy() if settings.groups else None
+    room = -(-len(cohort) // settings.n_folds)
+    same = [rows for rows in cohort.same_matrices() if len(rows) <= room]  # more: FC that tells nobody apart
+    if not same:
+        return groups, []
+    groups = np.full(len(cohort), None, object) if groups is None else groups
+    for rows in same:
+        known = [groups[row] for row in rows if not pd.isna(groups[row])] or [f"same FC as {ids[rows[0]]}"]
+        joined = np.isin(groups.astype(str), [str(label) for label in known])
+        joined[rows] = True
+        groups[joined] = known[0]
+    pairs = listed((" = ".join(map(str, ids[rows])) for rows in same), most=3)
+    kept = "folds of sites may part them" if settings.leave_site_out else "they are kept in one fold"
+    return groups, [
+        f"The same FC under several ids, probably one participant ({pairs}): {kept}. Leave all but one out."
+    ]
 
 
 def _resolved(settings: Settings, table: pd.DataFrame, where: str) -> tuple[Settings, list[str]]:

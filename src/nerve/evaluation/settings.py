@@ -36,6 +36,8 @@ class Settings:
     """Regress covariates from features too."""
     motion: str | None = "auto"
     """Column of mean framewise displacement, added to the covariates; "auto" looks for it, None leaves it out."""
+    non_numeric: str = "refuse"
+    """What to do with words in a covariate that otherwise holds numbers: "refuse" them, or count them as "missing"."""
     n_folds: int = 10
     n_repeats: int = 1
     n_inner_folds: int = 5
@@ -56,6 +58,7 @@ class Settings:
     def __post_init__(self) -> None:
         one_of("kernel", self.kernel, KERNELS)
         one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
+        one_of("non_numeric", self.non_numeric, ("refuse", "missing"))
         if not self.targets:
             raise NerveError("There are no targets, expected at least one column to predict (targets=['age'], say).")
         if (self.combat or self.leave_site_out) and self.site is None:

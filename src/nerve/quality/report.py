@@ -14,6 +14,7 @@ import pandas as pd
 from nerve.checks import listed
 from nerve.cohort import Cohort
 from nerve.files import write_tsv
+from nerve.numbers import odd_cells
 from nerve.quality.matrices import TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
@@ -255,5 +256,9 @@ def _column_rows(cohort: Cohort) -> list[Row]:
         else:
             detail = listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
         verdict = "ok" if len(levels) > 1 else "note"
+        odd = odd_cells(cohort.participants[name])
+        if len(odd):
+            shown = [repr(value) for value in dict.fromkeys(odd) if not _DATE.search(str(value))]
+            detail, verdict = f"numbers, but {len(odd)} cells are not: {listed(shown, most=3)}", "warning"
         rows.append((f"{kind} {name}", f"{len(known)} of {len(values)}", verdict, detail or "no values"))
     return rows
