@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
@@ -31,7 +32,7 @@ def odd_cells(column: pd.Series) -> pd.Series:
     return present[pd.to_numeric(words, errors="coerce").isna()]
 
 
-def as_numbers(table: pd.DataFrame, columns: Iterable[str], *, missing: bool = False) -> pd.DataFrame:
+def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False) -> pd.DataFrame:
     """The table with such columns as numbers: odd cells become missing if asked for, and are refused by name if not."""
     table = table.copy()
     for name in columns:
@@ -46,7 +47,7 @@ def as_numbers(table: pd.DataFrame, columns: Iterable[str], *, missing: bool = F
 
 def _refusal(table: pd.DataFrame, name: str, odd: pd.Series) -> Exception:
     ids = table["participant_id"] if "participant_id" in table else table.index.to_series()
-    cells = listed((f"{value!r} ({ids[row]})" for row, value in odd.items()), most=3)
+    cells = listed((f"{value!r} ({ids.loc[row]})" for row, value in odd.items()), most=3)
     others = int(table[name].notna().sum()) - len(odd)
     if not others:
         return problem(name, f"its numbers have commas: {cells}", remedy="Write them with points, 12.5.")

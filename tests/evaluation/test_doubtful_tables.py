@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-
 from nerve import Cohort
 from nerve.checks import NerveError
 from nerve.evaluation import make_settings
 from nerve.evaluation.people import prepare_people
 from nerve.quality import check_cohort
+
 from .conftest import make_cohort
 
 
