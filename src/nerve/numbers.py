@@ -47,7 +47,7 @@ def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = F
 
 def _refusal(table: pd.DataFrame, name: str, odd: pd.Series) -> Exception:
     ids = table["participant_id"] if "participant_id" in table else table.index.to_series()
-    cells = listed((f"{value!r} ({ids.loc[row]})" for row, value in odd.items()), most=3)
+    cells = listed((f"{value!r} ({one})" for one, value in zip(ids.loc[odd.index], odd, strict=True)), most=3)
     others = int(table[name].notna().sum()) - len(odd)
     if not others:
         return problem(name, f"its numbers have commas: {cells}", remedy="Write them with points, 12.5.")
