@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from nerve.contents import KEPT
+from nerve.files import MARK
 
 SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
 KILLED_AFTER = 30.0  # by the clock, if it has hardly used the processor: it waits for what never comes
@@ -283,7 +284,7 @@ def _written_elsewhere(folder: Path, before: dict[str, tuple[int, int]], root: P
     strange += [name for name in os.listdir(folder) if name not in ROOMS]
     if strange:
         return f"files outside the output folder were made: {', '.join(strange[:5])}"
-    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", KEPT))]
+    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", KEPT, MARK))]
     return f"an unfinished file was left: {drafts[0].name}" if drafts else ""
 
 

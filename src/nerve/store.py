@@ -18,13 +18,17 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, known_columns, listed, one_of, problem
-from nerve.contents import ArrayDigest, remember, text_digest
+from nerve.contents import KEPT, ArrayDigest, remember, text_digest
 from nerve.files import MISSING, atomic_folder, read_tsv, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series
 
 FORMAT_VERSION = 2
 DTYPES = ("float32", "float16")
+FILES = (
+    "cohort.json", "connectivity.npy", "connectivity.tsv", "dataset_description.json", "exclusions.tsv",
+    "participants.tsv", "regions.tsv", "timeseries.npy", "timeseries.tsv", "truth.json", "truth_scores.tsv", KEPT,
+)  # fmt: skip
 
 
 class CohortWriter:
@@ -111,7 +115,7 @@ def writing_cohort(
     path: str | os.PathLike[str], parcellation: Parcellation | str, *, dtype: str = "float32", overwrite: bool = False
 ) -> Iterator[CohortWriter]:
     """A writer whose folder takes its name only once `finish` was called and the block ended well."""
-    with atomic_folder(path, "cohort.json", overwrite=overwrite) as draft:
+    with atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft:
         writer = CohortWriter(draft, load_parcellation(parcellation), dtype)
         try:
             yield writer

@@ -25,7 +25,7 @@ from nerve.evaluation.protocol_text import protocol_text
 from nerve.evaluation.run import Progress, all_notes, null_of_one, predict_one
 from nerve.evaluation.settings import Settings
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
-from nerve.files import read_tsv, write_json, write_text, write_tsv
+from nerve.files import claim, read_tsv, write_json, write_text, write_tsv
 
 VERSION = 1  # of the parts; raised when the same settings would give other predictions
 
@@ -46,8 +46,8 @@ def evaluate_to(
     notes : list of str
         Who was left out, what was added, what to beware of.
     """
-    out = Path(out)
     people, settings = prepare_people(cohort, settings)
+    out = claim(out)
     notes = all_notes(people, sets, settings)
     write_tsv(out / "folds.tsv", folds_table(people))
     parts, nulls = [], {}

@@ -26,7 +26,8 @@ from nerve.experiments.plan import Task
 from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, fingerprint, versions
 from nerve.experiments.workspace import Workspace
-from nerve.files import write_json, write_npy, write_text, write_tsv
+from nerve.files import claim, write_json, write_npy, write_text, write_tsv
+from nerve.report.privacy import Scrubber
 from nerve.interpret.pretraining import describe_run
 from nerve.store import open_npy
 
@@ -46,7 +47,7 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
         status = store.manifest(task.id)
         if status is not None and status["status"] in (DONE, UNAVAILABLE):
             return str(status["status"])
-        folder = store.run_folder(task.id)
+        folder = claim(store.run_folder(task.id))
         write_json(folder / "task.json", {"kind": task.kind, "label": task.label, "key": dict(task.key)})
         record: dict[str, Any] = {"id": task.id, "kind": task.kind, "label": task.label, "seed": task.seed}
         began = time.perf_counter()
@@ -60,7 +61,7 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
                 record["status"], record["reason"] = FAILED, str(error)
             except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
                 record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
-                write_text(folder / "error.txt", traceback.format_exc())
+                write_text(folder / "error.txt", Scrubber([]).clean(traceback.format_exc()))
         record["seconds"] = round(time.perf_counter() - began, 3)
         record["warnings"] = sorted({str(w.message) for w in shown if issubclass(w.category, NerveWarning)})
         store.write_manifest(task.id, record | {"key": dict(task.key), "versions": versions()})

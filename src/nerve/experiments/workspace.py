@@ -16,7 +16,7 @@ from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.settings import Settings
 from nerve.experiments.config import CohortConfig, ExperimentConfig
 from nerve.experiments.store import Store, code_version, fingerprint
-from nerve.files import read_json, write_json, write_text
+from nerve.files import claim, read_json, write_json, write_text
 from nerve.parcellation import load_parcellation
 
 RESOLVED = "experiment.yaml"
@@ -33,7 +33,7 @@ class Workspace:
     @classmethod
     def prepare(cls, config: ExperimentConfig, folder: str | os.PathLike[str], base: Path | None = None) -> Workspace:
         """Write the resolved config, simulate the cohorts that are to be simulated, and check the others."""
-        workspace = cls(folder)
+        workspace = cls(claim(folder))
         resolved = _with_absolute_paths(config, base or Path.cwd())
         write_text(workspace.folder / RESOLVED, yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))
         workspace.config = resolved

@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
-from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
+from nerve.files import claim, read_json, read_tsv, write_json, write_text, write_tsv
 from nerve.methods.inputs import as_cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
@@ -109,7 +109,7 @@ class Method(BaseEstimator):
     ) -> Self:
         cohort = as_cohort(data, self.target_parcellation(data))
         settings = self.training_settings()
-        folder = None if run_dir is None else Path(run_dir)
+        folder = None if run_dir is None else claim(run_dir)
         self.parcellation_ = cohort.parcellation
         self.n_features_in_ = cohort.n_regions
         self.module_ = self.seeded_build(cohort.parcellation)
@@ -170,7 +170,7 @@ class Method(BaseEstimator):
         """Write model.safetensors, config.json, history.tsv and a model card into a folder; no participant is named."""
         if not hasattr(self, "module_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted: there is nothing to save. Call fit first.")
-        folder = Path(path)
+        folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.module_.state_dict())
             write_tsv(folder / HISTORY, self.history_)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from nerve.checks import listed
 from nerve.cohort import Cohort
-from nerve.files import write_tsv
+from nerve.files import begins_with, check_replaceable_file, write_tsv
 from nerve.numbers import odd_cells
 from nerve.quality.matrices import TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
@@ -50,7 +50,8 @@ class Quality:
         return not (self.table["verdict"] == "unusable").any()
 
     def write(self, path: str | Path) -> None:
-        """Write checks and drops as one TSV; a participant to drop is a row of its own."""
+        """Write checks and drops as one TSV; a participant to drop is a row of its own. No other file is replaced."""
+        check_replaceable_file(path, begins_with(*self.table.columns))
         rows = pd.DataFrame(
             {
                 "check": "drop",
