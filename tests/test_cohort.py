@@ -1,8 +1,11 @@
 """A cohort keeps people, matrices and regions together whatever is done to it."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nerve import contents
 from nerve.checks import MissingInput, NerveError
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation
@@ -69,6 +73,90 @@ def test_the_fingerprint_notices_every_change(what):
     else:
         changed.timeseries = Series([one + 1e-6 for one in changed.timeseries])
     assert changed.fingerprint != cohort.fingerprint
+
+
+def rewritten(folder, what):
+    """Change one thing of a cohort on disk, as a user or a script might."""
+    table = pd.read_csv(folder / "participants.tsv", sep="\t", dtype={"participant_id": str})
+    if what == "fc":
+        file = folder / "connectivity.npy"
+        np.save(file, np.load(file)[::-1])
+    elif what == "fc, its times set back":
+        file = folder / "connectivity.npy"
+        before = file.stat()
+        np.save(file, np.load(file)[::-1])
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    elif what == "series":
+        file = folder / "timeseries.npy"
+        np.save(file, np.load(file) + 1)
+    elif what == "order of axes":  # the same bytes, read in another order
+        file = folder / "connectivity.npy"
+        file.write_bytes(file.read_bytes().replace(b"'fortran_order': False", b"'fortran_order': True ", 1))
+    elif what == "label":
+        (folder / "regions.tsv").write_text((folder / "regions.tsv").read_text().replace("f\t", "g\t", 1))
+    else:
+        table[what] = table[what].to_numpy()[::-1]
+        table.to_csv(folder / "participants.tsv", sep="\t", index=False)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("fc", "connectivity.npy has changed"),
+        ("fc, its times set back", "connectivity.npy has changed"),
+        ("order of axes", "connectivity.npy has changed"),
+        ("series", "timeseries.npy has changed"),
+        ("label", "regions.tsv has changed"),
+        ("age", "columns of participants.tsv changed: age"),
+    ],
+)
+def test_the_fingerprint_is_that_of_the_files_as_they_are_now(tmp_path, what, said):
+    folder = make().save(tmp_path / "c")
+    before = Cohort.load(folder)
+    assert (before.fingerprint, before.changes) == (make().fingerprint, [])
+    rewritten(folder, what)
+    after = Cohort.load(folder)
+    assert after.fingerprint != before.fingerprint
+    assert after.changes == [said]
+
+
+def test_what_was_read_once_is_not_read_again(tmp_path, monkeypatch):
+    folder = make().save(tmp_path / "c")
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    read = []
+    original = contents.digest_of
+    monkeypatch.setattr(contents, "digest_of", lambda pieces: read.append(1) or original(pieces))
+    assert Cohort.load(folder).fingerprint == make().fingerprint
+    assert not read  # known from the writing
+    assert [Cohort.load(copy).fingerprint for _ in range(3)] == [make().fingerprint] * 3
+    assert len(read) == 2  # a copy has other times: its two arrays are read once
+
+
+def test_rows_of_the_table_belong_to_matrices_by_id(tmp_path):
+    cohort = make()
+    folder = cohort.save(tmp_path / "c")
+    table = pd.read_csv(folder / "participants.tsv", sep="\t")
+    table.iloc[::-1].to_csv(folder / "participants.tsv", sep="\t", index=False)
+    loaded = Cohort.load(folder)
+    pd.testing.assert_frame_equal(loaded.participants, cohort.participants)
+    assert loaded.fingerprint == cohort.fingerprint
+    assert loaded.changes == []
+
+
+@pytest.mark.parametrize(("change", "sentence"), [("sub-3\t13.5\n", "lacks sub-3"), (None, "sub-9, who has no matrix")])
+def test_a_table_that_lacks_somebody_or_has_others_is_refused(tmp_path, change, sentence):
+    folder = make().save(tmp_path / "c")
+    text = (folder / "participants.tsv").read_text()
+    (folder / "participants.tsv").write_text(text.replace(change, "") if change else text + "sub-9\t3\n")
+    with pytest.raises(NerveError, match=sentence):
+        Cohort.load(folder)
+
+
+def test_a_column_may_be_added_and_is_seen(tmp_path):
+    folder = make().save(tmp_path / "c")
+    table = pd.read_csv(folder / "participants.tsv", sep="\t")
+    table.assign(iq=range(5)).to_csv(folder / "participants.tsv", sep="\t", index=False)
+    assert Cohort.load(folder).changes == ["columns of participants.tsv added: iq"]
 
 
 @given(order=st.permutations(range(R)), people=st.lists(st.integers(0, 4), unique=True, min_size=1))

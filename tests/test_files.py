@@ -9,6 +9,9 @@ from nerve.checks import NerveError
 from nerve.files import (
     atomic_file,
     atomic_folder,
+    begins_with,
+    check_replaceable_file,
+    claim,
     read_foreign_table,
     read_json,
     read_tsv,
@@ -69,7 +72,8 @@ def test_a_folder_of_something_else_is_never_replaced(tmp_path, monkeypatch):
         pytest.fail("the folder was made")
     (tmp_path / "x").write_text("1")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NerveError, match="inside"), atomic_folder(tmp_path, "x", overwrite=True):
+    own = ["thesis.txt"]
+    with pytest.raises(NerveError, match="inside"), atomic_folder(tmp_path, "x", own=own, overwrite=True):
         pytest.fail("the folder was made")
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
@@ -109,3 +113,72 @@ def test_a_path_that_cannot_be_written_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NerveError, match="could not write"):
         write_text(tmp_path / "file" / "below", "x")
+
+
+def test_a_folder_is_ours_when_new_empty_or_claimed_before(tmp_path):
+    claim(tmp_path / "new" / "run")
+    write_text(tmp_path / "new" / "run" / "README.md", "ours")
+    claim(tmp_path / "new" / "run")
+    (tmp_path / "left").mkdir()
+    for name in (".lock", ".run.lock", ".README.md.abc_1234.tmp"):  # of a process that was killed
+        (tmp_path / "left" / name).write_text("")
+    claim(tmp_path / "left")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "README.md").write_text("precious")
+    with pytest.raises(NerveError, match=r"holds README\.md and was not made by nerve"):
+        claim(tmp_path / "thesis")
+    assert os.listdir(tmp_path / "thesis") == ["README.md"]
+
+
+def test_a_folder_with_something_of_the_users_is_not_replaced(tmp_path):
+    with atomic_folder(tmp_path / "f", "x", own=["y"]) as draft:
+        (draft / "x").write_text("1")
+    (tmp_path / "f" / "y").write_text("1")
+    with atomic_folder(tmp_path / "f", "x", own=["y"], overwrite=True) as draft:
+        (draft / "x").write_text("2")
+    (tmp_path / "f" / "notes.txt").write_text("precious")
+    with pytest.raises(NerveError, match=r"notes\.txt"), atomic_folder(tmp_path / "f", "x", overwrite=True):
+        pytest.fail("the folder was made")
+    assert (tmp_path / "f" / "notes.txt").read_text() == "precious"
+
+
+def test_a_file_of_another_is_not_replaced(tmp_path):
+    is_ours = begins_with("participant_id", "dim0")
+    (tmp_path / "e.tsv").write_text("participant_id\tdim0\tdim1\n")
+    (tmp_path / "participants.tsv").write_text("participant_id\tage\n")
+    check_replaceable_file(tmp_path / "e.tsv", is_ours)
+    check_replaceable_file(tmp_path / "new.tsv", is_ours)
+    for name in ("participants.tsv", "."):
+        with pytest.raises(NerveError, match="not replaced"):
+            check_replaceable_file(tmp_path / name, is_ours)
+
+
+def test_permissions_stay_as_narrow_as_they_were(tmp_path):
+    with atomic_folder(tmp_path / "f", "x") as draft:
+        (draft / "x").write_text("1")
+    write_text(tmp_path / "a.txt", "1")
+    usual = (tmp_path / "a.txt").stat().st_mode
+    for path, mode in ((tmp_path / "f", 0o700), (tmp_path / "f" / "x", 0o600), (tmp_path / "a.txt", 0o600)):
+        path.chmod(mode)
+    write_text(tmp_path / "a.txt", "2")
+    with atomic_folder(tmp_path / "f", "x", overwrite=True) as draft:
+        (draft / "x").write_text("2")
+    assert [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("f", "f/x", "a.txt")] == [
+        "0o700",
+        "0o600",
+        "0o600",
+    ]
+    assert usual & 0o777 != 0o600  # a new file is as the user's mask says
+
+
+def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path):
+    (tmp_path / "disk").mkdir()
+    for name in ("folder", "file", "new"):
+        (tmp_path / name).symlink_to(tmp_path / "disk" / name)
+    write_text(tmp_path / "file", "1")
+    for content in "12":
+        with atomic_folder(tmp_path / "folder", "x", overwrite=True) as draft:
+            (draft / "x").write_text(content)
+    assert (tmp_path / "disk" / "folder" / "x").read_text() == "2"
+    assert (tmp_path / "disk" / "file").read_text() == "1"
+    assert all((tmp_path / name).is_symlink() for name in ("folder", "file"))

@@ -17,6 +17,9 @@ import pandas as pd
 import yaml
 from safetensors.numpy import load_file
 
+from nerve.contents import KEPT
+from nerve.files import MARK
+
 TIMES = ("seconds", "samples_per_second")
 
 
@@ -34,7 +37,7 @@ def compared(folder: Path) -> dict[str, Any]:
 
 def debris(folder: Path) -> list[str]:
     """Temporary files and folders, drafts and locks, anywhere below a folder."""
-    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*"))]
+    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name not in (KEPT, MARK)]
 
 
 def unreadable(folder: Path) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,9 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from nerve.contents import KEPT
+from nerve.files import MARK
+
 SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
 KILLED_AFTER = 30.0  # by the clock, if it has hardly used the processor: it waits for what never comes
 LOST_AFTER = 240.0  # by the clock, whatever it does: it does not hear the alarm
@@ -264,7 +267,7 @@ def _tree(folder: Path) -> dict[str, tuple[int, int]]:
             folders.remove("out")
         for name in folders:
             found[os.path.relpath(os.path.join(place, name), folder)] = (0, 0)
-        for name in files:
+        for name in set(files) - {KEPT}:  # when arrays were read is kept beside them
             about = os.lstat(os.path.join(place, name))
             found[os.path.relpath(os.path.join(place, name), folder)] = (about.st_size, about.st_mtime_ns)
     return found
@@ -281,7 +284,7 @@ def _written_elsewhere(folder: Path, before: dict[str, tuple[int, int]], root: P
     strange += [name for name in os.listdir(folder) if name not in ROOMS]
     if strange:
         return f"files outside the output folder were made: {', '.join(strange[:5])}"
-    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith(".lock")]
+    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", KEPT, MARK))]
     return f"an unfinished file was left: {drafts[0].name}" if drafts else ""
 
 

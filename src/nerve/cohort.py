@@ -6,10 +6,11 @@ tool can open:
     dataset_description.json   as in BIDS derivatives
     participants.tsv           participant_id, then whatever is known of them
     regions.tsv                label, network, hemisphere, x, y, z
-    connectivity.npy           (n, R, R) Pearson r, float32 or float16
+    connectivity.npy           (n, R, R) Pearson r, float32 or float16; connectivity.tsv says whose each matrix is
     timeseries.npy             (all volumes, R), people one after another; timeseries.tsv says how many each has
     exclusions.tsv             who was left out, and why
-    cohort.json                name, fingerprint, how it was made
+    cohort.json                name, how it was made, and digests of the files as they were then
+    .digests.json              when the arrays were last read (`nerve.contents`)
 """
 
 from __future__ import annotations
@@ -24,12 +25,23 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import MissingInput, NerveError, known_columns, listed, one_of, problem
+from nerve.contents import digest_of, file_digest
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series, Stack
-from nerve.store import FORMAT_VERSION, open_npy, open_series, seal, writing_cohort
+from nerve.store import (
+    FORMAT_VERSION,
+    differences,
+    digests,
+    matched_rows,
+    matrix_ids,
+    open_npy,
+    open_series,
+    seal,
+    writing_cohort,
+)
 
-_ABOUT = {"format_version": int, "name": str, "parcellation": str, "fingerprint": str, "notes": dict}  # cohort.json
+_ABOUT = {"format_version": int, "name": str, "parcellation": str, "digests": dict, "notes": dict}  # cohort.json
 _CHUNK = 64  # matrices read or written at a time
 
 
@@ -71,7 +83,9 @@ class Cohort:
         self.exclusions = _no_exclusions() if exclusions is None else exclusions.reset_index(drop=True)
         self.notes = dict(notes or {})
         self.timeseries = None if timeseries is None else _as_series(timeseries)
-        self._fingerprint: str | None = None
+        self._digests: dict[str, Any] | None = None
+        self._made: dict[str, Any] | None = None  # digests of a loaded cohort as it was made
+        self._loaded: tuple[Path, Any, Any] | None = None  # the folder, and what was opened from it
         self._check_shapes()
 
     def _check_shapes(self) -> None:
@@ -115,13 +129,36 @@ class Cohort:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of FC, participants table, labels and time series: equal only for equal contents."""
-        if self._fingerprint is None:
-            digest = hashlib.sha256()
-            for chunk in self._chunks():
-                digest.update(np.ascontiguousarray(chunk).data)
-            self._fingerprint = seal(digest, self.parcellation, self.participants, self.timeseries)
-        return self._fingerprint
+        """A hash of FC, participants table, labels and time series as they are now: equal only for equal contents."""
+        return seal(self._contents())
+
+    @property
+    def changes(self) -> list[str]:
+        """What has changed in the folder since the cohort was made, in words; nothing for a cohort in memory."""
+        return [] if self._made is None else differences(self._made, self._contents())
+
+    def _contents(self) -> dict[str, Any]:
+        if self._digests is None:
+            matrices, series, lengths = self._array_digests()
+            self._digests = digests(matrices, self.parcellation, self.participants, series, lengths)
+        return self._digests
+
+    def _array_digests(self) -> tuple[str, str | None, Any]:
+        """Of the matrices and the time series, with their lengths; what lies on disk is read only if it is unknown."""
+        folder, matrices, opened = self._loaded or (Path(), None, None)
+        series = self.timeseries
+        lengths = () if series is None else series.lengths
+        if matrices is self.connectivity:
+            path = folder / "connectivity.npy"
+            fc = file_digest(path, open_npy(path))
+        else:
+            fc = digest_of(self._chunks())
+        if series is None:
+            return fc, None, lengths
+        if series is opened:
+            path = folder / "timeseries.npy"
+            return fc, file_digest(path, open_npy(path)), lengths
+        return fc, digest_of(np.asarray(one, np.float32) for one in series), lengths
 
     def inputs(self, kind: str = "fc", rows: Any = None) -> Any:
         """What a method reads, in float32.
@@ -147,6 +184,18 @@ class Cohort:
             some = slice(start, start + _CHUNK)
             out[some] = self.connectivity[index[some]][:, upper[0], upper[1]]
         return out
+
+    def same_matrices(self) -> list[np.ndarray]:
+        """Groups of rows whose matrices are equal to the last bit: probably one participant under several ids.
+
+        One row per matrix is read, and all of it only where that row is shared.
+        """
+        shared = _groups([one.tobytes() for one in Stack.of(self.connectivity).row_of_region(0)])
+        found = []
+        for rows in shared:
+            marks = [hashlib.sha256(np.ascontiguousarray(self.connectivity[int(row)]).data).digest() for row in rows]
+            found += [rows[same] for same in _groups(marks)]
+        return found
 
     def align(self, parcellation: Parcellation | str) -> Cohort:
         """The cohort with its regions in the order of another parcellation, matched by label.
@@ -217,27 +266,31 @@ class Cohort:
                 remedy="Make one with `nerve ingest` or `nerve simulate`.",
             )
         about = read_json(folder / "cohort.json")
+        version = about.get("format_version") if isinstance(about, dict) else None
+        if isinstance(version, int) and version != FORMAT_VERSION:
+            age, remedy = ("a newer", "Update nerve") if version > FORMAT_VERSION else ("an older", "Make it again")
+            raise problem(folder, f"it was written by {age} version of nerve", remedy=f"{remedy} to read it.")
         if not isinstance(about, dict) or not all(isinstance(about.get(key), kind) for key, kind in _ABOUT.items()):
             raise problem(folder / "cohort.json", "it does not describe a cohort", remedy="Make the cohort again.")
-        if about["format_version"] > FORMAT_VERSION:
-            raise problem(folder, "it was written by a newer version of nerve", remedy="Update nerve to read it.")
         participants = read_tsv(folder / "participants.tsv", dtype={"participant_id": str})
+        known_columns(["participant_id"], participants.columns, folder / "participants.tsv")
+        ids = matrix_ids(folder)
         connectivity = open_npy(folder / "connectivity.npy")
-        series = open_series(folder) if (folder / "timeseries.npy").is_file() else None
+        series = open_series(folder, ids) if (folder / "timeseries.npy").is_file() else None
         exclusions = None
         if (folder / "exclusions.tsv").is_file():
             exclusions = read_tsv(folder / "exclusions.tsv", dtype=str)
             known_columns(("participant_id", "reason"), exclusions.columns, folder / "exclusions.tsv")
         cohort = cls(
             Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity,
-            participants,
+            participants.iloc[matched_rows(participants["participant_id"], ids, folder / "participants.tsv")],
             Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"]),
             series,
             about["name"],
             exclusions=exclusions,
             notes=about["notes"],
         )
-        cohort._fingerprint = about["fingerprint"]
+        cohort._made, cohort._loaded = about["digests"], (folder, cohort.connectivity, cohort.timeseries)
         return cohort
 
     def _chunks(self) -> Iterator[np.ndarray]:
@@ -285,6 +338,14 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
             remedy="Average or choose among their sessions first (`nerve ingest --repeats`).",
         )
     return table
+
+
+def _groups(marks: Sequence[bytes]) -> list[np.ndarray]:
+    """Positions of equal marks, where there are several."""
+    places: dict[bytes, list[int]] = {}
+    for place, mark in enumerate(marks):
+        places.setdefault(mark, []).append(place)
+    return [np.array(some) for some in places.values() if len(some) > 1]
 
 
 def _with_cohort_column(cohort: Cohort) -> pd.DataFrame:

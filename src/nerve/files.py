@@ -2,6 +2,10 @@
 
 A draft is called ``.NAME.XXXXXXXX.tmp``. One that a killed process left is removed when NAME is written again; that of
 a living process is locked by it, and stays.
+
+What is not ours stays too. A folder is written to if it is new, empty or was made by nerve (`claim`); a folder is
+replaced if nothing of somebody else's is in it (`atomic_folder`); a file is replaced if the command that asks wrote it
+(`check_replaceable_file`). What is written again keeps its permissions, and a link stays a link.
 """
 
 from __future__ import annotations
@@ -14,9 +18,10 @@ import lzma
 import os
 import re
 import shutil
+import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -24,11 +29,13 @@ from typing import IO, Any, Literal
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError
+from nerve.checks import NerveError, listed, problem
 from nerve.formulas import any_text, guarded_table, unguarded_table
 from nerve.locks import is_still, only_one
 from nerve.unpacking import open_table, require_ending
 
+MARK = ".nerve"  # in folders that nerve has made
+_TEMPORARY = re.compile(r"\.lock|\..*\.lock|\..*\.[a-z0-9_]{8}\.(?:tmp|old)|locks")  # what a killed process leaves
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
 
@@ -43,7 +50,7 @@ def clear_errors(action: str, path: Path, error: OSError | ValueError) -> NerveE
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file that takes the name `path` only if the block ends well."""
-    path = Path(path)
+    path = _real(path)
     name = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +61,7 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-            os.chmod(name, 0o666 & ~_umask())
+            os.chmod(name, _mode(path, 0o666))
             os.replace(name, path)  # before it is closed, which gives the lock away
     except OSError as error:
         _remove(name)
@@ -65,19 +72,65 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
     _sync_folder(path.parent)
 
 
+def claim(folder: str | os.PathLike[str]) -> Path:
+    """Make `folder` one that nerve writes to: new, empty, or claimed before; another's is refused by its files."""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if (path / MARK).is_file():
+            return path
+        theirs = sorted(name for name in os.listdir(path) if not _TEMPORARY.fullmatch(name))
+    except (OSError, ValueError) as error:
+        raise clear_errors("write", path, error) from error
+    if theirs:
+        raise problem(
+            path,
+            f"it holds {listed(theirs, most=3)} and was not made by nerve",
+            expected="a new or empty folder, or one of nerve's",
+            remedy="Choose another: nothing of yours is replaced.",
+        )
+    write_text(path / MARK, "This folder was made by nerve: files with the names that nerve gives are its own.\n")
+    return path
+
+
+def check_replaceable_file(path: str | os.PathLike[str], is_ours: Callable[[Path], bool]) -> None:
+    """Refuse to replace a file that the asking command has not written, before any work is done."""
+    path = Path(path)
+    try:
+        ours = not path.exists() or (path.is_file() and (path.stat().st_size == 0 or is_ours(path)))
+    except (OSError, ValueError) as error:
+        raise clear_errors("write", path, error) from error
+    if not ours:
+        raise problem(
+            path, "it exists and was not written by this command, so it is not replaced", remedy="Choose another name."
+        )
+
+
+def begins_with(*words: str) -> Callable[[Path], bool]:
+    """Whether the first line of a table is these columns; others may follow."""
+
+    def is_ours(path: Path) -> bool:
+        with open(path, "rb") as stream:
+            return stream.readline(10_000).split(b"\t")[: len(words)] == [word.encode() for word in words]
+
+    return is_ours
+
+
 @contextmanager
-def atomic_folder(path: str | os.PathLike[str], marker: str, *, overwrite: bool = False) -> Iterator[Path]:
+def atomic_folder(
+    path: str | os.PathLike[str], marker: str, *, own: Collection[str] = (), overwrite: bool = False
+) -> Iterator[Path]:
     """Fill a temporary folder that takes the name `path` only if the block ends well.
 
     An existing non-empty `path` is refused unless `overwrite`; it is replaced at the very end, and only if it holds a
-    file named `marker`, which shows that it is one of ours and not somebody's home. A folder that another process is
-    filling is refused by naming that process; what a killed one left is tidied up first.
+    file named `marker`, which shows that it is one of ours, and nothing but it and files named in `own`. A folder that
+    another process is filling is refused by naming that process; what a killed one left is tidied up first.
     """
-    path = Path(path)
-    _check_replaceable(path, marker, overwrite)
+    path, own = _real(path), {marker, *own}
+    _check_replaceable(path, marker, own, overwrite)
     with only_one(_lock_file(path), path):
         _tidy(path)
-        _check_replaceable(path, marker, overwrite)  # again: another process may have made it, or set it aside
+        _check_replaceable(path, marker, own, overwrite)  # again: another process may have made it, or set it aside
         with _draft_folder(path) as draft:
             yield draft
     _sync_folder(path.parent)
@@ -94,8 +147,9 @@ def _draft_folder(path: Path) -> Iterator[Path]:
         yield draft
         for file in draft.rglob("*"):
             if file.is_file():
+                _keep_mode(file, path / file.relative_to(draft))
                 _sync(file)
-        os.chmod(draft, 0o777 & ~_umask())
+        os.chmod(draft, _mode(path, 0o777))
         _swap(draft, path)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -105,17 +159,25 @@ def _draft_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def _check_replaceable(path: Path, marker: str, overwrite: bool) -> None:
+def _check_replaceable(path: Path, marker: str, own: Collection[str], overwrite: bool) -> None:
     """Refuse what must not be replaced, before any work is done."""
     try:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return
+        theirs = sorted(set(os.listdir(path)) - set(own)) if path.is_dir() else []
     except OSError as error:
         raise clear_errors("write", path, error) from error
     if not overwrite:
         raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
     if not (path / marker).is_file():
         raise NerveError(f"{path}: holds no {marker}, so it is not replaced: it may be something else of yours.")
+    theirs = [name for name in theirs if not _TEMPORARY.fullmatch(name)]
+    if theirs:
+        raise problem(
+            path,
+            f"it holds {listed(theirs, most=3)}, which nerve has not written, so it is not replaced",
+            remedy="Move that elsewhere, or choose another folder.",
+        )
     if Path.cwd().is_relative_to(path.resolve()):
         raise NerveError(f"{path}: you are working inside this folder, so it is not replaced. Change to another first.")
 
@@ -272,10 +334,28 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8-sig")
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _mode(path: Path, usual: int) -> int:
+    """Permissions of what is written as `path`: those that it has, or the usual ones of a new file."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return usual & ~mask
+
+
+def _keep_mode(new: Path, old: Path) -> None:
+    """Give a new file the permissions of the one that it replaces; untouched if they are its own already."""
+    if old.is_file() and _mode(old, 0) != _mode(new, 0):
+        os.chmod(new, _mode(old, 0))
+
+
+def _real(path: str | os.PathLike[str]) -> Path:
+    """Where a link leads, so that it is written there and the link stays."""
+    try:
+        return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+    except ValueError:  # a name that no file can have: refused where it is opened
+        return Path(path)
 
 
 def _remove(name: str) -> None:

@@ -1,7 +1,9 @@
 """One process at a time: locks that the operating system holds, so that a kill frees them.
 
-A lock is a file in which its holder has written who it is. What counts is the system's lock on the file (`flock`), not
-that the file exists: one that a killed process left behind is free, and the next holder removes it when it is done.
+A lock is a file in which its holder has written its process, and its machine as a number that the machine draws when it
+starts: after a kill the file may stay, and be shared with the folder. What counts is the system's lock on the file
+(`flock`), not that the file exists: one that a killed process left behind is free, and the next holder removes it when
+it is done.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -55,11 +56,12 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> str:
-    """Who took the lock last: process and machine."""
+    """Who took the lock last: process, and whether it is one of this machine."""
     try:
-        return path.read_text().strip()
-    except OSError:
+        process, _, machine = path.read_text().strip().partition(" on ")
+    except (OSError, ValueError):
         return ""
+    return f"{process} on {'this' if machine == _machine() else 'another'} machine" if machine else process
 
 
 def _taken(path: Path) -> IO[str] | None:
@@ -81,9 +83,16 @@ def _taken(path: Path) -> IO[str] | None:
         stream.close()  # its last holder has just removed it
     with suppress(OSError):  # a full disk keeps nobody from holding a lock
         stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        stream.flush()
+        os.write(stream.fileno(), f"process {os.getpid()} on {_machine()}\n".encode())  # nothing is left to be flushed
     return stream
+
+
+def _machine() -> str:
+    """A number that only processes of this machine know, until it starts again; empty where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    except OSError:
+        return ""
 
 
 def is_still(path: str | Path, descriptor: int) -> bool:

@@ -41,6 +41,7 @@ class Protocol:
     regress_features: bool = _field(False, "Regress covariates from features too.")
     motion: str = _field(AUTO, "Column of mean framewise displacement, added to the covariates; auto looks for it, "
                          "none leaves it out.")  # fmt: skip
+    non_numeric: str = _field("refuse", "Words in a covariate of numbers: refuse them, or count them as missing.")
     n_folds: int = _field(10, "Outer folds.")
     n_repeats: int = _field(1, "Repeats with other folds.")
     n_inner_folds: int = _field(5, "Inner folds, for the penalty λ.")
@@ -66,6 +67,7 @@ class Protocol:
         object.__setattr__(self, "labels", tuple(sorted({int(count) for count in counts})))
         object.__setattr__(self, "motion", self.motion or NONE)
         one_of("kernel", self.kernel, KERNELS)
+        one_of("non_numeric", self.non_numeric, ("refuse", "missing"))
         one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
         if not self.targets:
             raise NerveError("There are no targets, expected at least one column to predict (targets=['age'], say).")

@@ -89,6 +89,17 @@ class Stack:
         whole = self._read(np.arange(len(self)))
         return whole if dtype is None else whole.astype(dtype)
 
+    def row_of_region(self, region: int) -> np.ndarray:
+        """One row of every matrix, (n, R); little is read."""
+        out = np.empty(self.shape[:2], self.dtype)
+        for number, source in enumerate(self._sources):
+            here = np.flatnonzero(self._source_of == number)
+            order = self._regions[number]
+            block = source[self._row_of[here], region if order is None else order[region]]
+            out[here] = block if order is None else block[:, order]
+            _give_back(source)
+        return out
+
     def take(self, index: np.ndarray) -> Stack:
         """Another choice of people."""
         return Stack(self._sources, self._source_of[index], self._row_of[index], self._regions)

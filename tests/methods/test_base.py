@@ -98,6 +98,7 @@ def test_saved_and_loaded_is_identical_and_names_nobody(cohort, tmp_path):
         "config.json",
         "history.tsv",
         "README.md",
+        ".nerve",
     }
     loaded = RowMean.load(tmp_path / "model", device="cpu")
     assert np.array_equal(loaded.transform(cohort), encoder.transform(cohort))

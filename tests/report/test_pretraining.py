@@ -29,11 +29,20 @@ class Guesser:
         return fc + self.off
 
 
+def people(n):
+    fc = np.random.default_rng(0).uniform(-1, 1, (n, 8, 8)).astype(np.float32)
+    fc = (fc + fc.transpose(0, 2, 1)) / 2
+    return Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(n)]}), PARCELLATION)
+
+
 @pytest.fixture
 def cohort():
-    fc = np.random.default_rng(0).uniform(-1, 1, (7, 8, 8)).astype(np.float32)
-    fc = (fc + fc.transpose(0, 2, 1)) / 2
-    return Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(7)]}), PARCELLATION)
+    return people(7)
+
+
+@pytest.fixture
+def many():
+    return people(40)
 
 
 def test_errors_are_those_of_the_formula(cohort, tmp_path):
@@ -58,15 +67,40 @@ def test_errors_are_those_of_the_formula(cohort, tmp_path):
     assert read_json(tmp_path / "reconstruction.json") == report
 
 
-def test_example_hides_what_was_masked_and_nothing_else(cohort, tmp_path):
-    describe_encoder(Guesser(0.25), cohort, tmp_path)
-    with np.load(tmp_path / "reconstruction.npz", allow_pickle=False) as stored:
-        pictures = dict(stored)
-    hidden = np.isnan(pictures["masked"])
+def pictures(folder):
+    with np.load(folder / "reconstruction.npz", allow_pickle=False) as stored:
+        return dict(stored)
+
+
+@pytest.mark.parametrize("one", [False, True])
+def test_example_hides_what_was_masked_and_nothing_else(many, tmp_path, one):
+    describe_encoder(Guesser(0.25), many, tmp_path, one_participant=one)
+    shown = pictures(tmp_path)
+    hidden = np.isnan(shown["masked"])
     assert hidden.any()
     assert not hidden.all()
     np.testing.assert_array_equal(hidden, hidden.T)
-    np.testing.assert_allclose(pictures["reconstructed"] - pictures["original"], np.where(hidden, 0.25, 0), atol=2e-3)
+    np.testing.assert_allclose(shown["reconstructed"] - shown["original"], np.where(hidden, 0.25, 0), atol=2e-3)
+
+
+def test_no_participant_is_shown_unless_asked_for(many, tmp_path):
+    report = describe_encoder(Guesser(0.25), many, tmp_path)
+    assert report["example_n"] == len(many)
+    original = pictures(tmp_path)["original"].astype(np.float32)
+    np.testing.assert_allclose(original, many.connectivity.mean(axis=0), atol=2e-3)
+    upper = np.triu_indices(8, 1)
+    likeness = [np.corrcoef(one[upper], original[upper])[0, 1] for one in many.connectivity]
+    assert max(likeness) < 0.7
+    describe_encoder(Guesser(0.25), many, tmp_path, one_participant=True)
+    original = pictures(tmp_path)["original"].astype(np.float32)
+    assert max(np.corrcoef(one[upper], original[upper])[0, 1] for one in many.connectivity) > 0.999
+
+
+def test_fewer_than_ten_are_not_shown(many, tmp_path):
+    report = describe_encoder(Guesser(0.25), many.subset(range(9)), tmp_path)
+    assert not (tmp_path / "reconstruction.npz").exists()
+    assert "example_n" not in report
+    assert report["n_people"] == 9
 
 
 def test_methods_that_reconstruct_nothing_write_nothing(cohort, tmp_path):

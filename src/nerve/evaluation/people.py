@@ -12,6 +12,7 @@ from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
+from nerve.numbers import as_numbers
 from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
@@ -63,13 +64,18 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
         )
     if protocol.combat:
         _check_sites(table[str(protocol.site)], where)
+    named = {protocol.site, protocol.groups, "participant_id", *protocol.targets}
+    if protocol.non_numeric == "missing":
+        table = as_numbers(table, [column for column in table if column not in named], missing=True)
     protocol, notes = _resolved(protocol, table, where)
+    as_numbers(table, [name for name in (*protocol.covariates, *protocol.preserve) if name not in named])
     coded = {name: code_target(table[name], name, protocol.n_folds) for name in protocol.targets}
     targets = pd.DataFrame({name: values for name, (values, _) in coded.items()})
     classes = {name: pair for name, (_, pair) in coded.items() if pair}
     covariates = _covariates(table, protocol)
     notes += _missing_notes(targets, covariates) + _overlap_notes(protocol) + _doubtful_notes(targets, covariates)
-    groups = table[protocol.groups].to_numpy(object) if protocol.groups else None
+    groups, twice = _one_fold_each(cohort, protocol)
+    notes += twice
     sites = table[protocol.site].astype(str).to_numpy(object) if protocol.site else None
     people = People(
         cohort=cohort.name,
@@ -82,7 +88,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
         sites=sites,
         inner_groups=sites if protocol.leave_site_out else groups,
         motion=None if protocol.motion == NONE else protocol.motion,
-        folds=_folds_by_id(targets, protocol, table),
+        folds=_folds_by_id(targets, protocol, table, groups),
         notes=tuple(notes),
     )
     return people, protocol
@@ -138,12 +144,12 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
     return values, (_label(different[0]), _label(different[1]))
 
 
-def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame) -> np.ndarray:
+def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any = None) -> np.ndarray:
     """Test fold of each person in each repeat, (repeats, n); −1 for people without any target."""
     used = targets.notna().any(axis=1).to_numpy()
     folds = np.full((protocol.n_repeats, len(targets)), -1)
     strata = np.column_stack([strata_of(values, protocol.n_folds) for values in targets[used].to_numpy(float).T])
-    groups = table.loc[used, protocol.groups].to_numpy(object) if protocol.groups else None
+    groups = None if groups is None else groups[used]
     for repeat in range(protocol.n_repeats):
         seed = protocol.seed + repeat
         if protocol.leave_site_out:
@@ -154,14 +160,38 @@ def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame) -
     return folds
 
 
-def _folds_by_id(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame) -> np.ndarray:
-    """`make_folds` of the people sorted by id: a table in another order gives the same folds."""
+def _folds_by_id(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any) -> np.ndarray:
+    """`make_folds` of the participants sorted by id: a table in another order gives the same folds."""
     order = np.argsort(table["participant_id"].to_numpy(object).astype(str), kind="stable")
     folds = np.empty((protocol.n_repeats, len(table)), int)
     folds[:, order] = make_folds(
-        targets.iloc[order].reset_index(drop=True), protocol, table.iloc[order].reset_index(drop=True)
+        targets.iloc[order].reset_index(drop=True),
+        protocol,
+        table.iloc[order].reset_index(drop=True),
+        None if groups is None else groups[order],
     )
     return folds
+
+
+def _one_fold_each(cohort: Cohort, protocol: Protocol) -> tuple[np.ndarray | None, list[str]]:
+    """Families, joined where two participants have the very same FC, and what is to be said of those."""
+    ids = cohort.participants["participant_id"]
+    groups = cohort.participants[protocol.groups].to_numpy(object).copy() if protocol.groups else None
+    room = -(-len(cohort) // protocol.n_folds)
+    same = [rows for rows in cohort.same_matrices() if len(rows) <= room]  # more: FC that tells nobody apart
+    if not same:
+        return groups, []
+    groups = np.full(len(cohort), None, object) if groups is None else groups
+    for rows in same:
+        known = [groups[row] for row in rows if not pd.isna(groups[row])] or [f"same FC as {ids[rows[0]]}"]
+        joined = np.isin(groups.astype(str), [str(label) for label in known])
+        joined[rows] = True
+        groups[joined] = known[0]
+    pairs = listed((" = ".join(map(str, ids[rows])) for rows in same), most=3)
+    kept = "folds of sites may part them" if protocol.leave_site_out else "they are kept in one fold"
+    return groups, [
+        f"The same FC under several ids, probably one participant ({pairs}): {kept}. Leave all but one out."
+    ]
 
 
 def _resolved(protocol: Protocol, table: pd.DataFrame, where: str) -> tuple[Protocol, list[str]]:

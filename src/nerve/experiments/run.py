@@ -12,7 +12,8 @@ from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, versions
 from nerve.experiments.work import Job
 from nerve.experiments.workspace import Workspace
-from nerve.files import write_json, write_text
+from nerve.files import claim, write_json, write_text
+from nerve.report.privacy import Scrubber
 
 
 def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> str:
@@ -28,7 +29,7 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
         status = store.manifest(task.id)
         if status is not None and status["status"] in (DONE, UNAVAILABLE):
             return str(status["status"])
-        folder, about = store.run_folder(task.id), described(task)
+        folder, about = claim(store.run_folder(task.id)), described(task)
         write_json(folder / "task.json", about)
         record: dict[str, Any] = dict(about)
         wall, cpu = time.perf_counter(), time.process_time()
@@ -43,7 +44,7 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
                 record["status"], record["reason"] = FAILED, str(error)
             except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
                 record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
-                write_text(folder / "error.txt", traceback.format_exc())
+                write_text(folder / "error.txt", Scrubber([]).clean(traceback.format_exc()))
         record["seconds"] = round(time.perf_counter() - wall, 3)
         record["cpu_seconds"] = round(time.process_time() - cpu, 3)
         record["warnings"] = sorted({str(w.message) for w in shown if issubclass(w.category, NerveWarning)})

@@ -15,7 +15,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.people import People, prepare_people
 from nerve.experiments.config import CohortConfig, ExperimentConfig
 from nerve.experiments.store import Store, code_version, fingerprint
-from nerve.files import read_json, write_json, write_text
+from nerve.files import claim, read_json, write_json, write_text
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.protocol import Protocol
 
@@ -33,11 +33,8 @@ class Workspace:
     @classmethod
     def prepare(cls, config: ExperimentConfig, folder: str | os.PathLike[str], base: Path | None = None) -> Workspace:
         """Write the resolved config, simulate the cohorts that are to be simulated, and check the others."""
-        workspace = cls(folder)
+        workspace = cls(claim(folder))
         resolved = _with_absolute_paths(config, base or Path.cwd())
-        known = workspace.folder / RESOLVED
-        if known.is_file() and not (workspace.folder / "inputs.json").is_file():
-            raise problem(known, "it is not ours to replace", remedy="Choose another folder for --out.")
         write_text(workspace.folder / RESOLVED, yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))
         workspace.config = resolved
         for name, cohort in resolved.cohorts.items():

@@ -12,7 +12,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
-from nerve.files import write_json, write_tsv
+from nerve.files import claim, write_json, write_tsv
 from nerve.interpret.attention import attention_summary
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.stability import as_encoders
@@ -69,7 +69,7 @@ def interpret_to(
             f"A {type(several[0]).__name__} has neither network factors nor attention, expected targets whose "
             "prediction can be explained (--targets)."
         )
-    folder = Path(out) / FOLDER
+    folder = claim(Path(out) / FOLDER)
     for name, table in tables.items():
         write_tsv(folder / f"{name}.tsv", table)
     write_json(folder / "stability.json", _agreement(tables, [int(one.seed) for one in several]))

@@ -3,7 +3,11 @@
 Written beside the weights, for the report, without identifiers:
 
     reconstruction.json   mean squared error of masked patches: the model's, the group mean's, the patch mean's
-    reconstruction.npz    one typical person: original, masked (NaN where hidden), reconstructed, group_of
+    reconstruction.npz    an example: original, masked (NaN where hidden), reconstructed, group_of
+
+A participant can be recognised by their FC, and models and reports are passed on. The example is therefore the mean of
+all held-out participants, each masked alike; with fewer than ten there is none. One participant's is written only if
+`one_participant` asks for it.
 """
 
 from __future__ import annotations
@@ -22,11 +26,14 @@ from nerve.patching import Patching
 from nerve.views import View
 
 MOST_PEOPLE = 256  # held-out people that are reconstructed
+FEWEST = 10  # held-out people whose mean is shown
 _CHUNK = 64
 _GUESSES = ("model", "group_mean", "patch_mean")
 
 
-def describe_run(method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.PathLike[str]) -> dict[str, Any] | None:
+def describe_run(
+    method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.PathLike[str], *, one_participant: bool = False
+) -> dict[str, Any] | None:
     """`describe_encoder` on the people whom the fitted method held out of its own training.
 
     Returns None, and writes nothing, if it does not reconstruct patches or held nobody out.
@@ -37,13 +44,19 @@ def describe_run(method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.
     training, held_out = method.split(cohort, method.training_settings())
     if not len(held_out):
         return None
-    return describe_encoder(method, cohort.subset(held_out), out, training=cohort.subset(training))
+    people, others = cohort.subset(held_out), cohort.subset(training)
+    return describe_encoder(method, people, out, training=others, one_participant=one_participant)
 
 
 def describe_encoder(
-    method: Any, held_out: Cohort, out: str | os.PathLike[str], training: Cohort | None = None
+    method: Any,
+    held_out: Cohort,
+    out: str | os.PathLike[str],
+    training: Cohort | None = None,
+    *,
+    one_participant: bool = False,
 ) -> dict[str, Any] | None:
-    """Mask patches of held-out people, reconstruct them, and write errors and one example.
+    """Mask patches of held-out people, reconstruct them, and write errors and an example.
 
     With M the masked patches of a person and x̂ a guess, the error is 1/|M| Σ_{p ∈ M} ‖x̂_p - x_p‖² / size_p. Guesses:
     the model's; the mean of the training people; that mean, averaged within each patch. All are matrices of the
@@ -59,6 +72,8 @@ def describe_encoder(
         Folder of the run.
     training : Cohort, optional
         Where the group mean comes from; the mean that the model has kept by default.
+    one_participant : bool
+        Let the example be one participant, who can then be recognised by it, instead of the mean of them all.
 
     Returns
     -------
@@ -77,22 +92,27 @@ def describe_encoder(
     predicted = patching.pack(method.reconstruct(people, masked))
     guesses = {"model": predicted, "group_mean": mean, "patch_mean": _patch_means(patching, mean)}
     errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (people,) each
-    example = int(np.argsort(errors["model"])[len(people) // 2])
-    report = _report(errors, patching, masked, _r(actual[example], predicted[example], hidden[example]))
-    report["view"] = view.name
-    with atomic_file(Path(out) / "reconstruction.npz") as stream:
-        np.savez_compressed(stream, **_pictures(patching, actual[example], predicted[example], hidden[example]))
+    typical = int(np.argsort(errors["model"])[len(people) // 2])
+    group = np.array([typical]) if one_participant else np.arange(len(people))
+    report = _report(errors, patching, masked) | {"view": view.name}
+    if one_participant or len(group) >= FEWEST:
+        alike = np.repeat(masked[[typical]], len(group), axis=0)  # one mask, so that the mean is masked too
+        rebuilt = patching.pack(method.reconstruct(people[group], alike)).mean(axis=0)  # (S,)
+        original, hides = actual[group].mean(axis=0), hidden[typical]
+        report |= {"example_n": len(group), "example_r": _r(original, rebuilt, hides)}
+        with atomic_file(Path(out) / "reconstruction.npz") as stream:
+            np.savez_compressed(stream, **_pictures(patching, original, rebuilt, hides))
     write_json(Path(out) / "reconstruction.json", report)
     return report
 
 
-def _report(errors: dict[str, np.ndarray], patching: Patching, masked: np.ndarray, r: float | None) -> dict[str, Any]:
+def _report(errors: dict[str, np.ndarray], patching: Patching, masked: np.ndarray) -> dict[str, Any]:
     n_people = len(masked)
     report: dict[str, Any] = {"n_people": n_people, "masked_share": round(masked.shape[1] / patching.n_patches, 3)}
     for name in _GUESSES:
         report[name] = float(errors[name].mean())
         report[f"{name}_se"] = float(errors[name].std(ddof=1) / np.sqrt(n_people)) if n_people > 1 else None
-    return report | {"example_r": r, "networks": list(patching.group_names)}
+    return report | {"networks": list(patching.group_names)}
 
 
 def _group_mean(method: Any, view: View, training: Cohort | None) -> np.ndarray:

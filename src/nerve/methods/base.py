@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 
 from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
-from nerve.files import read_json, write_json, write_text
+from nerve.files import claim, read_json, write_json, write_text
 from nerve.methods.inputs import as_cohort
 from nerve.methods.settings import check_names, check_values
 from nerve.parcellation import Parcellation
@@ -99,7 +99,7 @@ class Method(BaseEstimator):
         """Write model.safetensors, config.json and a model card into a folder; no participant is named."""
         if not hasattr(self, "parcellation_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted: there is nothing to save. Call fit first.")
-        folder = Path(path)
+        folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
             write_text(folder / CARD, self.model_card())

@@ -15,8 +15,18 @@ import pandas as pd
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
-from nerve.files import write_json, write_npy, write_text, write_tsv
+from nerve.files import (
+    begins_with,
+    check_replaceable_file,
+    claim,
+    read_json,
+    write_json,
+    write_npy,
+    write_text,
+    write_tsv,
+)
 from nerve.locks import only_one
+from nerve.methods.base import CONFIG, WEIGHTS
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
 from nerve.training import joined_processes
@@ -73,8 +83,7 @@ def pretrain(
         settings = settings.model_copy(update={"device": device})
     with joined_processes() as processes, only_one(folder / LOCK, folder) if processes.first else nullcontext():
         opened = [cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts]
-        if not resume and (folder / LAST).is_file():
-            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
+        _check_free(folder, resume)
         if processes.first and not (resume and (folder / LAST).is_file()):
             write_text(folder / RESOLVED, resolved_yaml(settings, name))
         encoder = NERVE.from_preset(name, **{field: getattr(settings, field) for field in NerveConfig.model_fields})
@@ -82,6 +91,16 @@ def pretrain(
         encoder.save(folder)
         processes.wait()
     return encoder
+
+
+def _check_free(folder: Path, resume: bool) -> None:
+    """Refuse a folder that is not ours, and a model that is there already."""
+    claim(folder)
+    if (folder / LAST).is_file():
+        if not resume:
+            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
+    elif any((folder / name).is_file() for name in (WEIGHTS, CONFIG)):
+        raise NerveError(f"{folder}: already holds a trained model, which is not replaced. Choose another folder.")
 
 
 def resolved_yaml(settings: NerveConfig, preset: str) -> str:
@@ -114,6 +133,7 @@ def embed_file(
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
     if pooling == "tokens" and suffix != ".npy":
         raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
+    _check_out(path)
     encoder = NERVE.load(run, device=device)
     pooling = pooling or encoder.config().pooling
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
@@ -128,6 +148,25 @@ def embed_file(
     if pooling == "tokens":
         names = encoder.patching_.group_names
         about["pairs"] = [[names[a], names[b]] for a, b in encoder.patching_.pairs]
+    write_json(path.with_suffix(".json"), about)  # first: an array without it would not be known as ours
     write_npy(path, values)
-    write_json(path.with_suffix(".json"), about)
     return values
+
+
+def _check_out(path: Path) -> None:
+    """Refuse to replace files that are not embeddings."""
+    if path.suffix.lower() == ".tsv":
+        check_replaceable_file(path, begins_with("participant_id", "dim0"))
+        return
+    beside = path.with_suffix(".json")
+    check_replaceable_file(path, lambda _: _is_embedding(beside))
+    check_replaceable_file(beside, _is_embedding)
+
+
+def _is_embedding(path: Path) -> bool:
+    """Whether a .json is one that stands beside embeddings."""
+    try:
+        content = read_json(path)
+    except NerveError:
+        return False
+    return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()

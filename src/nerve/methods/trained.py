@@ -28,7 +28,7 @@ from sklearn.base import TransformerMixin
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
-from nerve.files import read_tsv, write_tsv
+from nerve.files import claim, read_tsv, write_tsv
 from nerve.methods.base import CONFIG, WEIGHTS, Method, cohort_counts, read_configuration
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
@@ -89,7 +89,7 @@ class Trained(Method):
     ) -> Self:
         """The whole of `fit`: build, prepare, train, finish."""
         cohort, settings = self.begin_fit(data), self.training_settings()
-        folder = None if run_dir is None else Path(run_dir)
+        folder = None if run_dir is None else claim(run_dir)
         split = self.split(cohort, settings)
         source = self.begin_training(cohort, split[0], folder)
         identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
@@ -165,7 +165,7 @@ class Trained(Method):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write model.safetensors, config.json, history.tsv and a model card into a folder; no participant is named."""
         if hasattr(self, "history_") and current_processes().first:
-            write_tsv(Path(path) / HISTORY, self.history_)
+            write_tsv(claim(path) / HISTORY, self.history_)
         return super().save(path)
 
     def tensors(self) -> dict[str, torch.Tensor]:

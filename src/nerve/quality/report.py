@@ -13,7 +13,8 @@ import pandas as pd
 
 from nerve.checks import listed
 from nerve.cohort import Cohort
-from nerve.files import write_tsv
+from nerve.files import begins_with, check_replaceable_file, write_tsv
+from nerve.numbers import odd_cells
 from nerve.quality.matrices import TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
@@ -49,7 +50,8 @@ class Quality:
         return not (self.table["verdict"] == "unusable").any()
 
     def write(self, path: str | Path) -> None:
-        """Write checks and drops as one TSV; a participant to drop is a row of its own."""
+        """Write checks and drops as one TSV; a participant to drop is a row of its own. No other file is replaced."""
+        check_replaceable_file(path, begins_with(*self.table.columns))
         rows = pd.DataFrame(
             {
                 "check": "drop",
@@ -80,6 +82,7 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
         _participants_row(cohort, drops),
         ("regions", str(cohort.n_regions), "ok", cohort.parcellation.name),
         ("networks", str(cohort.parcellation.n_networks), *_networks(cohort)),
+        _files_row(cohort),
         ("already left out", str(len(cohort.exclusions)), "note" if len(cohort.exclusions) else "ok", _reasons(cohort)),
         _missing_row(facts, lacking, cohort),
         _values_row(facts),
@@ -141,6 +144,16 @@ def _reasons(cohort: Cohort) -> str:
         return ""
     example = str(cohort.exclusions["reason"].iloc[0])
     return f"exclusions.tsv says why; the first: {example[:120]}"
+
+
+def _files_row(cohort: Cohort) -> Row:
+    """What was changed by hand: a table may well be edited, arrays hardly ever."""
+    changes = cohort.changes
+    if not changes:
+        return "files", "as made", "ok", ""
+    arrays = any(not change.startswith("columns of") for change in changes)
+    detail = f"since the cohort was made: {listed(changes)}. Results from before do not describe it."
+    return "files", f"{len(changes)} changed", "warning" if arrays else "note", detail
 
 
 def _missing_row(facts: pd.DataFrame, lacking: np.ndarray, cohort: Cohort) -> Row:
@@ -244,5 +257,9 @@ def _column_rows(cohort: Cohort) -> list[Row]:
         else:
             detail = listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
         verdict = "ok" if len(levels) > 1 else "note"
+        odd = odd_cells(cohort.participants[name])
+        if len(odd):
+            shown = [repr(value) for value in dict.fromkeys(odd) if not _DATE.search(str(value))]
+            detail, verdict = f"numbers, but {len(odd)} cells are not: {listed(shown, most=3)}", "warning"
         rows.append((f"{kind} {name}", f"{len(known)} of {len(values)}", verdict, detail or "no values"))
     return rows

@@ -83,6 +83,8 @@ def _start_worker(function: Callable[[Any], Any]) -> None:
     _function = function
     leave_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
+    # the pool ends its workers by SIGTERM when one of them has died; an inherited handler would keep them alive
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)  # processes already use every core

@@ -1,4 +1,4 @@
-"""One person's FC as it is, as the model saw it, and as the model filled it in."""
+"""FC of held-out participants, averaged: as it is, as the model saw it, and as the model filled it in."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from nerve.report.figures.style import DIVERGING, network_order, strip_networks
 from nerve.report.results import EncoderRun, NothingToDraw, Results
 
 SECTION = "pretraining"
-TITLE = "One held-out person, masked and reconstructed"
+TITLE = "Held-out FC, masked and reconstructed"
 PARTS = ("original", "masked", "reconstructed")
 
 
 def caption(results: Results) -> str:
     """What to see."""
     encoder = _encoder(results)
-    r = encoder.errors.get("example_r")
+    r, n = encoder.errors.get("example_r"), encoder.errors.get("example_n")
+    whose = "one participant" if n == 1 else f"{n or 'several'} participants, averaged,"
     said = f" Here r = {r:.2f} between original and reconstruction over the masked entries." if r is not None else ""
     return (
-        f"Connectivity of one person who took no part in training ({encoder.label}). Middle: grey patches were hidden "
+        f"Connectivity of {whose} who took no part in training ({encoder.label}). Middle: grey patches were hidden "
         "from the model. Right: hidden patches as the model reconstructs them from the others; visible ones as they "
-        f"are. See whether the structure inside the grey patches returns.{said}"
+        f"are. Look whether the structure inside the grey patches returns.{said}"
     )
 
 
@@ -52,4 +53,4 @@ def _encoder(results: Results) -> EncoderRun:
     for encoder in results.encoders:
         if {*PARTS, "group_of"} <= set(encoder.example):
             return encoder
-    raise NothingToDraw("No run has kept an example of a reconstruction (reconstruction.npz).")
+    raise NothingToDraw("No run has kept an example of a reconstruction (it takes ten held-out participants).")

@@ -1,0 +1,80 @@
+"""Tables that look right and are not: words among numbers, and one participant under two ids."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nerve import Cohort
+from nerve.checks import NerveError
+from nerve.evaluation import make_settings
+from nerve.evaluation.people import prepare_people
+from nerve.quality import check_cohort
+
+from .conftest import make_cohort
+
+
+def with_ages(change):
+    """A cohort whose ages went through a file after `change`, as a user's do."""
+    rng = np.random.default_rng(0)
+    age = [f"{value:.1f}" for value in rng.uniform(8, 90, 80)]
+    cohort = make_cohort(80, age=change(age), score=rng.normal(size=80))
+    cohort.participants["age"] = pd.Series(cohort.participants["age"].tolist(), dtype=object)
+    return cohort
+
+
+def with_words(age):
+    return [*age[:5], "unknown", *age[6:40], ">89", *age[41:]]
+
+
+def test_words_among_numbers_are_refused_by_column_and_cell():
+    with pytest.raises(NerveError, match=r"'age': 'unknown' \(sub-005\), '>89' \(sub-040\) are not numbers among 78"):
+        prepare_people(with_ages(with_words), make_settings("score", "age"))
+
+
+def test_words_among_numbers_are_missing_when_asked_for():
+    people, _ = prepare_people(with_ages(with_words), make_settings("score", "age", non_numeric="missing"))
+    assert people.covariates["age"].dtype.kind == "f"
+    assert np.flatnonzero(people.covariates["age"].isna()).tolist() == [5, 40]
+    assert any("age: 2 missing" in note for note in people.notes)
+
+
+def test_decimal_commas_are_refused_and_categories_are_not():
+    cohort = with_ages(lambda age: [one.replace(".", ",") for one in age])
+    with pytest.raises(NerveError, match="commas"):
+        prepare_people(cohort, make_settings("score", "age"))
+    words = make_cohort(80, hand=["left", "right"] * 40, score=np.random.default_rng(1).normal(size=80))
+    prepare_people(words, make_settings("score", "hand"))
+
+
+def test_check_shows_words_among_numbers():
+    table = check_cohort(with_ages(with_words)).table.set_index("check")
+    assert table.loc["covariate age", "verdict"] == "warning"
+    assert "'unknown', '>89'" in table.loc["covariate age", "detail"]
+
+
+@pytest.mark.parametrize("families", [None, "family"])
+def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
+    rng = np.random.default_rng(2)
+    single = make_cohort(60, score=rng.normal(size=60), family=[f"F{i // 2}" for i in range(60)])
+    twice = single.subset(np.arange(20))
+    table = twice.participants.assign(participant_id=[f"again-{i}" for i in range(20)], family="alone")
+    table["family"] = [f"G{i}" for i in range(20)]
+    fc = np.concatenate([single.connectivity, twice.connectivity])
+    cohort = Cohort(fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation)
+    people, _ = prepare_people(cohort, make_settings("score", groups=families, n_repeats=3))
+    assert (people.folds[:, 60:] == people.folds[:, :20]).all()
+    if families:
+        assert (people.folds[:, 0:60:2] == people.folds[:, 1:60:2]).all()
+    assert any("sub-000 = again-0" in note for note in people.notes)
+
+
+def test_a_matrix_that_differs_in_one_entry_is_another(tmp_path):
+    cohort = make_cohort(12, score=range(12))
+    fc = np.array(cohort.connectivity)
+    fc[3] = fc[7]
+    fc[9] = fc[7]
+    fc[9, 5, 6] += 1e-6
+    same = Cohort(fc, cohort.participants, cohort.parcellation)
+    assert [rows.tolist() for rows in same.same_matrices()] == [[3, 7]]
+    shuffled = same.align(cohort.parcellation.subset([5, 3, 1, 0, 2, 4, 6, 7])).subset([7, 1, 3])
+    assert [rows.tolist() for rows in shuffled.same_matrices()] == [[0, 2]]
