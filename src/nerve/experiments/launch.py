@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from nerve.checks import NerveError, one_of
+from nerve.cores import cores_among, usable_cores
 from nerve.experiments.plan import Plan, Task, make_plan
 from nerve.experiments.run import run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.workspace import Workspace
-from nerve.readers.parallel import leave_with_parent, usable_cores
+from nerve.readers.parallel import leave_with_parent
 
 LAUNCHERS = ("local", "slurm")
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
@@ -85,9 +86,7 @@ def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tel
     import torch
 
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    threads = max(1, usable_cores() // jobs)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with cores_among(jobs) as threads, ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = {
             pool.submit(work, str(workspace.folder), task.id, threads, i % cards if cards else None): task
             for i, task in enumerate(tasks)
