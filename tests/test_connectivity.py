@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 from nilearn.connectome import ConnectivityMeasure
 
 from nerve.checks import NerveError
@@ -13,6 +14,9 @@ from nerve.connectivity import (
     kept_volumes,
     mean_in_z,
     partial_from_fc,
+    pearson,
+    symmetric_log,
+    tangent_vectors,
 )
 
 
@@ -87,3 +91,32 @@ def test_fisher_z_undoes_itself_and_averages_in_z(series):
     averaged = mean_in_z(np.stack([fc, other]))
     assert np.isclose(averaged[0, 1], expected)
     assert np.array_equal(np.diag(averaged), np.ones(9))
+
+
+def positive_matrices(rng, n=40, regions=12):
+    series = rng.normal(size=(n, 3 * regions, regions)) @ rng.normal(size=(regions, regions))
+    return np.stack([0.5 * pearson(one) + 0.5 * np.eye(regions) for one in series])
+
+
+def test_tangent_vectors_are_scipys_logarithm_after_whitening():
+    matrices = positive_matrices(np.random.default_rng(0))
+    reference = matrices.mean(axis=0)
+    vectors = tangent_vectors(matrices, reference)
+    whitening = np.linalg.inv(scipy.linalg.sqrtm(reference))
+    for matrix, vector in zip(matrices, vectors, strict=True):
+        expected = scipy.linalg.logm(whitening @ matrix @ whitening)
+        np.testing.assert_allclose(vector, expected[np.triu_indices(12)], atol=1e-6)
+
+
+def test_seen_from_itself_a_matrix_is_nowhere_else():
+    matrices = positive_matrices(np.random.default_rng(1), n=3)
+    assert np.abs(tangent_vectors(matrices, matrices[1])[1]).max() < 1e-6
+
+
+def test_logarithm_of_a_matrix_that_is_not_positive_is_not_a_number_and_stays_its_own():
+    matrices = positive_matrices(np.random.default_rng(2), n=4)
+    matrices[2] -= 2 * np.eye(12)
+    known = np.isfinite(tangent_vectors(matrices, np.eye(12))).all(axis=1)
+    assert known.tolist() == [True, True, False, True]
+    assert np.isnan(tangent_vectors(matrices, -np.eye(12))).all()
+    np.testing.assert_allclose(scipy.linalg.expm(symmetric_log(matrices[0])), matrices[0], atol=1e-12)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from nerve.readers.parallel import usable_cores
+from nerve.cores import usable_cores
 from torture._commands import odd_lines, odd_places
 from torture._made import made, put_here
 from torture._mutations import BYTES, INSTEAD, LYING_NPY, NUMPY_ONLY, TEXT, arrays, replaced

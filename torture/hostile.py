@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 from scipy.io import savemat
 
-from nerve.readers.parallel import usable_cores
+from nerve.cores import usable_cores
 from torture._made import made, put_here
 from torture._mutations import npy_header
 from torture._sandbox import Case, Outcome, run_cases

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import Any
 
-__version__ = _version("nerve-fc")
+from nerve.cores import share_the_machine
+
+share_the_machine()
 
 # public name -> module that holds it; imported on first use, so that `import nerve` costs nothing
 _PUBLIC = {
@@ -27,6 +28,8 @@ __all__ = sorted([*_PUBLIC, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("nerve-fc")  # slow to import, seldom asked for
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     try:

@@ -36,37 +36,43 @@ ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 class Spectrum:
     """A training kernel in its eigenbasis.
 
-    Two routes to the same predictions. `of_kernel`: K = U diag(values) Uᵀ, basis = U. `of_factor`, for K = Z Zᵀ with
-    fewer features than people: ZᵀZ = V diag(values) Vᵀ, basis = Z V; the part of K_r⁻¹ outside that basis is 1/λ
+    Two routes to the same predictions. `of_kernel`: K = U diag(values) Uᵀ, rotation = U. `of_factor`, for K = Z Zᵀ with
+    fewer features than participants: ZᵀZ = V diag(values) Vᵀ, rotation = V; the part of K_r⁻¹ outside that basis is 1/λ
     and reaches predictions only through the bias.
     """
 
     values: np.ndarray  # (k,) eigenvalues
-    basis: np.ndarray  # (n, k)
     rotation: np.ndarray  # (n, k) U, or (d, k) V: takes test rows into the basis
-    factored: bool
+    rows: np.ndarray | None = None  # (n, d) Z
 
     @classmethod
     def of_kernel(cls, kernel: np.ndarray) -> Spectrum:
         """From an (n, n) kernel."""
-        values, vectors = scipy.linalg.eigh(kernel, check_finite=False, driver="evd")
-        return cls(np.maximum(values, 0.0), vectors, vectors, False)
+        return cls(*_eigen(kernel))
 
     @classmethod
-    def of_factor(cls, rows: np.ndarray) -> Spectrum:
-        """From (n, d) rows Z with K = Z Zᵀ."""
-        values, vectors = scipy.linalg.eigh(rows.T @ rows, check_finite=False, driver="evd")
-        return cls(np.maximum(values, 0.0), rows @ vectors, vectors, True)
+    def of_factor(cls, rows: np.ndarray, gram: np.ndarray | None = None) -> Spectrum:
+        """From (n, d) rows Z with K = Z Zᵀ, and ZᵀZ where it is known."""
+        return cls(*_eigen(rows.T @ rows if gram is None else gram), rows)
 
     def project(self, test: np.ndarray) -> np.ndarray:
         """(m, n) test kernel or (m, d) test rows → (m, k) in the basis."""
         return test @ self.rotation
+
+    def coordinates(self, targets: np.ndarray) -> np.ndarray:
+        """(n, T) targets → (k, T) in the basis."""
+        return self.rotation.T @ (targets if self.rows is None else self.rows.T @ targets)
 
     def damping(self, lambdas: Any) -> np.ndarray:
         """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
         largest = self.values.max(initial=0.0)
         # nothing to tell people apart by: any λ gives the mean
         return np.maximum(lambdas, 1e-10 * largest if largest > 1e-290 else 1.0)
+
+
+def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    values, vectors = scipy.linalg.eigh(matrix, check_finite=False, driver="evd")
+    return np.maximum(values, 0.0), vectors
 
 
 def solve(spectrum: Spectrum, targets: np.ndarray, lambdas: Any, bias: bool = True) -> tuple[np.ndarray, np.ndarray]:
@@ -83,13 +89,12 @@ def solve(spectrum: Spectrum, targets: np.ndarray, lambdas: Any, bias: bool = Tr
     coefficients : (k, T) array
     biases : (T,) array
     """
-    coordinates = spectrum.basis.T @ targets  # (k, T)
-    ones = spectrum.basis.sum(axis=0)  # (k,)
-    return _solve(spectrum, coordinates, ones, targets.sum(axis=0), np.atleast_1d(lambdas), bias)
+    ones = spectrum.coordinates(np.ones(len(targets)))  # (k,)
+    return _solve(spectrum, spectrum.coordinates(targets), ones, targets, np.atleast_1d(lambdas), bias)
 
 
 def _solve(
-    spectrum: Spectrum, coordinates: np.ndarray, ones: np.ndarray, sums: np.ndarray, lambdas: np.ndarray, bias: bool
+    spectrum: Spectrum, coordinates: np.ndarray, ones: np.ndarray, targets: np.ndarray, lambdas: np.ndarray, bias: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     inverse = 1.0 / (spectrum.values[:, None] + spectrum.damping(lambdas))  # (k, 1) or (k, T)
     if not bias:
@@ -99,8 +104,8 @@ def _solve(
         above, below = weighted[:, 0] @ coordinates, weighted[:, 0] @ ones
     else:
         above, below = np.einsum("kt,kt->t", weighted, coordinates), ones @ weighted
-    if spectrum.factored:  # Woodbury: λ · 1ᵀK_r⁻¹v = 1ᵀv − (Zᵀ1)ᵀ(ZᵀZ + λ)⁻¹ Zᵀv, and λ cancels in the ratio
-        above, below = sums - above, len(spectrum.basis) - below
+    if spectrum.rows is not None:  # Woodbury: λ · 1ᵀK_r⁻¹v = 1ᵀv − (Zᵀ1)ᵀ(ZᵀZ + λ)⁻¹ Zᵀv, and λ cancels in the ratio
+        above, below = targets.sum(axis=0) - above, len(targets) - below
     biases = above / below
     coefficients = coordinates - np.multiply.outer(ones, biases)
     coefficients *= inverse
@@ -112,10 +117,9 @@ def path(
 ) -> Iterator[np.ndarray]:
     """Predictions (m, T) for one λ after another; the decomposition and projections are shared."""
     projected = spectrum.project(test)  # (m, k)
-    coordinates, ones = spectrum.basis.T @ targets, spectrum.basis.sum(axis=0)
-    sums = targets.sum(axis=0)
+    coordinates, ones = spectrum.coordinates(targets), spectrum.coordinates(np.ones(len(targets)))
     for value in lambdas:
-        coefficients, biases = _solve(spectrum, coordinates, ones, sums, np.atleast_1d(value), bias)
+        coefficients, biases = _solve(spectrum, coordinates, ones, targets, np.atleast_1d(value), bias)
         predicted = projected @ coefficients  # (m, T)
         predicted += biases
         yield predicted
@@ -131,31 +135,53 @@ def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: A
     return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=spread > 0)
 
 
-def inner_scores(
-    data: np.ndarray, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool, pairwise: bool
-) -> np.ndarray:
+def inner_scores(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool) -> np.ndarray:
     """Predictive COD of every λ and target, averaged over the inner folds, (L, T)."""
+    held_out = held_out_of_kernel if spectrum.rows is None else held_out_of_factor
     total = np.zeros((len(lambdas), targets.shape[1]))
     labels = np.unique(folds)
-    for label in labels:
-        train, test = np.flatnonzero(folds != label), np.flatnonzero(folds == label)
-        spectrum, rows = decompose(data, train, test, pairwise)
-        mean = targets[train].mean(axis=0)
-        for i, predicted in enumerate(path(spectrum, rows, targets[train], lambdas, bias)):
-            total[i] += predictive_cod(targets[test], predicted, mean)
+    means = {label: targets[folds != label].mean(axis=0) for label in labels}
+    for i, label, predicted in held_out(spectrum, targets, folds, lambdas, bias):
+        total[i] += predictive_cod(targets[folds == label], predicted, means[label])
     return total / len(labels)
 
 
-def decompose(data: np.ndarray, train: np.ndarray, test: np.ndarray, pairwise: bool) -> tuple[Spectrum, np.ndarray]:
-    """The spectrum of the training people and what `Spectrum.project` takes for the test people.
+HeldOut = Iterator[tuple[int, Any, np.ndarray]]  # place of λ, label of the fold, (fold, T) predictions
 
-    Parameters
-    ----------
-    data : (n, n) kernel if `pairwise`, otherwise (n, d) rows Z with K = Z Zᵀ
+
+def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool) -> HeldOut:
+    """What each fold would be predicted by a model of the others, from the one decomposition of all.
+
+    With G = K_r⁻¹ and A = G − G1 1ᵀG / 1ᵀG1 (A = G without a bias), leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
     """
-    if pairwise:
-        return Spectrum.of_kernel(data[np.ix_(train, train)]), data[np.ix_(test, train)]
-    return Spectrum.of_factor(data[train]), data[test]
+    coordinates = spectrum.coordinates(targets)  # (k, T)
+    members = [(label, spectrum.rotation[folds == label]) for label in np.unique(folds)]
+    ones = spectrum.coordinates(np.ones(len(targets))) if bias else np.zeros(len(spectrum.values))  # (k,)
+    for i, damping in enumerate(spectrum.damping(lambdas)):
+        inverse = 1.0 / (spectrum.values + damping)  # (k,)
+        weighted = ones * inverse / np.sqrt(ones**2 @ inverse or 1.0)
+        border = spectrum.rotation @ weighted  # (n,): G1 / √(1ᵀG1), so that A = G − border borderᵀ
+        applied = spectrum.rotation @ (inverse[:, None] * coordinates)  # (n, T): G y
+        applied -= np.multiply.outer(border, weighted @ coordinates)  # A y
+        for label, rotation in members:
+            some = folds == label
+            half = rotation * np.sqrt(inverse)  # (fold, k)
+            block = half @ half.T - np.multiply.outer(border[some], border[some])
+            factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
+            yield i, label, targets[some] - scipy.linalg.cho_solve(factor, applied[some], check_finite=False)
+
+
+def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool) -> HeldOut:
+    """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs."""
+    rows = spectrum.rows
+    assert rows is not None
+    grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
+    for label in grams:
+        others = rows[folds != label]
+        gram = np.sum([one for other, one in grams.items() if other != label], axis=0)
+        part = Spectrum.of_factor(others, gram)
+        for i, predicted in enumerate(path(part, rows[folds == label], targets[folds != label], lambdas, bias)):
+            yield i, label, predicted
 
 
 class KernelRidge(RegressorMixin, BaseEstimator):
@@ -236,9 +262,8 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         targets = targets - centre  # the bias takes it up again: digits are not lost on a large offset
         self.one_target_ = y.ndim == 1
         self.n_features_in_ = X.shape[1]
-        self.lambda_ = self._choose(data, targets, groups, strata)
-        everyone = np.arange(len(X))
-        self.spectrum_, _ = decompose(data, everyone, everyone[:0], self.pairwise_)
+        self.spectrum_ = Spectrum.of_kernel(data) if self.pairwise_ else Spectrum.of_factor(data)
+        self.lambda_ = self._choose(targets, groups, strata)
         self.coefficients_, self.bias_ = solve(self.spectrum_, targets, self.lambda_, self.bias)
         self.bias_ = self.bias_ + centre
         return self
@@ -264,7 +289,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             return linear_rows(X, self.training_)
         return X if self.kernel in ("precomputed", "rows") else rbf_kernel(X, self.training_, self.gamma_)
 
-    def _choose(self, data: np.ndarray, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
+    def _choose(self, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
             return np.repeat(grid, targets.shape[1])
@@ -273,7 +298,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         folds = stratified_folds(
             strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
         )
-        self.inner_scores_ = inner_scores(data, targets, folds, grid, self.bias, self.pairwise_)
+        self.inner_scores_ = inner_scores(self.spectrum_, targets, folds, grid, self.bias)
         best = self.inner_scores_.max(axis=0)
         tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
         return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide

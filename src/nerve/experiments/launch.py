@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from nerve.checks import NerveError, one_of
+from nerve.cores import cores_among, usable_cores
 from nerve.experiments.plan import Plan, Task, make_plan
 from nerve.experiments.run import described, run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.workspace import Workspace
-from nerve.readers.parallel import leave_with_parent, usable_cores
+from nerve.readers.parallel import leave_with_parent
 
 LAUNCHERS = ("local", "slurm")
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
@@ -87,12 +88,11 @@ def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tel
     import torch
 
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    threads = max(1, usable_cores() // jobs)
-    os.environ["OMP_NUM_THREADS"] = str(threads)
     deaths: Counter[str] = Counter()
     left = list(tasks)
-    while left:
-        left = _in_pool(workspace, left, jobs, threads, cards, deaths, tell)
+    with cores_among(jobs) as threads:
+        while left:
+            left = _in_pool(workspace, left, jobs, threads, cards, deaths, tell)
 
 
 def _in_pool(

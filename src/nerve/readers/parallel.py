@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from nerve.checks import NerveError
+from nerve.cores import usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -20,11 +21,6 @@ WORTH_A_PROCESS = 8  # items below which starting processes costs more than it g
 
 _WATCH = "watches the parent process"
 _function: Callable[[Any], Any] | None = None
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(

@@ -1,0 +1,95 @@
+"""How many cores this process may really use, and how its threads behave beside other programs.
+
+`import nerve` calls `share_the_machine` first of all, so that torch and the linear algebra libraries, which read their
+environment variables once, when they are loaded, find them set.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # any of them: the user has decided how threads wait
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # any of them: and how many there are
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: the least of its CPU affinity, its cgroup's quota and SLURM's cpus-per-task."""
+    return int(max(1, min(_seen_by_libraries(), _granted())))
+
+
+def share_the_machine() -> None:
+    """Let waiting threads sleep, and start no more of them than there are cores; what the user has set is kept.
+
+    At the end of each parallel region libgomp's threads spin until the last one arrives. Where another program holds
+    that one's core, all of them burn their time slice, thousands of times per training step.
+    """
+    if not any(name in os.environ for name in WAITING):
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # too late for a torch that is imported already, and harmless
+    if usable_cores() < _seen_by_libraries() and not any(name in os.environ for name in THREADS):
+        os.environ["OMP_NUM_THREADS"] = str(usable_cores())
+        _limit_loaded_torch(usable_cores())
+
+
+@contextmanager
+def cores_among(jobs: int) -> Iterator[int]:
+    """Threads of each of several processes that share the cores; those started inside find it in their environment."""
+    before = os.environ.get("OMP_NUM_THREADS", "")
+    threads = max(1, usable_cores() // jobs)
+    threads = min(threads, int(before)) if before.isdigit() and int(before) else threads
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        yield threads
+    finally:
+        os.environ.pop("OMP_NUM_THREADS")
+        os.environ.update({"OMP_NUM_THREADS": before} if before else {})
+
+
+def _limit_loaded_torch(cores: int) -> None:
+    """Fewer threads in a torch that was imported before; a number below the default is the user's own."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() >= _seen_by_libraries():
+        torch.set_num_threads(cores)
+
+
+def _seen_by_libraries() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _granted() -> float:
+    """Cores by SLURM's and the container's word, infinite where neither says anything."""
+    said = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return min([int(said) if said.isdigit() and int(said) else math.inf, *map(math.ceil, _quotas(Path("/")))])
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Cores' worth of time that each control group around this process allows (Linux; version 2, then version 1)."""
+    try:
+        groups = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in groups:
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):  # inside a container only the top is there
+            yield from _quota_of(folder)
+            if folder == top:
+                break
+
+
+def _quota_of(folder: Path) -> Iterator[float]:
+    try:
+        if (folder / "cpu.max").is_file():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        if quota != "max" and int(quota) > 0:
+            yield int(quota) / int(period)
+    except (OSError, ValueError):  # there is none, or no number in it
+        return
