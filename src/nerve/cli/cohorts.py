@@ -23,7 +23,8 @@ def atlas_list() -> None:
 
     for name in parcellation_names():
         parcellation = load_parcellation(name)
-        say(f"{name:<16} {parcellation.n_regions:>4} regions  {parcellation.n_networks:>2} networks")
+        networks = f"{parcellation.n_networks:>2} networks" if parcellation.n_networks > 1 else "no networks"
+        say(f"{name:<16} {parcellation.n_regions:>4} regions  {networks}")
     say("\nAdd +aseg19 for the 19 subcortical regions that CBIG appends. Any other atlas: a TSV with label, network.")
 
 
