@@ -64,6 +64,7 @@ class CohortWriter:
         participants: pd.DataFrame,
         *,
         name: str = "cohort",
+        measure: str = "pearson",
         exclusions: pd.DataFrame | None = None,
         notes: dict[str, Any] | None = None,
     ) -> None:
@@ -86,6 +87,7 @@ class CohortWriter:
         about = {
             "format_version": FORMAT_VERSION,
             "name": name,
+            "measure": measure,
             "parcellation": self.parcellation.name,
             "fingerprint": seal(self._digest, self.parcellation, participants, series),
             "notes": notes or {},

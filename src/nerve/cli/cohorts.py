@@ -1,4 +1,4 @@
-"""Commands about cohorts: atlas, simulate, ingest, check."""
+"""Commands about cohorts: atlas, simulate, ingest, check, export."""
 
 from __future__ import annotations
 
@@ -199,6 +199,27 @@ def check(
     say("usable" if quality.usable else "unusable: see the verdicts above")
     if not quality.usable:
         raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    cohort: Annotated[str, typer.Argument(help="A cohort folder.")],
+    out: Annotated[str, typer.Argument(callback=named, help="The folder to write; it must not exist, or be empty.")],
+    format: Annotated[str, typer.Option(help="bids: BIDS connectivity matrices (BEP017).")] = "bids",
+) -> None:
+    """Write a cohort in the format of others; `nerve ingest` reads it back.
+
+    Example: `nerve export cohorts/pnc pnc_bids --format bids`
+    """
+    from nerve.cohort import Cohort
+    from nerve.export import export_cohort
+
+    opened = Cohort.load(cohort)
+    export_cohort(opened, out, format)
+    people = "1 participant" if len(opened) == 1 else f"{len(opened):,} participants"
+    say(f"{out}: {people}, {opened.parcellation.name}")
+    if opened.timeseries is not None:
+        say("The time series are not part of the format and were not written.")
 
 
 def _end_well(*_: Any) -> None:

@@ -33,7 +33,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
 from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
-from nerve.methods.inputs import as_cohort
+from nerve.measures import CORRELATIONS
+from nerve.methods.inputs import as_cohort, of_measure
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
@@ -52,6 +53,7 @@ class Method(BaseEstimator):
 
     kind: ClassVar[str] = "fc"
     supervised: ClassVar[bool] = False
+    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.measures`
     paper: ClassVar[str] = ""  # how to cite it, in one line
     adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # name -> parameters that differ from the defaults
@@ -97,6 +99,10 @@ class Method(BaseEstimator):
         """The parcellation to train in: the parameter of that name, else that of the data."""
         return getattr(self, "parcellation", None)
 
+    def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
+        """The data as a cohort in this order, if their measure is one that the method can work with."""
+        return of_measure(as_cohort(data, parcellation), self.measures, type(self).__name__)
+
     # ---- fit
 
     def _fit(
@@ -107,7 +113,7 @@ class Method(BaseEstimator):
         resume: bool,
         progress: bool,
     ) -> Self:
-        cohort = as_cohort(data, self.target_parcellation(data))
+        cohort = self.checked_cohort(data, self.target_parcellation(data))
         settings = self.training_settings()
         folder = None if run_dir is None else Path(run_dir)
         self.parcellation_ = cohort.parcellation
@@ -146,7 +152,7 @@ class Method(BaseEstimator):
         """The data in the region order that the module was trained in; regions that it lacks are an error."""
         if not hasattr(self, "module_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
-        return as_cohort(data, self.parcellation_)
+        return self.checked_cohort(data, self.parcellation_)
 
     def apply(self, verb: Callable[[Any], torch.Tensor], source: Source, progress: bool = False) -> np.ndarray:
         """``verb(batch)`` for all samples in order, stacked: (n, …) float32."""

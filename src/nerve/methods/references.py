@@ -19,8 +19,8 @@ from scipy import linalg
 from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import Design
+from nerve.measures import MEASURES
 from nerve.methods.base import Encoder
-from nerve.methods.inputs import as_cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
@@ -32,6 +32,8 @@ _CHUNK = 64  # people at a time
 class Reference(Encoder):
     """An encoder without gradient descent: `learn` looks at the cohort once."""
 
+    measures: ClassVar[tuple[str, ...]] = tuple(MEASURES)
+
     def fit(
         self,
         X: Any,
@@ -42,7 +44,7 @@ class Reference(Encoder):
         progress: bool = False,
     ) -> Self:
         """Learn from a cohort, several cohorts, or an (n, R, R) array; the other arguments are not needed."""
-        cohort = as_cohort(X)
+        cohort = self.checked_cohort(X)
         self.parcellation_ = cohort.parcellation
         self.n_features_in_ = cohort.n_regions
         self.module_ = torch.nn.Module()

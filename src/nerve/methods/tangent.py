@@ -39,6 +39,7 @@ class TangentSpace(Reference):
     (12, 36)
     """
 
+    measures: ClassVar[tuple[str, ...]] = ("pearson",)  # partial correlations need not be positive definite
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 

@@ -17,7 +17,6 @@ import torch
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.methods.base import described_data
-from nerve.methods.inputs import as_cohort
 from nerve.methods.nerve import NERVE
 from nerve.methods.packing import PackingSource
 from nerve.models.ensemble import Ensemble
@@ -53,7 +52,7 @@ def fit_together(
     All keep their last weights (`keep` is "last"): the best epoch of one is not that of another.
     """
     first = methods[0]
-    cohort = as_cohort(data, first.target_parcellation(data))
+    cohort = first.checked_cohort(data, first.target_parcellation(data))
     settings = first.training_settings().model_copy(update={"keep": "last"})
     if any(method.training_settings() != first.training_settings() for method in methods):
         raise NerveError("Models that are trained together must have the same settings and seed.")

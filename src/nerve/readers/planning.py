@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,8 @@ def make_plan(source: Path, settings: Settings) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
     options = settings.options(source)
     reader, found = discover(source, settings.format, options)
+    if options.parcellation is None and options.order is None:
+        options = replace(options, parcellation=reader.parcellation(source, found))
     people, notes = group_scans(filter_scans(found, options), settings.repeats)
     notes.insert(0, f"format {reader.name}: {reader.describe}; {len(found)} scans of {count_people(len(people))}")
     table = settings.participants_source(source)
