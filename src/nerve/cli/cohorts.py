@@ -169,7 +169,7 @@ def check(
         str | None, typer.Option(callback=named, help="Write the table, and who would be dropped, to this TSV.")
     ] = None,
 ) -> None:
-    """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is unusable.
+    """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
 
     Example: `nerve check cohorts/pnc --out quality.tsv`
     """
@@ -183,7 +183,7 @@ def check(
     table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
     for heading in quality.table.columns:
         table.add_column(heading, overflow="fold")
-    styles = {"warning": "yellow", "unusable": "bold red", "note": "cyan"}
+    styles = {"warning": "yellow", "not usable": "bold red", "note": "cyan"}
     targets = quality.table["check"].str.startswith("target ")
     for row in quality.table[~targets | (targets.cumsum() <= MOST_TARGETS)].itertuples(index=False):
         table.add_row(*map(str, row), style=styles.get(str(row.verdict), ""))
@@ -196,7 +196,7 @@ def check(
     if out is not None:
         quality.write(out)
         say(f"{out}: written")
-    say("usable" if quality.usable else "unusable: see the verdicts above")
+    say("usable" if quality.usable else f"not usable: {', '.join(quality.faults)}")
     if not quality.usable:
         raise typer.Exit(1)
 
