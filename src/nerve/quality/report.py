@@ -169,7 +169,7 @@ def _match_rows(cohort: Cohort) -> list[Row]:
         "not confirmed",
         "warning",
         f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
-        "Ingest again with --parcellation NAME (or --order NAME) to say which atlas it is, in which order.",
+        "Ingest again with --order NAME to say which atlas it is, in which order.",
     )
     return [("region match", *said[match])] if match in said else []
 

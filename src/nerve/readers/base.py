@@ -16,7 +16,7 @@ symmetry or the number of regions, does not reorder regions, and does not print.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -166,9 +166,9 @@ class Reader(ABC):
         finds most scans is taken; of equals, the one that stands first in `READERS`.
         """
 
-    def parcellation(self, source: Path, scans: Sequence[Scan]) -> Parcellation | None:
-        """The regions that the source itself describes, networks included, for a user who names none."""
-        return None
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """The options with what the source itself says (its parcellation, say), where the user said nothing."""
+        return options
 
     @abstractmethod
     def read(self, scan: Scan, options: Options) -> Reading:

@@ -12,7 +12,7 @@ The last four may lie beside the matrix or in any folder above, for all that sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -60,14 +60,16 @@ class BEP017(Reader):
         notes = scan.extra.get("notes", ())
         return Reading(matrix, labels=labels, values=_VALUES.get(measure, "other"), measure=measure, notes=notes)
 
-    def parcellation(self, source: Path, scans: Sequence[Scan]) -> Parcellation | None:
-        """The atlas that the data set brings with it, if it has networks."""
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """With the atlas that the data set brings with it, if it has networks and the user names none."""
         table, name = (scans[0].extra[key] for key in ("atlas", "atlas_name"))
-        if table is None or not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
-            return None
+        if options.parcellation or options.order or table is None:
+            return options
+        if not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
+            return options
         about = {} if name is None else read_json(name)
         named = about.get("Name") if isinstance(about, dict) else None
-        return Parcellation.from_table(table, name=str(named) if named else None)
+        return replace(options, parcellation=Parcellation.from_table(table, name=str(named) if named else None))
 
 
 def _scan(name: BidsName, source: Path) -> Scan:

@@ -50,9 +50,9 @@ class Person:
     mean_fd: float = float("nan")
     n_volumes: int = 0
     n_scans: int = 0
+    measure: str = "pearson"
     notes: tuple[str, ...] = ()
     reason: str = ""
-    measure: str = "pearson"
 
 
 @dataclass
@@ -95,8 +95,8 @@ def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Pers
         float(np.mean(motion)) if motion else float("nan"),
         sum(part.n_volumes for part in parts),
         len(parts),
+        measure,
         tuple(note for part in parts for note in part.notes) + tuple(f"scan left out: {reason}" for reason in reasons),
-        measure=measure,
     )
 
 
@@ -112,15 +112,13 @@ def _read_scan(recipe: Recipe, scan: Scan) -> _Part:
         return _from_series(reading, recipe, where)
     if reading.matrix is None:
         raise problem(where, "it holds neither a matrix nor a time series")
-    values = reading.values or recipe.options.values
-    matrix = clean_matrix(reading.matrix, where, values).astype(np.float32)
+    matrix = clean_matrix(reading.matrix, where, reading.values or recipe.options.values).astype(np.float32)
     index = recipe.regions.positions(len(matrix), reading.labels, where)
     notes = reading.notes
     if recipe.options.fd_threshold is not None:
         notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
     n_volumes = 0 if reading.motion is None else len(reading.motion)
-    measure = "pearson" if values == "z" else reading.measure or ("other" if values == "other" else "pearson")
-    return _Part(reorder_matrix(matrix, index), None, _mean_fd(reading), n_volumes, notes, measure)
+    return _Part(reorder_matrix(matrix, index), None, _mean_fd(reading), n_volumes, notes, _measure(reading))
 
 
 def _from_series(reading: Reading, recipe: Recipe, where: str) -> _Part:
@@ -140,6 +138,12 @@ def _from_series(reading: Reading, recipe: Recipe, where: str) -> _Part:
         raise NerveError(f"{where}: {str(error)[0].lower()}{str(error)[1:]}") from error
     measure = "partial" if options.kind == "partial" else "pearson"
     return _Part(matrix, series.astype(np.float32), _mean_fd(reading), len(series), notes, measure)
+
+
+def _measure(reading: Reading) -> str:
+    """What the cleaned matrix measures: of Fisher z it was made r."""
+    said = reading.measure or ("other" if reading.values == "other" else "pearson")
+    return "pearson" if said == "fisher_z" else said
 
 
 def _mean_fd(reading: Reading) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +53,6 @@ def make_plan(source: Path, settings: Settings) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
     options = settings.options(source)
     reader, found = discover(source, settings.format, options)
-    if options.parcellation is None and options.order is None:
-        options = replace(options, parcellation=reader.parcellation(source, found))
     people, notes = group_scans(filter_scans(found, options), settings.repeats)
     notes.insert(0, f"format {reader.name}: {reader.describe}; {len(found)} scans of {count_people(len(people))}")
     table = settings.participants_source(source)
@@ -69,6 +67,7 @@ def make_plan(source: Path, settings: Settings) -> Plan:
     )
     excluded, left_over = _left_over(joined)
     people = {person: people[person] for person in joined.table["participant_id"]}
+    options = reader.completed(options, found)
     regions, region_notes = _probe(reader.name, people, options, settings.outside)
     notes += [*joined.notes, *left_over, *region_notes]
     return Plan(Recipe(reader.name, options, regions), people, joined.table, len(found), excluded, notes)
