@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from tests.readers.write_formats import write_xcpd
 from typer.testing import CliRunner
 
 from nerve.atlases import SCHAEFER_SIZES, other_aliases, parcellation_names, schaefer_aliases
 from nerve.checks import NerveError
 from nerve.cli import app
 from nerve.parcellation import Parcellation, load_parcellation
+from nerve.readers import read_cohort
 
 # regions and networks, as the papers and tables of the atlases have them
 PUBLISHED = {
@@ -21,6 +23,9 @@ NETWORK_SIZES = {
     "glasser360-lr": {"Visual1": 6, "Visual2": 54, "Somatomotor": 39, "Default": 77, "Orbito-Affective": 6},
     "power264": {"Default": 58, "Visual": 31, "SomatomotorHand": 30, "Salience": 18, "Uncertain": 28},
 }
+
+
+GLASSER, SIDES = load_parcellation("glasser360-rl").labels, {"L": "Left", "R": "Right"}
 
 
 @pytest.mark.parametrize("name", parcellation_names())
@@ -138,3 +143,23 @@ def test_the_commands_list_and_show_them():
     table = CliRunner().invoke(app, ["atlas", "show", "cc200", "--regions"]).output.splitlines()
     assert table[1] == "CC200_1\tUnassigned\tL\t-39.6\t-85.4\t1.4"
     assert len(table) == 201
+
+
+@pytest.mark.parametrize(
+    ("atlas", "target", "labels"),
+    [
+        ("Gordon", "gordon333", load_parcellation("gordon333").labels),
+        ("Gordon", "gordon333", [f"Parcel_{i}" for i in range(1, 334)]),
+        ("Glasser", "glasser360-rl", [f"{SIDES[label[0]]}_{label[2:-4]}" for label in GLASSER]),
+        ("Tian", "tian-s3", load_parcellation("tian-s3").labels),
+    ],
+)  # fmt: skip
+def test_files_with_labels_name_their_atlas_themselves_and_are_matched_by_label(tmp_path, atlas, target, labels):
+    regions = load_parcellation(target)
+    truth = np.corrcoef(np.random.default_rng(0).normal(size=(regions.n_regions, 60)))
+    shuffle = np.random.default_rng(1).permutation(regions.n_regions)
+    names = [labels[i] for i in shuffle]
+    write_xcpd(tmp_path, "01", names, matrix=truth[np.ix_(shuffle, shuffle)], atlas=atlas)
+    cohort = read_cohort(tmp_path)
+    assert cohort.parcellation == regions
+    np.testing.assert_allclose(cohort.connectivity[0], truth, atol=1e-6)

@@ -6,7 +6,7 @@ tool can open:
     dataset_description.json   as in BIDS derivatives
     participants.tsv           participant_id, then whatever is known of them
     regions.tsv                label, network, hemisphere, x, y, z
-    connectivity.npy           (n, R, R), float32 or float16: Pearson r, or the measure that cohort.json names
+    connectivity.npy           (n, R, R) Pearson r, float32 or float16
     timeseries.npy             (all volumes, R), people one after another; timeseries.tsv says how many each has
     exclusions.tsv             who was left out, and why
     cohort.json                name, fingerprint, how it was made

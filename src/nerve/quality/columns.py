@@ -12,7 +12,7 @@ import pandas as pd
 from nerve.checks import listed
 
 Row = tuple[str, str, str, str]  # check, value, verdict, detail
-MOSTLY = 0.8  # of the cells are numbers: then the column is meant to be one of numbers
+MOSTLY = 0.5  # of the cells are numbers: then the column is meant to be one of numbers
 
 _COVARIATES = (
     "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
