@@ -9,6 +9,7 @@ from nerve.cli import app
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.quality import check_cohort, check_order
+from nerve.quality.columns import column_rows
 from nerve.quality.order import network_means
 
 
@@ -42,7 +43,9 @@ def test_a_sound_cohort_is_usable():
     assert quality.drops.empty
     assert row(quality, "participants")["value"] == "12"
     assert row(quality, "covariate age")["detail"] == "8 to 20"
-    assert row(quality, "target score")["verdict"] == "note"  # constant: nothing to predict
+    assert row(quality, "not targets")["detail"] == "score (constant)"
+    assert row(quality, "smallest eigenvalue")["value"] == "none below -0.001"
+    assert row(quality, "scans")["value"] == "1 per participant"
     assert row(quality, "motion")["value"] == "median 0.100 mm, largest 0.100"
 
 
@@ -98,7 +101,7 @@ def test_each_planted_fault_is_listed_with_its_participant():
     reasons = quality.drops.set_index("participant_id")["reason"]
     assert sorted(reasons.index) == ["p1", "p2", "p4", "p6", "p7"]
     assert reasons["p1"] == "the same matrix as participant p0"
-    assert reasons["p2"] == reasons["p4"] == "1 regions have no data"
+    assert reasons["p2"] == reasons["p4"] == "1 region has no data"
     assert "expected [-1, 1]" in reasons["p6"]
     assert "not symmetric" in reasons["p7"]
     assert row(quality, "missing data")["value"] == "2 participants, 2 regions"
@@ -117,7 +120,7 @@ def test_each_planted_fault_is_listed_with_its_participant():
 def test_unusable_cohorts(spoil, check):
     quality = check_cohort(cohort(spoil(networked(load_parcellation("schaefer100-17")))))
     assert not quality.usable
-    assert row(quality, check)["verdict"] == "unusable"
+    assert row(quality, check)["verdict"] == "not usable"
 
 
 def test_few_people_are_warned_of_but_can_be_embedded():
@@ -170,27 +173,162 @@ def test_real_cohorts_are_told_apart(shared_data):
 
 
 def test_dates_and_words_of_single_people_are_counted_not_shown(tmp_path):
-    from nerve.quality.report import _column_rows
-
-    rng = np.random.default_rng(0)
-    fc = np.stack([np.corrcoef(x) for x in rng.normal(size=(12, 4, 30))])
     table = pd.DataFrame(
         {
             "participant_id": [f"sub-{i}" for i in range(12)],
             "scan": ["1987-06-05"] * 12,
             "born": ["5/6/1987", "05.06.1987"] * 6,
             "guid": [f"NDAR{i}" for i in range(12)],
+            "town": ["Ulm", *[f"Town{i}" for i in range(10)], "Ulm"],
+            "seen": ["1987-06-05", *["never"] * 11],
             "sex": ["F", "M"] * 6,
         }
     )
-    regions = Parcellation.from_table(pd.DataFrame({"label": list("abcd"), "network": list("XXYY")}), name="four")
-    said = {row[0]: row[3] for row in _column_rows(Cohort(fc, table, regions))}
+    said = {row[0]: row[3] for row in column_rows(table)}
     assert said == {
-        "target scan": "1 different values",
-        "target born": "2 different values",
-        "target guid": "12 different values",
+        "target town": "11 different values",
+        "target seen": "2 different values",
         "covariate sex": "F (6), M (6)",
+        "not targets": "scan (constant), born (dates), guid (ids)",
     }
+
+
+def test_index_and_id_columns_are_no_targets_and_scores_are():
+    n = 20
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "participant_id": [f"p{i}" for i in range(n)],
+            "Unnamed: 0": rng.permutation(n),
+            "SUB_ID": 50000 + rng.permutation(n),
+            "row": range(n),
+            "counter": range(7, 7 + n),
+            "visit_date": [f"2012-03-{i + 1:02d}" for i in range(n)],
+            "empty": [np.nan] * n,
+            "iq": 80 + rng.permutation(n),  # whole numbers, all different: still a score
+            "p_factor": rng.normal(size=n),
+            "grid": rng.integers(0, 3, n),  # ends in "id", and is no id
+            "family_id": [f"f{i}" for i in range(n)],
+        }
+    )
+    rows = {row[0]: row for row in column_rows(table)}
+    assert [name for name in rows if name.startswith("target ")] == ["target iq", "target p_factor", "target grid"]
+    assert rows["not targets"][1:] == (
+        "6 columns",
+        "ok",
+        "Unnamed: 0 (index), SUB_ID (ids), row (index), counter (index), visit_date (dates), empty (no values)",
+    )
+    assert "covariate family_id" in rows
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["unknown", ">89", "unknown"], "8 to 24; not numbers: 'unknown' (2), '>89' (1)."),
+        (["12,5", "9,25", "11"], "8 to 24; 2 with a decimal comma."),
+        (["12,5", "?", "1987-06-05"], "8 to 24; 1 with a decimal comma; not numbers: '?' (1), '…' (1)."),
+    ],
+)
+def test_a_column_of_numbers_with_a_few_words_is_shown_with_them(cells, said):
+    ages = [*map(str, range(8, 25)), *cells]
+    table = pd.DataFrame({"participant_id": [f"p{i}" for i in range(20)], "age": ages, "score": ages})
+    for check, value, verdict, detail in column_rows(table):
+        assert check in ("covariate age", "target score")
+        assert (value, verdict) == ("20 of 20", "warning")
+        assert detail.startswith(said)
+
+
+def unfolded_wrongly(fc):
+    """The lower triangle row by row, as nilearn writes it, read as the upper one."""
+    lower, wrong = np.tril_indices(len(fc), -1), np.eye(len(fc))
+    upper = np.triu_indices(len(fc), 1)
+    wrong[upper] = fc[lower]
+    wrong.T[upper] = fc[lower]
+    return wrong
+
+
+def z_as_r(fc):
+    return np.where(np.eye(len(fc)) > 0, 1.0, np.clip(np.arctanh(np.clip(fc, -0.999, 0.999)), -1, 1))
+
+
+@pytest.mark.parametrize("spoil", [unfolded_wrongly, z_as_r])
+def test_matrices_that_cannot_be_correlations_are_not_usable(spoil, tmp_path):
+    regions = load_parcellation("schaefer100-17")
+    fc = np.stack([spoil(one) for one in networked(regions, strength=2.0)])
+    quality = check_cohort(cohort(fc))
+    assert "smallest eigenvalue" in quality.faults
+    found = float(row(quality, "smallest eigenvalue")["value"])
+    assert found == pytest.approx(min(np.linalg.eigvalsh(one)[0] for one in fc), rel=0.01)
+    assert "p0, p1" in row(quality, "smallest eigenvalue")["detail"]
+    cohort(fc).save(tmp_path / "c")
+    said = CliRunner().invoke(app, ["check", str(tmp_path / "c")])
+    assert said.exit_code == 1
+    assert "not usable: " in said.output.splitlines()[-1]
+    assert "smallest eigenvalue" in said.output.splitlines()[-1]
+
+
+def test_one_damaged_matrix_is_a_participant_to_drop():
+    fc = networked(load_parcellation("schaefer100-17"), strength=2.0)
+    fc[5] = unfolded_wrongly(fc[5])
+    quality = check_cohort(cohort(fc))
+    assert quality.usable
+    assert quality.drops["participant_id"].tolist() == ["p5"]
+    assert "not a matrix of Pearson correlations (r) (smallest eigenvalue -" in quality.drops["reason"].item()
+
+
+def test_what_rounding_and_averaging_do_is_told_from_damage():
+    regions = load_parcellation("schaefer100-17")
+    two = check_cohort(cohort(np.round(networked(regions, seed=1), 2)))
+    assert two.usable
+    short = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 100, 40))])
+    rounded = row(check_cohort(cohort(np.round(short, 2))), "smallest eigenvalue")
+    assert rounded["verdict"] == "warning"
+    assert "rounded" in rounded["detail"]
+    again = np.stack([np.corrcoef(x) for x in np.random.default_rng(1).normal(size=(12, 100, 40))])
+    clipped = [np.arctanh(np.clip(one, -0.999999, 0.999999)) for one in (short, again)]
+    averaged = np.tanh(np.mean(clipped, axis=0))
+    quality = check_cohort(cohort(averaged, n_scans=2))
+    assert row(quality, "smallest eigenvalue")["verdict"] in ("ok", "note")
+    assert row(quality, "scans")["detail"] == "100% of the participants are averages of several scans"
+    wrong = check_cohort(
+        cohort(np.stack([unfolded_wrongly(one) for one in networked(regions, strength=2.0)]), n_scans=2)
+    )
+    assert not wrong.usable  # averaging is no excuse for that much
+
+
+def test_many_scans_of_one_participant_are_doubted():
+    fc = networked(load_parcellation("schaefer100-17"))
+    scans = row(check_cohort(cohort(fc, n_scans=[6] + [1] * 11)), "scans")
+    assert (scans["verdict"], scans["value"]) == ("warning", "1 to 6 per participant, 17 in all")
+    assert "--dry-run" in scans["detail"]
+
+
+@pytest.mark.parametrize("measure", ["covariance", "streamlines"])
+def test_other_measures_are_not_held_to_the_rules_of_correlations(measure):
+    sound = networked(load_parcellation("schaefer100-17"), strength=2.0)
+    made = cohort(900 * (sound if measure == "covariance" else np.abs(sound)))
+    made.measure = measure
+    assert check_cohort(made).faults == ()
+    scrambled = cohort(np.stack([unfolded_wrongly(one) for one in sound]))
+    scrambled.measure = measure
+    assert ("smallest eigenvalue" in check_cohort(scrambled).faults) == (measure == "covariance")
+
+
+@pytest.mark.parametrize(
+    ("match", "value", "verdict"),
+    [("label", "by label", "ok"), ("stated", "as the user stated", "ok"), ("size", "not confirmed", "warning")],
+)
+def test_how_regions_were_matched_is_shown(match, value, verdict):
+    made = cohort(networked(load_parcellation("schaefer100-17")))
+    made.notes["region_match"] = match
+    assert tuple(row(check_cohort(made), "region match")[["value", "verdict"]]) == (value, verdict)
+
+
+def test_reasons_are_told_to_their_end():
+    made = cohort(networked(load_parcellation("schaefer100-17")))
+    reason = "a/very/long/path/" * 12 + "file.tsv: the matrix is 3 x 4, expected a square matrix. Write it again."
+    made.exclusions = pd.DataFrame({"participant_id": ["q"], "reason": [reason]})
+    assert row(check_cohort(made), "already left out")["detail"].endswith(reason)
 
 
 def test_of_very_many_columns_some_are_shown_and_all_are_written(tmp_path):
@@ -203,3 +341,21 @@ def test_of_very_many_columns_some_are_shown_and_all_are_written(tmp_path):
     assert "covariate sex" in said
     assert "and 10 more columns" in said
     assert "target score49" in (tmp_path / "q.tsv").read_text()
+
+
+@pytest.mark.realdata
+def test_the_table_of_eigenvalues_in_the_documents_is_what_the_data_give(shared_data):
+    series = np.load(shared_data / "stages/timeseries_ses-1.npz")
+    fc = [np.corrcoef(series[name].astype(float)) for name in series.files[:6]]
+
+    def lowest(change):
+        return min(np.linalg.eigvalsh(change(one).astype(float))[0] for one in fc)
+
+    found = {
+        "float16": lowest(lambda one: one.astype(np.float16)),
+        "2 decimals": lowest(lambda one: np.round(one, 2)),
+        "positive": lowest(lambda one: np.maximum(one, 0)),
+        "unfolded": lowest(unfolded_wrongly),
+    }
+    expected = {"float16": -0.002, "2 decimals": -0.11, "positive": -1.3, "unfolded": -22}
+    assert {name: float(f"{value:.2g}") for name, value in found.items()} == expected

@@ -27,6 +27,7 @@ import pandas as pd
 from nerve.checks import MissingInput, NerveError, known_columns, listed, one_of, problem
 from nerve.contents import digest_of, file_digest
 from nerve.files import read_json, read_tsv
+from nerve.measures import MEASURES, in_words
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series, Stack
 from nerve.store import (
@@ -51,7 +52,7 @@ class Cohort:
     Parameters
     ----------
     connectivity : (n, R, R) array
-        Pearson correlations with a unit diagonal; an array, a memory map or a `Stack`.
+        What `measure` says, by default Pearson correlations with a unit diagonal; an array, a memory map or a `Stack`.
     participants : DataFrame
         One row a matrix, with a unique `participant_id`.
     parcellation : Parcellation or str
@@ -59,6 +60,8 @@ class Cohort:
     timeseries : sequence of (volumes, R) arrays, optional
     name : str
         What tables and reports call the cohort.
+    measure : str
+        What the entries are: a name in `nerve.measures.MEASURES`.
     exclusions : DataFrame, optional
         Columns participant_id and reason: who was left out on the way here.
     notes : dict, optional
@@ -73,6 +76,7 @@ class Cohort:
         timeseries: Any = None,
         name: str = "cohort",
         *,
+        measure: str = "pearson",
         exclusions: pd.DataFrame | None = None,
         notes: dict[str, Any] | None = None,
     ) -> None:
@@ -80,6 +84,7 @@ class Cohort:
         self.connectivity = connectivity if isinstance(connectivity, (np.ndarray, Stack)) else np.asarray(connectivity)
         self.participants = _checked_participants(participants, name)
         self.name = name
+        self.measure = one_of(f"measure of cohort {name!r}", measure, list(MEASURES))
         self.exclusions = _no_exclusions() if exclusions is None else exclusions.reset_index(drop=True)
         self.notes = dict(notes or {})
         self.timeseries = None if timeseries is None else _as_series(timeseries)
@@ -233,6 +238,11 @@ class Cohort:
                 f"The same participant stands in more than one cohort ({listed(ids[ids.duplicated()].unique())}): "
                 "leave the person out of one of them, or rename the ids if they are different people."
             )
+        measures = dict.fromkeys(cohort.measure for cohort in cohorts)
+        if len(measures) > 1:
+            raise NerveError(
+                f"The cohorts hold different measures ({listed(map(in_words, measures))}), expected the same in all."
+            )
         have_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
         return cls(
             Stack.concat([Stack.of(cohort.connectivity) for cohort in aligned]).settled(),
@@ -240,6 +250,7 @@ class Cohort:
             cohorts[0].parcellation,
             Series.concat(have_series) if len(have_series) == len(aligned) else None,
             name or "+".join(cohort.name for cohort in cohorts),
+            measure=cohorts[0].measure,
             exclusions=pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True),
             notes={"concatenated": [cohort.fingerprint for cohort in cohorts]},
         )
@@ -251,7 +262,8 @@ class Cohort:
             for start, chunk in zip(range(0, len(self), _CHUNK), self._chunks(), strict=True):
                 some = range(start, start + len(chunk))
                 writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
-            writer.finish(self.participants, name=self.name, exclusions=self.exclusions, notes=self.notes)
+            about = {"measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
+            writer.finish(self.participants, name=self.name, **about)
         return Path(path)
 
     @classmethod
@@ -287,6 +299,7 @@ class Cohort:
             Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"]),
             series,
             about["name"],
+            measure=about.get("measure", "pearson"),
             exclusions=exclusions,
             notes=about["notes"],
         )
@@ -315,9 +328,8 @@ class Cohort:
         return index
 
     def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
-        return Cohort(
-            connectivity, participants, parcellation, series, self.name, exclusions=self.exclusions, notes=self.notes
-        )
+        about = {"measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
+        return Cohort(connectivity, participants, parcellation, series, self.name, **about)
 
 
 def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 Regions are matched by label, never by position. The same Schaefer parcel is called
 `17Networks_LH_VisCent_ExStr_1`, `7Networks_LH_Vis_3` or (in the 4S atlas of XCP-D) `LH_Vis_3`;
-all of these are known to be one parcel.
+all of these are known to be one parcel. The atlases known by name stand in `nerve.atlases`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from nerve.atlases import (
+    SCHAEFER_SIZES,
+    atlas_table,
+    orders_of,
+    other_aliases,
+    package_table,
+    parcellation_names,
+    schaefer_aliases,
+    schaefer_size,
+)
 from nerve.checks import NerveError, brief, did_you_mean, listed, problem
 from nerve.files import read_tsv
 
-SCHAEFER_SIZES = tuple(range(100, 1001, 100))
 OUTSIDE_NETWORK = "Subcortical"
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
 _NETWORK_COLUMNS = ("network", "network_label", "net", "group", "community", "net17", "net7", "network_17", "network_7")
@@ -222,8 +230,9 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     Parameters
     ----------
     source : str, path or Parcellation
-        ``"schaefer400-17"``, ``"schaefer100-7"`` …, optionally with ``"+aseg19"`` for the 19 subcortical
-        regions that CBIG appends; or a TSV/CSV file with columns label, network and optionally x, y, z.
+        A name in `nerve atlas list` (``"schaefer400-17"``, ``"4s456-17"``, ``"gordon333"`` …), optionally with
+        ``"+aseg19"`` for the 19 subcortical regions that CBIG appends; or a TSV/CSV file with columns label, network
+        and optionally x, y, z.
 
     Examples
     --------
@@ -244,6 +253,8 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
         if not path.is_file():
             raise problem(path, "there is no such file", expected="a table with columns label and network")
         return Parcellation.from_table(path)
+    if orders := orders_of(name):
+        raise NerveError(f"{name!r} comes in several versions: say which, {listed(orders, most=20)}.")
     raise NerveError(
         f"{name!r} is neither a built-in parcellation nor a file.{did_you_mean(name, parcellation_names())} "
         "`nerve atlas list` shows the built-in ones; a TSV with columns label and network (optionally x, y, z) "
@@ -251,74 +262,39 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     )
 
 
-def parcellation_names() -> tuple[str, ...]:
-    """The built-in names; each may be followed by ``+aseg19``."""
-    return tuple(f"schaefer{size}-{order}" for size in SCHAEFER_SIZES for order in (17, 7))
-
-
 @lru_cache(maxsize=64)
 def _builtin(name: str) -> Parcellation:
     base, _, extra = name.partition("+")
-    size, order = re.fullmatch(r"schaefer(\d+)-(\d+)", base).groups()  # type: ignore[union-attr]
-    table = _schaefer_table(int(size))
-    if order == "7":
-        table = table.sort_values("position_7")
-    table = table.rename(columns={f"label_{order}": "label", f"network_{order}": "network"})
-    parcellation = Parcellation.from_table(table, name=base)
+    parcellation = Parcellation.from_table(atlas_table(base), name=base)
     if extra:
-        outside = _package_table("aseg19.tsv")
+        outside = package_table("aseg19.tsv")
         parcellation = replace(parcellation.with_outside(list(outside["label"])), name=name)
     return parcellation
 
 
-@lru_cache(maxsize=16)
-def _schaefer_table(size: int) -> pd.DataFrame:
-    return _package_table(f"schaefer{size}.tsv")
-
-
-def _package_table(file: str) -> pd.DataFrame:
-    with (files("nerve") / "parcellations" / file).open("rb") as stream:
-        return pd.read_csv(stream, sep="\t")
-
-
-@lru_cache(maxsize=16)
-def _aliases(size: int) -> dict[str, str]:
-    """Every known name of a parcel of Schaefer-`size` → its label in 17-network order.
-
-    Older label files of the 17-network order call both limbic networks `Limbic`.
-    """
-    alias: dict[str, str] = {}
-    for label_17, label_7 in _schaefer_table(size)[["label_17", "label_7"]].itertuples(index=False):
-        for label in (label_17, label_7, re.sub(r"Limbic[AB]", "Limbic", label_17)):
-            alias[label] = label_17
-        for label in (label_17, label_7):
-            alias[label.partition("_")[2]] = label_17
-    return alias
-
-
 def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]]:
-    """Labels of two parcellations in one dialect: Schaefer parcels by their 17-network label, others as they are.
+    """Labels of two parcellations in one dialect: Schaefer parcels by their 17-network label, others by ours.
 
     `7Networks_LH_Vis_1` is a different parcel in Schaefer-100 and in Schaefer-400: sizes must agree.
     """
     sizes = _schaefer_size(here), _schaefer_size(there)
     if 0 in sizes:
-        return list(here.labels), list(there.labels)
+        alias = other_aliases()
+        return [alias.get(label, label) for label in here.labels], [alias.get(label, label) for label in there.labels]
     if sizes[0] != sizes[1]:
         raise NerveError(
             f"{here.name} holds parcels of Schaefer-{sizes[0]} and {there.name} of Schaefer-{sizes[1]}: different "
             "parcels, although some labels are alike. Name the parcellation that the data were made with."
         )
-    alias = _aliases(sizes[0])
+    alias = schaefer_aliases(sizes[0])
     return [alias.get(label, label) for label in here.labels], [alias.get(label, label) for label in there.labels]
 
 
 def _schaefer_size(parcellation: Parcellation) -> int:
     """How many parcels the Schaefer atlas has that these labels come from, 0 if they are of another atlas."""
-    named = re.match(r"schaefer(\d+)-", parcellation.name)
-    if named and int(named[1]) in SCHAEFER_SIZES:
-        return int(named[1])
-    known = {size: sum(label in _aliases(size) for label in parcellation.labels) for size in SCHAEFER_SIZES}
+    if size := schaefer_size(parcellation.name):
+        return size
+    known = {size: sum(label in schaefer_aliases(size) for label in parcellation.labels) for size in SCHAEFER_SIZES}
     most = max(known.values())
     if most < parcellation.n_regions / 2:
         return 0

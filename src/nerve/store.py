@@ -71,6 +71,7 @@ class CohortWriter:
         participants: pd.DataFrame,
         *,
         name: str = "cohort",
+        measure: str = "pearson",
         exclusions: pd.DataFrame | None = None,
         notes: dict[str, Any] | None = None,
     ) -> None:
@@ -96,6 +97,7 @@ class CohortWriter:
         about = {
             "format_version": FORMAT_VERSION,
             "name": name,
+            "measure": measure,
             "parcellation": self.parcellation.name,
             "digests": digests(self._digest.hexdigest(), self.parcellation, participants, series, self._lengths),
             "notes": notes or {},

@@ -1,4 +1,4 @@
-"""Commands about cohorts: atlas, simulate, ingest, check."""
+"""Commands about cohorts: atlas, simulate, ingest, check, export."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def atlas_list() -> None:
 
     for name in parcellation_names():
         parcellation = load_parcellation(name)
-        say(f"{name:<16} {parcellation.n_regions:>4} regions  {parcellation.n_networks:>2} networks")
+        networks = f"{parcellation.n_networks:>2} networks" if parcellation.n_networks > 1 else "no networks"
+        say(f"{name:<16} {parcellation.n_regions:>4} regions  {networks}")
     say("\nAdd +aseg19 for the 19 subcortical regions that CBIG appends. Any other atlas: a TSV with label, network.")
 
 
@@ -168,7 +169,7 @@ def check(
         str | None, typer.Option(callback=named, help="Write the table, and who would be dropped, to this TSV.")
     ] = None,
 ) -> None:
-    """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is unusable.
+    """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
 
     Example: `nerve check cohorts/pnc --out quality.tsv`
     """
@@ -182,7 +183,7 @@ def check(
     table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
     for heading in quality.table.columns:
         table.add_column(heading, overflow="fold")
-    styles = {"warning": "yellow", "unusable": "bold red", "note": "cyan"}
+    styles = {"warning": "yellow", "not usable": "bold red", "note": "cyan"}
     targets = quality.table["check"].str.startswith("target ")
     for row in quality.table[~targets | (targets.cumsum() <= MOST_TARGETS)].itertuples(index=False):
         table.add_row(*map(str, row), style=styles.get(str(row.verdict), ""))
@@ -195,9 +196,30 @@ def check(
     if out is not None:
         quality.write(out)
         say(f"{out}: written")
-    say("usable" if quality.usable else "unusable: see the verdicts above")
+    say("usable" if quality.usable else f"not usable: {', '.join(quality.faults)}")
     if not quality.usable:
         raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    cohort: Annotated[str, typer.Argument(help="A cohort folder.")],
+    out: Annotated[str, typer.Argument(callback=named, help="The folder to write; it must not exist, or be empty.")],
+    format: Annotated[str, typer.Option(help="bids: BIDS connectivity matrices (BEP017).")] = "bids",
+) -> None:
+    """Write a cohort in the format of others; `nerve ingest` reads it back.
+
+    Example: `nerve export cohorts/pnc pnc_bids --format bids`
+    """
+    from nerve.cohort import Cohort
+    from nerve.export import export_cohort
+
+    opened = Cohort.load(cohort)
+    export_cohort(opened, out, format)
+    people = "1 participant" if len(opened) == 1 else f"{len(opened):,} participants"
+    say(f"{out}: {people}, {opened.parcellation.name}")
+    if opened.timeseries is not None:
+        say("The time series are not part of the format and were not written.")
 
 
 def _end_well(*_: Any) -> None:

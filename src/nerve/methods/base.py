@@ -25,7 +25,8 @@ from sklearn.base import BaseEstimator
 from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
 from nerve.files import claim, read_json, write_json, write_text
-from nerve.methods.inputs import as_cohort
+from nerve.measures import CORRELATIONS
+from nerve.methods.inputs import as_cohort, of_measure
 from nerve.methods.settings import check_names, check_values
 from nerve.parcellation import Parcellation
 from nerve.training.checkpoint import load_tensors, save_tensors
@@ -43,6 +44,7 @@ class Method(BaseEstimator):
     role: ClassVar[Role] = "self-supervised"
     kind: ClassVar[str] = "fc"
     view: Any = "fc"  # the view of FC that is read
+    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.measures`
     paper: ClassVar[str] = ""  # how to cite it, in one line
     adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # name -> parameters that differ from the defaults
@@ -75,15 +77,19 @@ class Method(BaseEstimator):
     def begin_fit(self, data: Any) -> Cohort:
         """Parameters checked; the data as one cohort, whose regions are those of the method from now on."""
         self.check_settings()
-        cohort = as_cohort(data, self.target_parcellation())
+        cohort = self.checked_cohort(data, self.target_parcellation())
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
         return cohort
+
+    def checked_cohort(self, data: Any, parcellation: Parcellation | None) -> Cohort:
+        """The data as a cohort in this order, if their measure is one that the method can work with."""
+        return of_measure(as_cohort(data, parcellation), self.measures, type(self).__name__)
 
     def fitted_cohort(self, data: Any) -> Cohort:
         """The data in the region order that the method was fitted in; regions that it lacks are an error."""
         if not hasattr(self, "parcellation_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
-        return as_cohort(data, self.parcellation_)
+        return self.checked_cohort(data, self.parcellation_)
 
     # ---- files
 

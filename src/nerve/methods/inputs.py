@@ -10,6 +10,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.cohort import Cohort
+from nerve.measures import in_words
 from nerve.parcellation import Parcellation, load_parcellation
 
 
@@ -40,6 +41,17 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         )
     people = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
     return Cohort(stack, people, target, name="array")
+
+
+def of_measure(cohort: Cohort, measures: Sequence[str], who: str) -> Cohort:
+    """The cohort, if its matrices hold one of the measures that a method (`who`) can work with."""
+    if cohort.measure in measures:
+        return cohort
+    remedy = "Ingest it again with --values z, which makes r of it." if cohort.measure == "fisher_z" else ""
+    raise NerveError(
+        f"Cohort {cohort.name!r} holds {in_words(cohort.measure)}, and {who} needs "
+        f"{' or '.join(map(in_words, measures))}. {remedy or 'The feature sets raw and pca take any measure.'}"
+    )
 
 
 def in_order_of(cohort: Cohort, target: Parcellation) -> Cohort:

@@ -19,6 +19,7 @@ from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.evaluation.covariates import Design
+from nerve.measures import MEASURES
 from nerve.methods.base import Method, Role, cohort_counts
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.settings import Names, Width
@@ -32,6 +33,7 @@ class Reference(TransformerMixin, Method):
     """An encoder without gradient descent: `learn` looks at the cohort once."""
 
     role: ClassVar[Role] = "reference"
+    measures: ClassVar[tuple[str, ...]] = tuple(MEASURES)
     arrays_: dict[str, np.ndarray]
 
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -33,6 +33,7 @@ class TangentSpace(Reference):
     """
 
     title: ClassVar[str] = "Tangent space"
+    measures: ClassVar[tuple[str, ...]] = ("pearson",)  # partial correlations need not be positive definite
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 

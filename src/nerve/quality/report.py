@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,16 +11,15 @@ import pandas as pd
 from nerve.checks import listed
 from nerve.cohort import Cohort
 from nerve.files import begins_with, check_replaceable_file, write_tsv
-from nerve.numbers import odd_cells
-from nerve.quality.matrices import TOLERANCE, scan_matrices
+from nerve.measures import CORRELATIONS, in_words
+from nerve.quality.columns import Row, column_rows
+from nerve.quality.matrices import POSITIVE, ROUNDING, TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
-_DATE = re.compile(r"\b(?:19|20)\d\d[-/.]?[01]\d[-/.]?[0-3]\d|\b[0-3]?\d[-/.][0-3]?\d[-/.](?:19|20)\d\d\b")
 FEWEST = 10  # people below which nothing can be learned or evaluated
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
-_COVARIATES = (
-    "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
-)  # fmt: skip
+MANY_SCANS = 5  # of one participant: more often scans of several people that were taken for one
+CLEARLY_NEGATIVE = -0.2  # below what two decimals of rounding do to an eigenvalue (-0.11 at 419 regions)
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Quality:
     Parameters
     ----------
     table : DataFrame
-        One row a check: check, value, verdict ("ok", "note", "warning", "unusable") and detail.
+        One row a check: check, value, verdict ("ok", "note", "warning", "not usable") and detail.
     drops : DataFrame
         participant_id and reason of everyone who should not be used.
     order : OrderCheck
@@ -46,8 +42,13 @@ class Quality:
 
     @property
     def usable(self) -> bool:
-        """Whether no check says "unusable"."""
-        return not (self.table["verdict"] == "unusable").any()
+        """Whether no check says "not usable"."""
+        return not len(self.faults)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The checks that say "not usable"."""
+        return tuple(self.table.loc[self.table["verdict"] == "not usable", "check"])
 
     def write(self, path: str | Path) -> None:
         """Write checks and drops as one TSV; a participant to drop is a row of its own. No other file is replaced."""
@@ -77,7 +78,7 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
     """
     facts, mean, lacking = scan_matrices(cohort, progress)
     order = check_order(mean, cohort.parcellation)
-    drops = _drops(facts)
+    drops = _drops(facts, cohort)
     rows = [
         _participants_row(cohort, drops),
         ("regions", str(cohort.n_regions), "ok", cohort.parcellation.name),
@@ -85,33 +86,39 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
         _files_row(cohort),
         ("already left out", str(len(cohort.exclusions)), "note" if len(cohort.exclusions) else "ok", _reasons(cohort)),
         _missing_row(facts, lacking, cohort),
-        _values_row(facts),
+        *_match_rows(cohort),
+        _scans_row(cohort),
+        _values_row(facts, cohort),
+        *_eigenvalue_rows(facts, cohort),
         _symmetry_row(facts),
         _duplicates_row(facts),
         _order_row(order, cohort),
         _series_row(cohort),
         _motion_row(cohort),
-        *_column_rows(cohort),
+        *column_rows(cohort.participants),
     ]
     return Quality(pd.DataFrame(rows, columns=["check", "value", "verdict", "detail"]), drops, order)
 
 
-Row = tuple[str, str, str, str]
-
-
-def _drops(facts: pd.DataFrame) -> pd.DataFrame:
+def _drops(facts: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
+    correlations = cohort.measure in CORRELATIONS
+    negative = _negative(facts, cohort)
+    damaged = negative & (negative.mean() <= 0.5)  # of most participants it is the cohort's fault, not theirs
     first = facts.drop_duplicates("digest").set_index("digest")["participant_id"]
     reasons = []
-    for fact in facts.to_dict("records"):
+    for fact, is_damaged in zip(facts.to_dict("records"), damaged, strict=True):
         said = []
         if fact["n_missing"]:
-            said.append(f"{fact['n_missing']} regions have no data")
+            said.append("1 region has" if fact["n_missing"] == 1 else f"{fact['n_missing']} regions have")
+            said[-1] += " no data"
         if fact["n_not_finite"]:
             said.append(f"{fact['n_not_finite']} entries are not finite")
-        if max(-fact["low"], fact["high"]) > 1 + TOLERANCE:
+        if correlations and max(-fact["low"], fact["high"]) > 1 + TOLERANCE:
             said.append(f"values run from {fact['low']:.3g} to {fact['high']:.3g}, expected [-1, 1]")
         if fact["asymmetry"] > TOLERANCE:
             said.append(f"the matrix is not symmetric (by up to {fact['asymmetry']:.3g})")
+        if is_damaged:
+            said.append(f"not a matrix of {in_words(cohort.measure)} (smallest eigenvalue {fact['lowest']:.3g})")
         if first[fact["digest"]] != fact["participant_id"]:
             said.append(f"the same matrix as participant {first[fact['digest']]}")
         if said:
@@ -123,7 +130,7 @@ def _participants_row(cohort: Cohort, drops: pd.DataFrame) -> Row:
     left = len(cohort) - len(drops)
     detail = f"{len(drops)} would be dropped ({listed(drops['participant_id'], most=4)})" if len(drops) else ""
     if not left:
-        return "participants", str(len(cohort)), "unusable", f"nobody can be used. {detail}"
+        return "participants", str(len(cohort)), "not usable", f"nobody can be used. {detail}"
     if left < FEWEST:
         detail = f"{left} can be used: enough to embed, too few to learn from or to evaluate. {detail}".strip()
     return "participants", str(len(cohort)), "warning" if len(drops) or left < FEWEST else "ok", detail
@@ -142,8 +149,7 @@ def _networks(cohort: Cohort) -> tuple[str, str]:
 def _reasons(cohort: Cohort) -> str:
     if not len(cohort.exclusions):
         return ""
-    example = str(cohort.exclusions["reason"].iloc[0])
-    return f"exclusions.tsv says why; the first: {example[:120]}"
+    return f"exclusions.tsv says why; the first: {cohort.exclusions['reason'].iloc[0]}"
 
 
 def _files_row(cohort: Cohort) -> Row:
@@ -167,17 +173,93 @@ def _missing_row(facts: pd.DataFrame, lacking: np.ndarray, cohort: Cohort) -> Ro
     return "missing data", f"{people} participants, {len(worst)} regions", "warning", detail
 
 
-def _values_row(facts: pd.DataFrame) -> Row:
+def _match_rows(cohort: Cohort) -> list[Row]:
+    """How the regions of the files were matched with those of the parcellation, where ingest recorded it."""
+    match = cohort.notes.get("region_match")
+    said = {"label": ("by label", "ok", ""), "stated": ("as the user stated", "ok", "")}
+    said["size"] = (
+        "not confirmed",
+        "warning",
+        f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
+        "Ingest again with --order NAME to say which atlas it is, in which order.",
+    )
+    return [("region match", *said[match])] if match in said else []
+
+
+def _scans_row(cohort: Cohort) -> Row:
+    """Files per participant, and who is an average of several."""
+    if "n_scans" not in cohort.participants.columns:
+        return "scans", "1 per participant", "ok", ""
+    scans = pd.to_numeric(cohort.participants["n_scans"], errors="coerce").fillna(1)
+    several = scans > 1
+    value = f"{scans.min():.0f} to {scans.max():.0f} per participant, {scans.sum():,.0f} in all"
+    if not several.any():
+        return "scans", value, "ok", ""
+    detail = f"{several.mean():.0%} of the participants are averages of several scans"
+    if scans.max() < MANY_SCANS:
+        return "scans", value, "note", detail
+    return "scans", value, "warning", f"{detail}: `nerve ingest --dry-run` shows which files were taken for whose"
+
+
+def _averaged(cohort: Cohort) -> np.ndarray:
+    """Mask of the participants whose matrix is an average of several, or has regions filled in from others."""
+    mask = np.zeros(len(cohort), bool)
+    for name, usual in (("n_scans", 1), ("n_missing_regions", 0)):
+        if name in cohort.participants.columns:
+            mask |= (pd.to_numeric(cohort.participants[name], errors="coerce").fillna(usual) > usual).to_numpy()
+    return mask
+
+
+def _negative(facts: pd.DataFrame, cohort: Cohort) -> np.ndarray:
+    """Mask of the participants whose matrix cannot be what the cohort says that it is.
+
+    An average in Fisher z is not an average of matrices: its eigenvalues go below zero by a few thousandths per region
+    (-0.46 at 419 regions and two runs of 117 volumes), a wrong unfolding's by a few hundredths.
+    """
+    limit = np.where(_averaged(cohort), np.minimum(-0.01 * cohort.n_regions, CLEARLY_NEGATIVE), CLEARLY_NEGATIVE)
+    return facts["lowest"].to_numpy() < limit
+
+
+def _eigenvalue_rows(facts: pd.DataFrame, cohort: Cohort) -> list[Row]:
+    """A matrix of correlations has no negative eigenvalue."""
+    if cohort.measure not in POSITIVE:
+        return []
+    lowest, negative = facts["lowest"], _negative(facts, cohort)
+    rounding = ROUNDING[str(cohort.connectivity.dtype)]
+    if not (lowest < 0).any():
+        return [("smallest eigenvalue", f"none below {-rounding:g}", "ok", "")]
+    value = f"{lowest.min():.3g}"
+    who = listed(facts.loc[negative, "participant_id"], most=4)
+    if negative.mean() > 0.5:
+        detail = (
+            f"{negative.sum()} of {len(facts)} matrices cannot be {in_words(cohort.measure)} ({who}): vectors unfolded "
+            "in the wrong order, Fisher z taken for r, negative values set to zero, or damaged rows. Look at the files "
+            "with `nerve ingest --dry-run`."
+        )
+        return [("smallest eigenvalue", value, "not usable", detail)]
+    if negative.any():
+        return [("smallest eigenvalue", value, "warning", f"{negative.sum()} damaged or of another kind: {who}")]
+    mild = lowest < 0
+    if (mild & ~_averaged(cohort)).any():
+        some = listed(facts.loc[mild & ~_averaged(cohort), "participant_id"], most=4)
+        detail = f"a little below zero, as of values rounded to two or three decimals: {some}"
+        return [("smallest eigenvalue", value, "warning", detail)]
+    return [("smallest eigenvalue", value, "note", "of averages of several scans or filled-in regions, as expected")]
+
+
+def _values_row(facts: pd.DataFrame, cohort: Cohort) -> Row:
     low, high = facts["low"].min(), facts["high"].max()
     value = f"{low:.3g} to {high:.3g}"
     beyond = (facts[["low", "high"]].abs().max(axis=1) > 1 + TOLERANCE).mean()
-    if beyond > 0.5:
-        return "values", value, "unusable", "not correlations; Fisher z? Ingest again with --values z."
     if max(-low, high) < 1e-6:
-        return "values", value, "unusable", "all entries are zero."
+        return "values", value, "not usable", "all entries are zero."
+    if cohort.measure not in CORRELATIONS:
+        return "values", value, "ok", in_words(cohort.measure)
+    if beyond > 0.5:
+        return "values", value, "not usable", "not correlations; Fisher z? Ingest again with --values z."
     if beyond or facts["diagonal"].max() > TOLERANCE:
         return "values", value, "warning", "some matrices are not correlations with a unit diagonal."
-    return "values", value, "ok", "correlations (r)"
+    return "values", value, "ok", in_words(cohort.measure)
 
 
 def _symmetry_row(facts: pd.DataFrame) -> Row:
@@ -208,7 +290,7 @@ def _order_row(order: OrderCheck, cohort: Cohort) -> Row:
             f"{order.others[order.better]:.3f} against {order.contrast:.3f} as {name}. "
             f"Ingest again with --order {order.better}."
         )
-        return "region order", value, "unusable", detail
+        return "region order", value, "not usable", detail
     if not order.contrast > 0:
         return (
             "region order",
@@ -235,31 +317,3 @@ def _motion_row(cohort: Cohort) -> Row:
     much, unknown = int((motion > MUCH_MOTION).sum()), int(motion.isna().sum())
     said = [f"{much} above {MUCH_MOTION} mm"] * bool(much) + [f"{unknown} not known"] * bool(unknown)
     return "motion", value, "note" if said else "ok", ", ".join(said)
-
-
-def _may_identify(levels: Counter[Any], n_known: int) -> bool:
-    """Whether values are dates, or so many that a person has one of their own: these are not printed."""
-    return len(levels) > max(4, n_known / 4) or any(_DATE.search(str(level)) for level in levels)
-
-
-def _column_rows(cohort: Cohort) -> list[Row]:
-    """Targets and covariates: how many people have each."""
-    rows = []
-    for name in cohort.participants.columns.drop("participant_id"):
-        values = cohort.participants[name].to_numpy()
-        known = values[~pd.isna(values)]
-        levels = Counter(known.tolist())
-        kind = "covariate" if name in _COVARIATES else "target"
-        if known.dtype.kind in "biuf" and len(levels) > 2:
-            detail = f"{known.min():.4g} to {known.max():.4g}"
-        elif _may_identify(levels, len(known)):
-            detail = f"{len(levels)} different values"
-        else:
-            detail = listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
-        verdict = "ok" if len(levels) > 1 else "note"
-        odd = odd_cells(cohort.participants[name])
-        if len(odd):
-            shown = [repr(value) for value in dict.fromkeys(odd) if not _DATE.search(str(value))]
-            detail, verdict = f"numbers, but {len(odd)} cells are not: {listed(shown, most=3)}", "warning"
-        rows.append((f"{kind} {name}", f"{len(known)} of {len(values)}", verdict, detail or "no values"))
-    return rows

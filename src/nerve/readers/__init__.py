@@ -11,6 +11,7 @@ from nerve.readers.base import Options, Reader, Reading, Scan
 # name -> module and class, imported on first use; the more specific stand first (`--format auto` breaks ties by order)
 READERS = {
     "xcpd": "nerve.readers.xcpd.XCPD",
+    "bep017": "nerve.readers.bep017.BEP017",
     "cpac": "nerve.readers.cpac.CPAC",
     "cbig": "nerve.readers.cbig.CBIG",
     "abide": "nerve.readers.abide.ABIDE",

@@ -80,6 +80,9 @@ class Reading:
     values : {"r", "z", "other"}, optional
         What the entries are, where the format says so; it outranks the user's `--values`. "other" is kept as it is
         and its range is not checked.
+    measure : str, optional
+        What the entries measure (`nerve.measures`), where the format says so; otherwise Pearson correlations, or
+        "other" where `values` is.
     notes : tuple of str
         Sentences for the user. The same sentence of many scans is shown once, with a count.
     """
@@ -90,6 +93,7 @@ class Reading:
     motion: np.ndarray | None = None
     mean_fd: float | None = None
     values: str | None = None
+    measure: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -161,6 +165,10 @@ class Reader(ABC):
         Must be quick (names, not contents) and must not fail on other sources. For `--format auto` the reader that
         finds most scans is taken; of equals, the one that stands first in `READERS`.
         """
+
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """The options with what the source itself says (its parcellation, say), where the user said nothing."""
+        return options
 
     @abstractmethod
     def read(self, scan: Scan, options: Options) -> Reading:

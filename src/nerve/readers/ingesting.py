@@ -192,6 +192,7 @@ def _finish(writer: CohortWriter, people: PeopleReader, source: Path, report: Re
     writer.finish(
         people.table(),
         name=people.settings.name or report.path.name,
+        measure=people.measure or "pearson",
         exclusions=report.exclusions,
         notes={
             "source": str(source),

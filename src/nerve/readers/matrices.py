@@ -25,7 +25,7 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     Returns
     -------
     (R, R) float64 array
-        Exactly symmetric with a unit diagonal; rows and columns of missing regions are NaN.
+        Exactly symmetric with a unit diagonal (of "other": its own); rows and columns of missing regions are NaN.
     """
     matrix = np.array(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -49,7 +49,7 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
         np.clip(inner, -1.0, 1.0, out=inner)
     if values == "r":
         _check_diagonal(diagonal[present], where)
-    np.fill_diagonal(inner, 1.0)
+    np.fill_diagonal(inner, np.nan_to_num(diagonal[present], posinf=0.0) if values == "other" else 1.0)
     if not missing.any():
         return inner
     matrix[:] = np.nan

@@ -9,6 +9,7 @@ import numpy as np
 
 from nerve.checks import NerveError, listed, problem
 from nerve.connectivity import connectivity_from_series, fisher_z, inverse_fisher_z, kept_volumes
+from nerve.measures import CORRELATIONS, in_words
 from nerve.readers import get_reader
 from nerve.readers.base import Options, Reading, Scan
 from nerve.readers.matrices import clean_matrix
@@ -49,6 +50,7 @@ class Person:
     mean_fd: float = float("nan")
     n_volumes: int = 0
     n_scans: int = 0
+    measure: str = "pearson"
     notes: tuple[str, ...] = ()
     reason: str = ""
 
@@ -60,6 +62,7 @@ class _Part:
     mean_fd: float
     n_volumes: int
     notes: tuple[str, ...]
+    measure: str = "pearson"
 
 
 def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Person:
@@ -79,15 +82,20 @@ def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Pers
             reasons.append(str(problem(scan_name(scan), "there is not enough memory to read it")))
     if not parts:
         return Person(participant, reason=listed(reasons, most=2) or "there are no scans")
+    measures = dict.fromkeys(part.measure for part in parts)
+    if len(measures) > 1:
+        return Person(participant, reason=f"the scans hold different measures ({listed(map(in_words, measures))})")
+    measure = parts[0].measure
     series = [part.series for part in parts if part.series is not None]
     motion = [part.mean_fd for part in parts if np.isfinite(part.mean_fd)]
     return Person(
         participant,
-        _average([part.matrix for part in parts]).astype(np.float32),
+        _average([part.matrix for part in parts], measure).astype(np.float32),
         _joined(series) if recipe.options.timeseries and len(series) == len(parts) else None,
         float(np.mean(motion)) if motion else float("nan"),
         sum(part.n_volumes for part in parts),
         len(parts),
+        measure,
         tuple(note for part in parts for note in part.notes) + tuple(f"scan left out: {reason}" for reason in reasons),
     )
 
@@ -110,7 +118,7 @@ def _read_scan(recipe: Recipe, scan: Scan) -> _Part:
     if recipe.options.fd_threshold is not None:
         notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
     n_volumes = 0 if reading.motion is None else len(reading.motion)
-    return _Part(reorder_matrix(matrix, index), None, _mean_fd(reading), n_volumes, notes)
+    return _Part(reorder_matrix(matrix, index), None, _mean_fd(reading), n_volumes, notes, _measure(reading))
 
 
 def _from_series(reading: Reading, recipe: Recipe, where: str) -> _Part:
@@ -128,7 +136,14 @@ def _from_series(reading: Reading, recipe: Recipe, where: str) -> _Part:
         matrix = connectivity_from_series(series, options.kind)
     except NerveError as error:
         raise NerveError(f"{where}: {str(error)[0].lower()}{str(error)[1:]}") from error
-    return _Part(matrix, series.astype(np.float32), _mean_fd(reading), len(series), notes)
+    measure = "partial" if options.kind == "partial" else "pearson"
+    return _Part(matrix, series.astype(np.float32), _mean_fd(reading), len(series), notes, measure)
+
+
+def _measure(reading: Reading) -> str:
+    """What the cleaned matrix measures: of Fisher z it was made r."""
+    said = reading.measure or ("other" if reading.values == "other" else "pearson")
+    return "pearson" if said == "fisher_z" else said
 
 
 def _mean_fd(reading: Reading) -> float:
@@ -139,15 +154,15 @@ def _mean_fd(reading: Reading) -> float:
     return float(np.nanmean(reading.motion))
 
 
-def _average(matrices: list[np.ndarray]) -> np.ndarray:
+def _average(matrices: list[np.ndarray], measure: str) -> np.ndarray:
     """The mean in Fisher z of (R, R) matrices; a region that one run lacks is taken from the others.
 
-    Values that are no correlations (netmats of UK Biobank) are averaged as they are.
+    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are.
     """
     if len(matrices) == 1:
         return matrices[0]
     stack = np.stack(matrices)  # (runs, R, R)
-    correlations = np.nanmax(np.abs(stack), initial=0.0) <= 1 + 1e-6
+    correlations = measure in CORRELATIONS
     z = fisher_z(stack) if correlations else stack
     counts = np.isfinite(z).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -67,6 +67,7 @@ def make_plan(source: Path, settings: Settings) -> Plan:
     )
     excluded, left_over = _left_over(joined)
     people = {person: people[person] for person in joined.table["participant_id"]}
+    options = reader.completed(options, found)
     regions, region_notes = _probe(reader.name, people, options, settings.outside)
     notes += [*joined.notes, *left_over, *region_notes]
     return Plan(Recipe(reader.name, options, regions), people, joined.table, len(found), excluded, notes)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError
+from nerve.measures import in_words
 from nerve.readers.base import Scan
 from nerve.readers.matrices import describe_missing, missing_regions
 from nerve.readers.missing import MOST_MISSING
@@ -29,6 +30,7 @@ class PeopleReader:
         self.settings = settings
         self.excluded = dict(plan.excluded)
         self.has_series: bool | None = None  # as the first person has it, everyone must
+        self.measure: str | None = None  # likewise
         self.said: Counter[str] = Counter()
         self.rows: list[dict[str, Any]] = []
 
@@ -39,7 +41,7 @@ class PeopleReader:
             if person.matrix is None:
                 self._exclude(person, person.reason)
                 continue
-            if not self._fits_series(person):
+            if not self._fits_measure(person) or not self._fits_series(person):
                 continue
             missing = missing_regions(person.matrix)
             if missing.mean() > MOST_MISSING:
@@ -82,6 +84,13 @@ class PeopleReader:
             if (rows[name] != common).any() and name not in table.columns:
                 table[name] = rows[name].to_numpy()
         return table
+
+    def _fits_measure(self, person: Person) -> bool:
+        """Whether the person's matrix holds what that of the first person holds."""
+        self.measure = self.measure or person.measure
+        if person.measure != self.measure:
+            self._exclude(person, f"it holds {in_words(person.measure)}, the others {in_words(self.measure)}")
+        return person.measure == self.measure
 
     def _fits_series(self, person: Person) -> bool:
         """Whether the person has a time series if the others have; a series that the others lack is let go."""

@@ -113,10 +113,12 @@ def plan_regions(
 
 
 def _with_known(options: Options, labels: tuple[str, ...]) -> Options:
-    """Labels of Schaefer parcels name their parcellation themselves; the 17-network order is the package's own."""
+    """Labels of a built-in atlas name their parcellation themselves; of several orders the first is taken."""
     file = _as_parcellation(labels)
-    for size in SCHAEFER_SIZES:
-        target = load_parcellation(f"schaefer{size}-17")
+    for name in parcellation_names():
+        if name.startswith("4s") or name.endswith(("-7", "-lr")):
+            continue  # the same regions in another order, or with others beside them
+        target = load_parcellation(name)
         try:
             lacking = (file.positions_of(target) < 0).mean()
         except NerveError:  # labels of another size
@@ -167,7 +169,9 @@ def _unlabelled_positions(n_regions: int, order: Parcellation, target: Parcellat
 def _only_codes(labels: tuple[str, ...], target: Parcellation) -> bool:
     """Whether the labels merely count (`2001`, `V1`, `ROI_1`) and mean nothing in the target."""
     stems = {re.sub(r"\d+$", "", label) for label in labels}
-    return len(stems) == 1 and all(label[-1:].isdigit() for label in labels) and not set(labels) & set(target.labels)
+    if len(stems) > 1 or not all(label[-1:].isdigit() for label in labels):
+        return False
+    return bool((_as_parcellation(labels).positions_of(target) < 0).all())
 
 
 def _suggestion(n_regions: int) -> str:

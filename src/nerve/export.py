@@ -1,0 +1,131 @@
+"""A cohort in the files of others. `nerve export COHORT OUT --format bids`: BIDS connectivity (BEP017).
+
+    dataset_description.json, participants.tsv
+    atlas-A_dseg.tsv, atlas-A_description.json            the regions with their networks
+    atlas-A_nodeindices.tsv                               which region each row of a matrix is
+    atlas-A_meas-M_relmat.json                            what the matrices measure
+    sub-01/func/sub-01_atlas-A_meas-M_relmat.dense.tsv    one matrix per participant
+
+What holds for all participants is written once, at the top, as BIDS inheritance has it. `nerve ingest` reads it back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import listed, one_of, problem
+from nerve.cohort import Cohort
+from nerve.files import atomic_folder, write_json, write_tsv
+from nerve.measures import MEASURES
+from nerve.readers.bids import parse_name
+from nerve.readers.ids import normal_id
+
+_DIGITS = "%.9g"  # enough for a float32 to be read back as it was
+
+
+def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bids") -> Path:
+    """Write a cohort as a folder in another format, whole or not at all.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Matrices, participants, regions and measure are written; time series and the list of exclusions are not.
+    out : path
+        The folder to write; one that is not empty is refused.
+    format : str
+        A name in `FORMATS`.
+    """
+    write = FORMATS[one_of("format", format, list(FORMATS))]
+    with atomic_folder(out, "dataset_description.json") as draft:
+        write(cohort, draft)
+    return Path(out)
+
+
+def _write_bids(cohort: Cohort, folder: Path) -> None:
+    _check_ids(cohort)
+    atlas = f"atlas-{_alphanumeric(cohort.parcellation.name)}"
+    measured = f"{atlas}_meas-{MEASURES[cohort.measure][1]}_relmat"
+    write_json(folder / "dataset_description.json", _dataset(cohort))
+    table = cohort.participants
+    write_tsv(folder / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
+    regions = cohort.parcellation.to_table()
+    regions.insert(0, "index", np.arange(1, len(regions) + 1))
+    write_tsv(folder / f"{atlas}_dseg.tsv", regions)
+    write_json(folder / f"{atlas}_description.json", {"Name": cohort.parcellation.name})
+    write_tsv(folder / f"{atlas}_nodeindices.tsv", _nodes(cohort, f"{atlas}_dseg.tsv"))
+    write_json(folder / f"{measured}.json", _sidecar(cohort, f"{atlas}_dseg.tsv"))
+    for row, person in enumerate(table["participant_id"]):
+        place = folder / f"sub-{person}" / "func"
+        place.mkdir(parents=True)
+        matrix = np.asarray(cohort.connectivity[row : row + 1], np.float32)[0]
+        np.savetxt(place / f"sub-{person}_{measured}.dense.tsv", matrix, fmt=_DIGITS, delimiter="\t")
+
+
+FORMATS: dict[str, Callable[[Cohort, Path], None]] = {"bids": _write_bids}
+
+
+def _check_ids(cohort: Cohort) -> None:
+    """Refuse ids that a file name could not carry, or that would be read back as others."""
+    bad = [person for person in cohort.participants["participant_id"] if not _survives(person)]
+    if bad:
+        raise problem(
+            f"Cohort {cohort.name!r}",
+            f"{listed(map(repr, bad), most=4)} cannot stand in a BIDS file name",
+            expected="ids of letters and digits",
+            remedy="Rename the participants in participants.tsv and ingest again.",
+        )
+
+
+def _survives(person: str) -> bool:
+    plain = re.fullmatch(r"[\w.+-]+", person) is not None and not person.startswith(".")
+    name = parse_name(f"sub-{person}_atlas-A_relmat.dense.tsv") if plain else None
+    return name is not None and normal_id(name.participant) == person
+
+
+def _alphanumeric(name: str) -> str:
+    """`schaefer400x17` for `schaefer400-17`: BIDS labels have letters and digits only.
+
+    Examples
+    --------
+    >>> _alphanumeric("schaefer400-17+aseg19")
+    'schaefer400x17xaseg19'
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "x", name).strip("x") or "custom"
+
+
+def _nodes(cohort: Cohort, atlas: str) -> pd.DataFrame:
+    count = np.arange(cohort.n_regions)
+    columns = {"matrix_index": count, "node_file": atlas, "node_index": count + 1, "label": cohort.parcellation.labels}
+    return pd.DataFrame(columns)
+
+
+def _dataset(cohort: Cohort) -> dict[str, Any]:
+    from nerve import __version__
+
+    return {
+        "Name": cohort.name,
+        "BIDSVersion": "1.10.0",
+        "DatasetType": "derivative",
+        "GeneratedBy": [{"Name": "nerve", "Version": __version__, "Description": "nerve export --format bids"}],
+    }
+
+
+def _sidecar(cohort: Cohort, atlas: str) -> dict[str, Any]:
+    from nerve import __version__
+
+    return {
+        "NodeFiles": [atlas],
+        "RelationshipMeasure": MEASURES[cohort.measure][1],
+        "Weighted": True,
+        "Directed": False,
+        "ValidDiagonal": True,
+        "StorageFormat": "Dense",
+        "Software": f"nerve {__version__}",
+    }

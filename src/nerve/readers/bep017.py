@@ -1,0 +1,154 @@
+"""BIDS connectivity (BEP017, a proposal): `…_atlas-A_meas-M_relmat.dense.tsv`, written by `nerve export` too.
+
+| file | says |
+|---|---|
+| `…_relmat.dense.tsv` | the matrix: numbers without a header |
+| `…_relmat.json` | RelationshipMeasure, ValidDiagonal … |
+| `…_nodeindices.tsv` | matrix_index, node_file, node_index, label: which region each row is |
+| `atlas-A_dseg.tsv`, `atlas-A_description.json` | the regions with their networks, and the name of the atlas |
+
+The last four may lie beside the matrix or in any folder above, for all that share their entities (BIDS inheritance).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError, known_columns, listed, problem
+from nerve.files import read_json, read_tsv
+from nerve.measures import measure_of
+from nerve.parcellation import Parcellation
+from nerve.readers.base import Options, Reader, Reading, Scan, require_file
+from nerve.readers.bids import BidsName, parse_names
+from nerve.readers.browse import files_below, place
+from nerve.readers.versions import Version, choose_version, of_one_task
+
+MATRIX, SIDECAR, NODES = "_relmat.dense.tsv", "_relmat.json", "_nodeindices.tsv"
+ATLAS, ATLAS_NAME = "_dseg.tsv", "_description.json"
+_VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}  # of other measures the range is not checked
+
+
+class BEP017(Reader):
+    """A data set of BIDS connectivity matrices."""
+
+    name = "bep017"
+    describe = "BIDS connectivity matrices (BEP017: relmat.dense.tsv with JSON and nodeindices)"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """One scan per recording, all of one atlas and one measure."""
+        names = parse_names(files_below(source, MATRIX))
+        if not names:
+            return []
+        version = choose_version(map(_version, names), options, preferred={"": 0, "meas-PearsonCorrelation": 1})
+        scans = [_scan(name, source) for name in names if _version(name) == version]
+        return of_one_task(scans, options)
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """The matrix, with the labels of its nodes and its measure where the data set names them."""
+        about = _sidecar(scan)
+        measure = measure_of(str(about.get("RelationshipMeasure") or scan.extra["measure"] or "pearson"))
+        matrix = _matrix(scan)
+        if about.get("ValidDiagonal") is False:
+            np.fill_diagonal(matrix, 0.0)
+        labels = _labels(scan, len(matrix))
+        notes = scan.extra.get("notes", ())
+        return Reading(matrix, labels=labels, values=_VALUES.get(measure, "other"), measure=measure, notes=notes)
+
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """With the atlas that the data set brings with it, if it has networks and the user names none."""
+        table, name = (scans[0].extra[key] for key in ("atlas", "atlas_name"))
+        if options.parcellation or options.order or table is None:
+            return options
+        if not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
+            return options
+        about = {} if name is None else read_json(name)
+        named = about.get("Name") if isinstance(about, dict) else None
+        return replace(options, parcellation=Parcellation.from_table(table, name=str(named) if named else None))
+
+
+def _scan(name: BidsName, source: Path) -> Scan:
+    beside = {
+        "measure": name.get("meas", "stat"),
+        "sidecar": _inherited(name, source, SIDECAR),
+        "nodes": _inherited(name, source, NODES),
+        "atlas": _inherited(name, source, ATLAS),
+        "atlas_name": _inherited(name, source, ATLAS_NAME),
+    }
+    return Scan(name.participant, name.path, "fc", name.get("ses"), name.get("task"), name.get("run"), extra=beside)
+
+
+def _version(name: BidsName) -> Version:
+    atlas = "-".join(filter(None, (name.get("atlas"), name.get("seg"), name.get("scale"))))
+    variant = [f"{key}-{name.get(key)}" for key in ("meas", "stat", "desc") if name.get(key)]
+    return Version(atlas, "_".join(variant))
+
+
+def _inherited(name: BidsName, source: Path, ending: str) -> Path | None:
+    """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
+    top = source if source.is_dir() else source.parent
+    for folder in (name.path.parent, *name.path.parent.parents):
+        fitting = [path for path in _with_ending(folder, ending) if _applies(path.name.removesuffix(ending), name)]
+        if fitting:
+            return max(fitting, key=lambda path: (path.name.count("_"), path.name))
+        if folder == top:
+            return None
+    return None
+
+
+@lru_cache(maxsize=256)
+def _with_ending(folder: Path, ending: str) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob(f"*{ending}")))
+
+
+def _applies(stem: str, name: BidsName) -> bool:
+    words = [word.partition("-") for word in stem.split("_")]
+    return all(dash and name.get(key) == label for key, dash, label in words)
+
+
+def _sidecar(scan: Scan) -> dict[str, Any]:
+    path = scan.extra["sidecar"]
+    about = {} if path is None else read_json(path)
+    if not isinstance(about, dict):
+        raise problem(path, "it does not describe a matrix", expected="a JSON object")
+    if about.get("Directed") is True:
+        raise problem(place(scan), "its JSON calls the matrix directed", expected="undirected connectivity")
+    return about
+
+
+def _matrix(scan: Scan) -> np.ndarray:
+    table = read_tsv(require_file(scan.path, scan.participant), header=None)
+    words = [str(column + 1) for column, dtype in enumerate(table.dtypes) if dtype.kind not in "iuf"]
+    if words:
+        raise problem(
+            place(scan),
+            f"column {listed(words, most=3)} holds text",
+            expected="numbers without a header, or n/a for missing",
+        )
+    return table.to_numpy(np.float64)
+
+
+def _labels(scan: Scan, n_regions: int) -> tuple[str, ...] | None:
+    path = scan.extra["nodes"]
+    if path is None:
+        return None
+    nodes = _nodes(path)
+    if len(nodes) != n_regions:
+        raise problem(place(scan), f"the matrix has {n_regions} rows", expected=f"{len(nodes)}, as {path.name} lists")
+    return tuple(nodes["label"]) if "label" in nodes.columns else None
+
+
+@lru_cache(maxsize=16)
+def _nodes(path: Path) -> pd.DataFrame:
+    """The table of nodes in the order of the matrix."""
+    nodes = read_tsv(path, dtype={"label": str})
+    known_columns(["matrix_index"], nodes.columns, path)
+    position = pd.to_numeric(nodes["matrix_index"], errors="coerce")
+    if position.isna().any() or sorted(position - position.min()) != list(range(len(nodes))):
+        raise NerveError(f"{path}: matrix_index does not count the rows of the matrix, expected 0, 1, 2 ….")
+    return nodes.iloc[np.argsort(position.to_numpy(), kind="stable")].reset_index(drop=True)
