@@ -25,11 +25,15 @@ def odd_cells(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.iloc[:0]
     present = column.dropna()
-    words = present.astype(str).str.strip()
-    with_points = pd.to_numeric(words.str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True), errors="coerce")
-    if not len(present) or with_points.notna().mean() < MOSTLY:
+    if not len(present) or in_numbers(present).notna().mean() < MOSTLY:
         return present.iloc[:0]
-    return present[pd.to_numeric(words, errors="coerce").isna()]
+    return present[pd.to_numeric(present.astype(str).str.strip(), errors="coerce").isna()]
+
+
+def in_numbers(column: pd.Series) -> pd.Series:
+    """The cells as numbers, decimal commas included; NaN where a cell is not one."""
+    words = column.astype(str).str.strip()
+    return pd.to_numeric(words.str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True), errors="coerce")
 
 
 def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False) -> pd.DataFrame:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import listed
+from nerve.numbers import MOSTLY, in_numbers
 
 Row = tuple[str, str, str, str]  # check, value, verdict, detail
-MOSTLY = 0.5  # of the cells are numbers: then the column is meant to be one of numbers
 
 _COVARIATES = (
     "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
@@ -49,7 +49,7 @@ def _no_target(name: str, known: pd.Series) -> str:
     if all(_DATE.search(str(value)) for value in known):
         return "dates"
     each_its_own = known.is_unique and len(known) > 2
-    if each_its_own and (_ID.fullmatch(name) or _numbers(known).isna().all()):
+    if each_its_own and (_ID.fullmatch(name) or in_numbers(known).isna().all()):
         return "ids"
     return ""
 
@@ -67,18 +67,13 @@ def _described(known: pd.Series) -> tuple[str, str]:
     verdict = "ok" if len(levels) > 1 else "note"
     if known.dtype.kind in "biuf" and len(levels) > 2:
         return verdict, _range(known)
-    numbers = _numbers(known)
+    numbers = in_numbers(known)
     odd = known[numbers.isna()]
     if known.dtype.kind not in "biuf" and numbers.notna().mean() >= MOSTLY and numbers.nunique() > 2:
         return "warning", f"{_range(numbers)}; {_oddities(known, odd)}"
     if _may_identify(levels, len(known)):
         return verdict, f"{len(levels)} different values"
     return verdict, listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
-
-
-def _numbers(known: pd.Series) -> pd.Series:
-    """The cells as numbers, decimal commas included; NaN where a cell is not one."""
-    return pd.to_numeric(known.astype(str).str.strip().str.replace(r"^(-?\d+),(\d+)$", r"\1.\2", regex=True), "coerce")
 
 
 def _range(numbers: pd.Series) -> str:
