@@ -325,14 +325,11 @@ def test_giga_connectome_h5(tmp_path, fc, series, one_file):
 # ---- tables of edges
 
 
-@pytest.mark.parametrize("mark", ["-", "_", "~", "<->"])
-@pytest.mark.parametrize("shuffled", [True, False])
-def test_a_wide_table_with_named_edges(tmp_path, fc, mark, shuffled):
+@pytest.mark.parametrize("mark", ["-", "_", "<->"])
+def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
     rows, columns = np.triu_indices(REGIONS, 1)
     names = [f"{PARCELLATION.labels[a]}{mark}{PARCELLATION.labels[b]}" for a, b in zip(rows, columns, strict=True)]
-    table = pd.DataFrame(fc[:, rows, columns], columns=names)
-    if shuffled:
-        table = table.sample(frac=1, axis=1, random_state=0)
+    table = pd.DataFrame(fc[:, rows, columns], columns=names).sample(frac=1, axis=1, random_state=0)
     table.insert(0, "subject", [f"P{i}" for i in range(N)])
     table.insert(1, "age", range(N))
     table.to_csv(tmp_path / "fc_edges.csv", index=False)
@@ -422,6 +419,7 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, fc):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
     for words in (
         r"S1/FCmat\.txt +S1 +100 x 100 +r +averaged with 1 other",
+        r"S0/FCmat\.txt .*left out: FCmat\.txt: the matrix is 100 x 90",
         r"S1/FCmat_run2\.txt +S1 +run2 +100 x 100 +r",
         r"S2/FCmat\.txt +S2 .*left out: no",
         r"S0/zFCmat\.txt .*left out: it holds Fisher z by its name",

@@ -58,19 +58,18 @@ class Edges(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix of one participant, with the labels that the columns name."""
-        table = _table(scan.path, scan.path.stat().st_mtime_ns)
-        rows = table.iloc[list(scan.extra["rows"])]
+        changed = scan.path.stat().st_mtime_ns
         if scan.extra["layout"] == "long":
-            return _from_long(rows, place(scan), _all_labels(scan.path, scan.path.stat().st_mtime_ns))
+            rows = _table(scan.path, changed).iloc[list(scan.extra["rows"])]
+            return _from_long(rows, place(scan), _all_labels(scan.path, changed))
         wide: _Wide = scan.extra["wide"]
-        values = _values(rows, wide, place(scan))
+        values = _values(scan.path, changed, wide)[scan.extra["rows"][0]]
         way: Unfolding | None = scan.extra.get("unfolding")
         if way is not None:
             notes = (f"the values of each participant are {way}",)
             return Reading(matrix=way.matrix(values, place(scan)), notes=notes)
         matrix = np.full((len(wide.labels),) * 2, np.nan)
-        for (row, column), value in zip(wide.ends, values, strict=True):
-            matrix[row, column] = value
+        matrix[tuple(np.transpose(wide.ends))] = values
         return Reading(matrix=_mirrored(matrix), labels=wide.labels)
 
 
@@ -89,7 +88,7 @@ def _people(path: Path, layout: str, options: Options, wide: _Wide | None = None
         raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
     extra: dict[str, Any] = {"layout": layout, "wide": wide}
     if wide is not None and not wide.ends:
-        some = [_values(table.iloc[theirs], wide, path) for theirs in list(rows.values())[:_PROBES]]
+        some = [_values(path, path.stat().st_mtime_ns, wide)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
         regions = options.order or options.parcellation
         extra["unfolding"] = proved_unfolding(some, options.unfolding, regions, path, options.values)
     return [
@@ -98,12 +97,13 @@ def _people(path: Path, layout: str, options: Options, wide: _Wide | None = None
     ]
 
 
-def _values(rows: pd.DataFrame, wide: _Wide, where: object) -> np.ndarray:
-    """The edges of one row of a wide table."""
-    edges = rows[list(wide.edges)]
+@lru_cache(maxsize=1)
+def _values(path: Path, changed: int, wide: _Wide) -> np.ndarray:
+    """The (rows, edges) values of a wide table."""
+    edges = _table(path, changed)[list(wide.edges)]
     if all(dtype.kind in "iufb" for dtype in edges.dtypes):
-        return edges.to_numpy(np.float64)[0]
-    return np.array([column_of_numbers(edges, name, where)[0] for name in wide.edges])
+        return edges.to_numpy(np.float64)
+    return np.column_stack([column_of_numbers(edges, name, path) for name in wide.edges])
 
 
 @lru_cache(maxsize=1)

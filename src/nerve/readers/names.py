@@ -42,18 +42,30 @@ def scans_of(paths: Sequence[Path], root: Path, options: Options, kind: str = ""
     scans = [scan_of(path, root, ids, kind) for path in paths]
     if options.id_pattern is not None or len(scans) < 1:  # the user's pattern says who is who
         return scans
-    told = [_told(inside(path, root), ids) != "" for path in paths]
-    if not any(told):
-        bare = [bare_name(path) for path in paths]
-        axis = participants_axis([inside(path, root) for path in paths], [name for name, _ in bare], OCCASION)
-        scans = [
-            replace(scan, participant=normal_id(who), run=scan.run or occasion or axis.rest[i])
-            for i, (scan, who, (_, occasion)) in enumerate(zip(scans, axis.values, bare, strict=True))
-        ]
-    else:
-        scans = [replace(scan, run=scan.run or bare_name(scan.path)[1]) for scan in scans]
+    told = [_told(inside(path, root), ids) for path in paths]
+    if not all(told):
+        scans = _by_what_differs(scans, told, root)
+    scans = [replace(scan, run=scan.run or bare_name(scan.path)[1]) for scan in scans]
     _refuse_unexplained(scans, root)
     return scans
+
+
+def _by_what_differs(scans: Sequence[Scan], told: Sequence[str], root: Path) -> list[Scan]:
+    """The scans with the participants that all names together tell; those that some tell by themselves must agree."""
+    names = [bare_name(scan.path)[0] for scan in scans]
+    try:
+        axis = participants_axis([inside(scan.path, root) for scan in scans], names, OCCASION)
+    except TwoReadings:
+        if any(told):  # a table names the others, and these have no row in it
+            return list(scans)
+        raise
+    who = [normal_id(value) for value in axis.values]
+    if any(one and one != other for one, other in zip(told, who, strict=True)):
+        return list(scans)
+    return [
+        replace(scan, participant=person, run=scan.run or bare_name(scan.path)[1] or rest)
+        for scan, person, rest in zip(scans, who, axis.rest, strict=True)
+    ]
 
 
 def scan_of(path: Path, root: Path, ids: Sequence[str] = (), kind: str = "") -> Scan:

@@ -13,6 +13,7 @@ from nerve.checks import NerveError
 from nerve.readers.base import Options, Reader, Scan
 from nerve.readers.browse import TEXT, files_below, is_data
 from nerve.readers.ids import counted
+from nerve.readers.matrices import clean_matrix
 from nerve.readers.names import inside
 from nerve.readers.participants import join_participants, parse_columns
 from nerve.readers.planning import decide_values, find_scans
@@ -84,6 +85,8 @@ def _row(
         array = np.asarray(reading.series if reading.series is not None else reading.matrix)
         shape = " x ".join(map(str, array.shape))
         kind = "series" if reading.series is not None else reading.values or values
+        if reading.matrix is not None:
+            clean_matrix(reading.matrix, scan.path.name, kind)
     except NerveError as error:
         fate = f"left out: {error}"
     except OSError as error:
