@@ -55,8 +55,8 @@ BAD = {
         lambda path: save(path, fc() + np.eye(100)),
         r"the diagonal runs from 2 to 2, expected 1 \(or all 0\)",
     ),
-    "fisher_z": (
-        lambda path: save(path, fc() * 9 * (1 - np.eye(100))),
+    "covariances": (
+        lambda path: save(path, fc() * np.outer(np.arange(1, 101), np.arange(1, 101))),
         r"expected correlations in \[-1, 1\].*--values z",
     ),
     "nan_rows": (lambda path: save(path, with_nan_row()), "1 of 100 regions have no data .*--missing drop-region"),
@@ -70,7 +70,7 @@ BAD = {
     ),
     "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
     "truncated": (lambda path: _truncate(path), "cut off|the matrix is"),
-    "text": (lambda path: path.write_text("hello\tworld\nfoo\tbar\n"), "cannot be read|labels"),
+    "text": (lambda path: path.write_text("hello\tworld\nfoo\tbar\n"), "column 1 holds text \\('bar' in row 1"),
     "binary": (lambda path: path.write_bytes(bytes(range(256)) * 20), "expected a text file"),
     "gzip": (lambda path: path.write_bytes(b"\x1f\x8b\x08\x00" + bytes(50)), "it is a gzip file by its content"),
     "pickle": (lambda path: path.write_bytes(b"\x80\x04\x95" + bytes(50)), "it is a pickle file by its content"),
@@ -132,7 +132,7 @@ def test_too_few_volumes_are_named(tmp_path):
 def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
     save(tmp_path / "sub-01.tsv", fc())
     table = pd.DataFrame({"participant_id": ["01", "sub-01"], "age": [3, 4]})
-    with pytest.raises(NerveError, match=r"1 participants have several rows \(01\), expected one row a person"):
+    with pytest.raises(NerveError, match=r"1 participant has several rows \(01\), expected one row per participant"):
         ingest(tmp_path, tmp_path / "out", parcellation="schaefer100-17", participants=table)
 
 
@@ -145,10 +145,10 @@ def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
         (["good", "out", "--parcellation", "schaefer100"], "Did you mean 'schaefer1000-17'|Did you mean 'schaefer100-"),
         (
             ["good", "out", "--parcellation", "schaefer100-17", "--repeats", "mean"],
-            "repeats is 'mean', expected one of",
+            "--repeats is 'mean', expected one of",
         ),
         (["good", "out", "--parcellation", "schaefer100-17", "--participants", "x.tsv"], "x.tsv: could not be read"),
-        (["good", "out", "--format", "xcp"], "format is 'xcp', expected one of .* Did you mean 'xcpd'"),
+        (["good", "out", "--format", "xcp"], "--format is 'xcp', expected one of .* Did you mean 'xcpd'"),
     ],
 )
 def test_whole_sources_and_options_on_the_command_line(tmp_path, arguments, sentence):

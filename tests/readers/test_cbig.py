@@ -53,7 +53,7 @@ def test_the_array_of_all_people_is_the_lower_triangle_column_by_column(tmp_path
     assert cohort.notes["format"] == "cbig"
     assert cohort.participants["participant_id"].tolist() == ["a", "b", "c", "d"]
     np.testing.assert_allclose(cohort.connectivity, stack[::-1], atol=1e-6)
-    with pytest.raises(NerveError, match="features_rs has 4 columns, one a person, and no ids are known"):
+    with pytest.raises(NerveError, match="it holds 4 participants and no ids are known"):
         read_cohort(path, parcellation=PARCELLATION)
 
 

@@ -131,15 +131,15 @@ def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     assert read(tmp_path, missing="drop-region").connectivity.shape == (2, 99, 99)
 
 
-def test_fisher_z_must_be_said(tmp_path):
+def test_fisher_z_with_a_blank_diagonal_is_known_by_its_size_and_can_be_said(tmp_path):
     for i in range(2):
         with np.errstate(divide="ignore"):
             np.save(tmp_path / f"sub-{i}.npy", np.arctanh(np.clip(3 * fc(i), -0.99, 0.99)) * (1 - np.eye(100)))
     with pytest.raises(NerveError, match="say --values z"):
-        read(tmp_path)
-    np.testing.assert_allclose(
-        read(tmp_path, values="z").connectivity[0][0, 1:], np.clip(3 * fc(0), -0.99, 0.99)[0, 1:], atol=1e-6
-    )
+        read(tmp_path, values="r")
+    for values in ("auto", "z"):
+        cohort = read(tmp_path, values=values)
+        np.testing.assert_allclose(cohort.connectivity[0][0, 1:], np.clip(3 * fc(0), -0.99, 0.99)[0, 1:], atol=1e-6)
 
 
 def test_strict_stops_where_the_default_leaves_out(tmp_path):

@@ -93,8 +93,32 @@ def test_columns_as_words_yaml_or_mapping(tmp_path):
         parse_columns(file)
 
 
-def test_a_comma_table_named_tsv_is_explained(tmp_path):
-    file = tmp_path / "p.tsv"
-    file.write_text("participant_id,age\na,1\n")
-    with pytest.raises(NerveError, match="one column, expected tabs"):
-        load_table(file)
+TABLE = pd.DataFrame({"participant_id": ["007", "b"], "site": ["Zürich", "Málaga"], "age": [12.5, 13.25]})
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("p.tsv", {"sep": ","}),
+        ("p.csv", {"sep": ";", "decimal": ","}),
+        ("p.csv", {"sep": ";", "decimal": ",", "encoding": "latin-1"}),
+        ("p.txt", {"sep": "\t", "encoding": "utf-16"}),
+        ("p.csv", {"sep": "\t", "encoding": "cp1252"}),
+        ("p.tsv", {"sep": "\t", "encoding": "utf-8-sig"}),
+        ("p.csv.gz", {"sep": ","}),
+    ],
+)
+def test_tables_of_any_separator_decimal_mark_and_encoding(tmp_path, name, how):
+    TABLE.to_csv(tmp_path / name, index=False, **how)
+    pd.testing.assert_frame_equal(load_table(tmp_path / name), TABLE, check_dtype=False)
+
+
+def test_a_workbook_is_a_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    TABLE.to_excel(tmp_path / "p.xlsx", index=False)
+    pd.testing.assert_frame_equal(load_table(tmp_path / "p.xlsx"), TABLE, check_dtype=False)
+    (tmp_path / "q.xlsx").write_bytes((tmp_path / "p.xlsx").read_bytes()[:500])
+    with pytest.raises(NerveError, match="it is not a whole workbook"):
+        load_table(tmp_path / "q.xlsx")
+    with pytest.raises(NerveError, match=r"Save it as \.xlsx or \.csv"):
+        load_table(tmp_path / "p.xls")

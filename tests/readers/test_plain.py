@@ -92,9 +92,9 @@ def test_ids_of_a_stack_from_a_file_and_refused_when_they_do_not_fit(tmp_path, p
         "b",
         "c",
     ]
-    with pytest.raises(NerveError, match="holds 3 people and there are 2 ids"):
+    with pytest.raises(NerveError, match="holds 3 participants and there are 2 ids"):
         read(tmp_path / "all.npy", ids=["a", "b"])
-    with pytest.raises(NerveError, match=r"holds 3 people and no ids are known\. Give the ids"):
+    with pytest.raises(NerveError, match=r"holds 3 participants and no ids are known\. Give the ids"):
         read(tmp_path / "all.npy")
 
 

@@ -28,7 +28,7 @@ def test_schaefer_labels_name_their_parcellation_themselves():
 
 
 def test_without_labels_the_order_must_be_said():
-    with pytest.raises(NerveError, match=r"schaefer400-17 or schaefer400-7 \(--parcellation NAME\)"):
+    with pytest.raises(NerveError, match=r"schaefer400-17 or schaefer400-7 \(--order NAME\)"):
         plan(400)
     with pytest.raises(NerveError, match=r"schaefer400-17\+aseg19 or schaefer400-7\+aseg19"):
         plan(419)

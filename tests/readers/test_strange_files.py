@@ -16,12 +16,12 @@ from nerve.cohort import Cohort
 from nerve.connectivity import connectivity_from_series
 from nerve.parcellation import Parcellation
 from nerve.readers import ingest
-from nerve.readers.arrays import read_numbers
 from nerve.readers.browse import files_below
 from nerve.readers.cifti import load_image
-from nerve.readers.mat import mat_shapes, read_mat, read_mat_column
+from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice
 from nerve.readers.names import scan_of
 from nerve.readers.participants import load_table, parse_columns
+from nerve.readers.text import read_numbers
 from nerve.training.checkpoint import read_history
 
 FC = random_fc(21, 0)
@@ -56,10 +56,12 @@ def test_the_scale_of_a_series_does_not_count(kind, scale):
     np.testing.assert_allclose(found, connectivity_from_series(series, kind), atol=1e-3 if scale < 1e-310 else 1e-12)
 
 
-def test_a_table_of_no_numbers_is_said_to_be_one(tmp_path):
+def test_remarks_are_passed_over(tmp_path):
     (tmp_path / "x.csv").write_text("# a remark\n0.1,0.2\n0.3,0.4\n")
-    with pytest.raises(NerveError, match=r"it holds no numbers|labels stand above"):
-        read_numbers(tmp_path / "x.csv")
+    assert read_numbers(tmp_path / "x.csv").values.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+    (tmp_path / "y.csv").write_text("# a remark\n")
+    with pytest.raises(NerveError, match=r"it holds no"):
+        read_numbers(tmp_path / "y.csv")
 
 
 def test_a_surface_atlas_on_parcels_is_explained(tmp_path):
@@ -133,7 +135,7 @@ def test_hdf5_does_not_read_other_files(tmp_path):
         with pytest.raises(NerveError, match=f"'{name}' (is a link|holds no numbers of its own)"):
             read_mat(path, name)
         with pytest.raises(NerveError, match=f"'{name}' (is a link|holds no numbers of its own)"):
-            read_mat_column(path, name, 0)
+            read_mat_slice(path, name, 0, 1)
 
 
 def test_objects_and_functions_of_matlab_are_no_matrices(tmp_path):

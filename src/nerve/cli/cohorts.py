@@ -107,18 +107,27 @@ def simulate(
 def ingest(
     source: Annotated[str, typer.Argument(help="A folder or a file of matrices or time series.")],
     out: Annotated[str, typer.Argument(callback=named, help="The cohort folder to write.")],
-    format: Annotated[str, typer.Option(help="auto, xcpd, cpac, cbig, abide, cifti, nifti, ukb or plain.")] = "auto",
+    format: Annotated[
+        str,
+        typer.Option(help="The layout: auto, xcpd, cpac, cbig, abide, conn, giga_h5, cifti, nifti, ukb, edges, plain."),
+    ] = "auto",
     parcellation: Annotated[
         str | None, typer.Option(help="Regions that the cohort shall have: a name (`nerve atlas list`) or a TSV.")
     ] = None,
     order: Annotated[
         str | None, typer.Option(help="Order of the rows in files without labels, if not that of --parcellation.")
     ] = None,
-    participants: Annotated[str | None, typer.Option(help="Table of participants (TSV or CSV), joined by id.")] = None,
+    participants: Annotated[
+        str | None, typer.Option(help="Table of participants (TSV, CSV or Excel), joined by id.")
+    ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file.")
     ] = None,
-    values: Annotated[str, typer.Option(help="What matrices hold: r or z (Fisher).")] = "r",
+    values: Annotated[str, typer.Option(help="What matrices hold: r, z (Fisher), or auto (as they prove).")] = "auto",
+    unfolding: Annotated[str, typer.Option(help="Triangle of vectors, row by row: upper, lower or auto.")] = "auto",
+    id_pattern: Annotated[
+        str | None, typer.Option(help="Regular expression whose group `id` is the participant, e.g. '(?P<id>S[0-9]+)'.")
+    ] = None,
     kind: Annotated[str, typer.Option(help="FC of time series: pearson, partial or ledoit_wolf.")] = "pearson",
     data: Annotated[str, typer.Option(help="Where there are both: fc (matrices), series, or auto.")] = "auto",
     fd_threshold: Annotated[
@@ -127,7 +136,7 @@ def ingest(
     session: Annotated[str | None, typer.Option(help="Read only this session.")] = None,
     task: Annotated[str | None, typer.Option(help="Read only this task.")] = None,
     repeats: Annotated[
-        str, typer.Option(help="Several scans of a person: average, first, last or refuse.")
+        str, typer.Option(help="Several scans of a participant: average, first, last or refuse.")
     ] = "average",
     missing: Annotated[
         str, typer.Option(help="Regions without data: drop-participant, drop-region or impute-group-mean.")
@@ -135,7 +144,9 @@ def ingest(
     outside: Annotated[str, typer.Option(help="Regions that the parcellation does not have: drop or keep.")] = "drop",
     atlas: Annotated[str | None, typer.Option(help="Which atlas, where a source holds several.")] = None,
     variable: Annotated[str | None, typer.Option(help="Name of the array in .mat or .npz files.")] = None,
-    ids: Annotated[str | None, typer.Option(help="File with the ids of a stacked array, one a line.")] = None,
+    ids: Annotated[
+        str | None, typer.Option(help="File with the ids of an array of all participants, one per line.")
+    ] = None,
     atlas_image: Annotated[str | None, typer.Option(help="Label image, for sources that hold voxels.")] = None,
     denoise: Annotated[str | None, typer.Option(help="Confound strategy, for sources that hold voxels.")] = None,
     timeseries: Annotated[bool, typer.Option(help="Keep time series in the cohort.")] = False,
@@ -144,19 +155,36 @@ def ingest(
     name: Annotated[str | None, typer.Option(help="What reports call the cohort.")] = None,
     strict: Annotated[bool, typer.Option(help="Stop at a participant who cannot be read.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing cohort folder.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would become of every file; write nothing.")
+    ] = False,
 ) -> None:
     """Read matrices or time series of any known layout into one aligned, checked cohort folder.
 
     Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17 --participants participants.tsv`
     """
-    settings = {key: value for key, value in locals().items() if key not in ("source", "out")}
+    settings = {key: value for key, value in locals().items() if key not in ("source", "out", "dry_run")}
     signal.signal(signal.SIGTERM, _end_well)
     from nerve.readers import ingest as run
+    from nerve.readers import preview
+    from nerve.readers.layouts import TwoReadings
 
-    report = run(source, out, progress=True, **settings)
+    try:
+        if dry_run:
+            table = preview(source, **settings)
+            _show(table, source)
+            named = table["participant"][~table.iloc[:, -1].str.startswith("left out")]
+            say(f"{len(table)} rows, {named.nunique()} participants; nothing was written")
+            return
+        report = run(source, out, progress=True, **settings)
+    except TwoReadings as several:
+        _show(several.table, source)
+        raise
     for note in report.notes:
         typer.secho(f"  {note}", err=True)
-    say(f"{report.path}: {report.n_participants} participants written, {len(report.exclusions)} left out")
+    from nerve.readers.ids import counted
+
+    say(f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out")
     if len(report.exclusions):
         say(f"{report.path}/exclusions.tsv says who was left out and why")
     say(f"Next: nerve check {report.path}")
@@ -220,6 +248,19 @@ def export(
     say(f"{out}: {people}, {opened.parcellation.name}")
     if opened.timeseries is not None:
         say("The time series are not part of the format and were not written.")
+
+
+def _show(table: Any, title: str) -> None:
+    """A table on the screen, whole."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=None, title=title, title_justify="left", pad_edge=False)
+    for heading in table.columns:
+        shown.add_column(str(heading), overflow="fold")
+    for row in table.itertuples(index=False):
+        shown.add_row(*map(str, row))
+    Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(shown)
 
 
 def _end_well(*_: Any) -> None:

@@ -15,13 +15,16 @@ READERS = {
     "cpac": "nerve.readers.cpac.CPAC",
     "cbig": "nerve.readers.cbig.CBIG",
     "abide": "nerve.readers.abide.ABIDE",
+    "conn": "nerve.readers.conn.CONN",
+    "giga_h5": "nerve.readers.giga_h5.GigaH5",
     "cifti": "nerve.readers.cifti.CIFTI",
     "nifti": "nerve.readers.nifti.NIfTI",
     "ukb": "nerve.readers.ukb.UKB",
+    "edges": "nerve.readers.edges.Edges",
     "plain": "nerve.readers.plain.Plain",
 }
 
-__all__ = ["READERS", "Options", "Reader", "Reading", "Scan", "get_reader", "ingest", "read_cohort"]
+__all__ = ["READERS", "Options", "Reader", "Reading", "Scan", "get_reader", "ingest", "preview", "read_cohort"]
 
 
 def get_reader(name: str) -> Reader:
@@ -33,4 +36,6 @@ def get_reader(name: str) -> Reader:
 def __getattr__(name: str) -> Any:
     if name in ("ingest", "read_cohort"):
         return getattr(import_module("nerve.readers.ingesting"), name)
+    if name == "preview":
+        return import_module("nerve.readers.previewing").preview
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nerve.checks import NerveError, listed, one_of
-from nerve.readers.arrays import read_numbers
+from nerve.checks import NerveError, listed, one_of, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below
+from nerve.readers.browse import files_below, place
+from nerve.readers.text import read_numbers
 
 _NAME = re.compile(r"(?P<person>.+)_rois_(?P<atlas>[A-Za-z0-9]+)\.1D")
 
@@ -32,9 +32,18 @@ class ABIDE(Reader):
                 f"{source}: there are series of several atlases ({listed(atlases)}). Choose one with --atlas."
             )
         atlas = options.atlas or atlases[0]
-        return [Scan(match["person"], path, "series") for path, match in named if match["atlas"] == atlas]
+        extra = {"atlas": atlas}
+        return [Scan(match["person"], path, "series", extra=extra) for path, match in named if match["atlas"] == atlas]
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The series, with the numbers of the regions as labels."""
-        series, labels = read_numbers(scan.path, scan.participant)
-        return Reading(series=series, labels=labels)
+        numbers = read_numbers(scan.path, scan.participant)
+        known = options.order or options.parcellation
+        if known is not None and known.name.startswith("schaefer"):
+            raise problem(
+                place(scan),
+                f"the series are of the atlas {scan.extra['atlas']} by their name",
+                expected=f"{known.name}, which --parcellation says",
+                remedy="Describe the atlas: --parcellation TSV with columns label and network.",
+            )
+        return Reading(series=numbers.values, labels=numbers.columns)

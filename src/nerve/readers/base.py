@@ -48,6 +48,8 @@ class Scan:
         The file of framewise displacement, if there is one.
     extra : mapping
         Anything else that `read` needs; picklable.
+    left_out : str
+        Why the file is not read, where it is listed only so that the user knows of it.
     """
 
     participant: str
@@ -59,6 +61,7 @@ class Scan:
     key: str | int | None = None
     motion_path: Path | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Reading:
         Time series; exactly one of `matrix` and `series` is given.
     labels : tuple of str, optional
         Region labels in the order of the array, if the file has them.
+    stated : bool
+        The labels do not stand in the file: the name of the file states the atlas, and they are that atlas' labels.
     motion : (volumes,) array, optional
         Framewise displacement in mm.
     mean_fd : float, optional
@@ -95,6 +100,7 @@ class Reading:
     values: str | None = None
     measure: str | None = None
     notes: tuple[str, ...] = ()
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,12 @@ class Options:
         them (`--atlas`) when there are several and none was named.
     session, task : str, optional
         Only these scans. The framework filters by `Scan.session` and `Scan.task`; a reader need not.
-    values : {"r", "z"}
-        What the entries of matrices are, where the format does not say.
+    values : {"auto", "r", "z"}
+        What the entries of matrices are, where the format does not say; "auto" decides once for the whole source.
+    unfolding : {"auto", "upper", "lower"}
+        How vectors become matrices: the upper triangle row by row, or the lower one; "auto" proves it.
+    id_pattern : str, optional
+        The user's pattern of ids; the framework applies it, so that a reader need not tell participants apart.
     data : {"auto", "fc", "series"}
         Prefer matrices or time series where a source has both; "auto" takes matrices, and time series if the user wants
         those kept or asks for another FC than Pearson's (see `prefers_series`).
@@ -134,7 +144,9 @@ class Options:
     atlas: str | None = None
     session: str | None = None
     task: str | None = None
-    values: str = "r"
+    values: str = "auto"
+    unfolding: str = "auto"
+    id_pattern: str | None = None
     data: str = "auto"
     variable: str | None = None
     ids: tuple[str, ...] | None = None

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from nerve.readers.base import Scan
 
-_NOT_DATA = {"figures", "log", "logs", "work", "scratch"}
+TEXT = (".csv", ".tsv", ".txt", ".1D", ".csv.gz", ".tsv.gz", ".txt.gz")
+_FOLDERS_WITHOUT_DATA = {"figures", "log", "logs", "work", "scratch"}
+# tables and lists that lie beside data
+_NOT_DATA = re.compile(
+    r"^(participants|regions|labels|dataset_description|subjects?|subjectids|ids|phenotyp\w*|exclusions|readme|license"
+    r"|roi_orderkey\w*|roi_centerofmass\w*)\b"
+    r"|(_motion|_qc|_confounds\w*|_dseg|_outliers|_events|_participants|_sessions|_scans)\.",
+    re.IGNORECASE,
+)
 
 
 def files_below(source: Path, *endings: str) -> list[Path]:
@@ -22,6 +31,11 @@ def files_below(source: Path, *endings: str) -> list[Path]:
     else:
         found = _walk(source)
     return sorted(path for path in found if not endings or path.name.endswith(endings))
+
+
+def is_data(path: Path) -> bool:
+    """Whether a file may hold FC by its name: it is no table of participants, and not part of a cohort."""
+    return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
 
 
 def place(scan: Scan) -> str:
@@ -41,7 +55,7 @@ def _walk(source: Path) -> Iterator[Path]:
             if entry.name.startswith("."):
                 continue
             if _is_folder(entry):
-                if entry.name not in _NOT_DATA:
+                if entry.name not in _FOLDERS_WITHOUT_DATA:
                     folders.append(entry.path)
             elif _is_file(entry):
                 yield Path(entry.path)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nerve.checks import NerveError, problem
+from nerve.checks import NerveError
 from nerve.readers.arrays import choose_variable
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.browse import files_below, place
-from nerve.readers.mat import mat_shapes, read_mat, read_mat_column, read_mat_words
+from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice, read_mat_words
 from nerve.readers.matrices import from_triangle, regions_of_triangle
-from nerve.readers.names import scan_of
+from nerve.readers.names import scans_of
+from nerve.readers.stacks import people_of
 
 MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
 TRIANGLES = ("features_rs", "features")
@@ -26,7 +27,7 @@ class CBIG(Reader):
     """
 
     name = "cbig"
-    describe = "CBIG .mat files, one matrix a person or one features_rs of all"
+    describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """Files whose arrays have CBIG's names; only the first few are opened."""
@@ -44,15 +45,15 @@ class CBIG(Reader):
             return []
         triangles = next((name for name in known if name in shapes and _holds_triangles(name, shapes[name])), None)
         if triangles is not None and len(files) == 1:
-            return _people_of(files[0], triangles, shapes[triangles][1], options)
+            return people_of(files[0], shapes[triangles][1], options, variable=triangles)
         root = source if source.is_dir() else source.parent
-        return [scan_of(path, root, options.ids or (), "fc") for path in files]
+        return scans_of(files, root, options, "fc")
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix as MATLAB shows it."""
         labels = _labels_beside(scan.path)
         if scan.key is not None:
-            column = read_mat_column(scan.path, scan.extra["variable"], int(scan.key))
+            column = read_mat_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
             return Reading(matrix=from_triangle(column, place(scan)), labels=labels)
         shapes = mat_shapes(scan.path, scan.participant)
         name = choose_variable(shapes, MATRICES, options.variable, scan.path, scan.participant)
@@ -62,18 +63,6 @@ class CBIG(Reader):
 def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
     square = len(shape) == 2 and shape[0] == shape[1]
     return len(shape) == 2 and regions_of_triangle(shape[0]) > 0 and (name in TRIANGLES or not square)
-
-
-def _people_of(path: Path, variable: str, n_people: int, options: Options) -> list[Scan]:
-    ids = options.ids
-    if ids is None or len(ids) != n_people:
-        found = "no ids are known" if ids is None else f"there are {len(ids)} ids"
-        raise problem(
-            path,
-            f"{variable} has {n_people} columns, one a person, and {found}",
-            remedy="Give the ids in their order: --ids FILE, one a line, or --participants TSV with as many rows.",
-        )
-    return [Scan(person, path, "fc", key=i, extra={"variable": variable}) for i, person in enumerate(ids)]
 
 
 def _labels_beside(path: Path) -> tuple[str, ...] | None:

@@ -18,9 +18,8 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, one_of, problem
 from nerve.connectivity import MIN_VOLUMES
-from nerve.files import read_foreign_table
 from nerve.readers.base import require_file
-from nerve.readers.text import column_of_numbers
+from nerve.readers.text import column_of_numbers, read_table
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 TISSUE = ("csf", "white_matter")
@@ -108,7 +107,7 @@ def read_confounds(path: Path, participant: str = "") -> pd.DataFrame:
     """The table of confounds of one scan."""
     require_file(path, participant)
     where = f"{path} (participant {participant})"
-    table = read_foreign_table(path)
+    table = read_table(path, participant)
     if table.empty or table.columns.has_duplicates or not isinstance(table.index, pd.RangeIndex):
         raise problem(where, "the confounds table has no rows or no proper header", remedy="Make it again.")
     return table

@@ -61,10 +61,10 @@ class CPAC(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
-        values = read_numbers(scan.path, scan.participant)
+        values = read_numbers(scan.path, scan.participant).values
         motion = None
         if scan.motion_path is not None:
-            motion = read_numbers(scan.motion_path, scan.participant)[:, 0]
+            motion = read_numbers(scan.motion_path, scan.participant).values[:, 0]
         notes = ["C-PAC derivatives: RBC withdrew its release of these in May 2026"]
         if scan.extra.get("left"):
             left = ", ".join(scan.extra["left"])
@@ -79,6 +79,7 @@ class CPAC(Reader):
             labels=labels,
             motion=motion,
             notes=(*notes, *scan.extra.get("notes", ())),
+            stated=True,
         )
 
 

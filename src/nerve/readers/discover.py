@@ -20,7 +20,7 @@ def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[
         A name in `READERS`, or "auto" for the reader that finds most scans (of equals, the first in `READERS`); readers
         of files without any convention are asked only when no other finds anything.
     """
-    one_of("format", format, ["auto", *READERS])
+    one_of("--format", format, ["auto", *READERS])
     if source.is_symlink() and not source.exists():
         require_file(source)
     if not source.exists():
@@ -32,9 +32,13 @@ def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[
         return _best(source, options)
     reader = get_reader(format)
     scans = reader.find(source, options)
-    if not scans:
+    if not _read(scans):
         raise problem(source, f"no scans were found, expected {reader.describe}", remedy="Try --format auto.")
     return reader, scans
+
+
+def _read(scans: list[Scan]) -> int:
+    return sum(not scan.left_out for scan in scans)
 
 
 def _best(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
@@ -48,8 +52,8 @@ def _best(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
                 found.append((reader, reader.find(source, options)))
             except NerveError as error:  # it knows the layout and wants a choice made
                 refusals.append(error)
-        best = max(found, key=lambda pair: len(pair[1]), default=None)  # of equals the first
-        if best is not None and best[1]:
+        best = max(found, key=lambda pair: _read(pair[1]), default=None)  # of equals the first
+        if best is not None and _read(best[1]):
             return best
         if refusals:
             raise refusals[0]

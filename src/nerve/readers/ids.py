@@ -20,6 +20,11 @@ def normal_id(participant: object) -> str:
     return re.sub(r"^NDAR_INV", "NDARINV", word)
 
 
+def counted(n: int, noun: str = "participant") -> str:
+    """`1 participant`, `2 participants`."""
+    return f"1 {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def natural_key(word: str) -> tuple[tuple[int, str], ...]:
     """Sort key under which `run-2` stands before `run-10`.
 

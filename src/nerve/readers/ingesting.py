@@ -23,9 +23,10 @@ from nerve.cohort import Cohort
 from nerve.files import clear_errors
 from nerve.parcellation import Parcellation
 from nerve.quality import check_order
+from nerve.readers.ids import counted
 from nerve.readers.missing import Spool, group_mean, imputed, without_regions
 from nerve.readers.person import Person
-from nerve.readers.planning import count_people, make_plan
+from nerve.readers.planning import make_plan
 from nerve.readers.reading import PeopleReader
 from nerve.readers.settings import Settings
 from nerve.store import CohortWriter, writing_cohort
@@ -144,7 +145,7 @@ def _ingest_in_two_passes(people: PeopleReader, source: Path, report: Report) ->
         mean = group_mean(spool, target) if settings.missing == "impute-group-mean" else None
         n_filled = sum(row["n_missing_regions"] > 0 for row in people.rows)
         if mean is not None and n_filled:
-            report.notes.append(f"{count_people(n_filled)} had missing regions filled in with the group mean")
+            report.notes.append(f"{counted(n_filled)} had missing regions filled in with the group mean")
         with writing_cohort(report.path, target, dtype=settings.dtype, overwrite=settings.overwrite) as writer:
             report.notes += _order_notes(_append_all(writer, _completed(spool, kept, mean)), writer)
             _finish(writer, people, source, report)
@@ -188,7 +189,7 @@ def _finish(writer: CohortWriter, people: PeopleReader, source: Path, report: Re
     report.notes += [note if n == 1 else f"{note} ({n} scans)" for note, n in people.said.items()]
     unread = len(people.excluded) - len(people.plan.excluded)
     if unread:
-        report.notes.append(f"{count_people(unread)} could not be used; exclusions.tsv says why")
+        report.notes.append(f"{counted(unread)} could not be used; exclusions.tsv says why")
     writer.finish(
         people.table(),
         name=people.settings.name or report.path.name,
@@ -197,6 +198,7 @@ def _finish(writer: CohortWriter, people: PeopleReader, source: Path, report: Re
         notes={
             "source": str(source),
             "format": people.plan.recipe.reader,
+            "region_match": people.plan.recipe.regions.match,
             "settings": people.settings.as_notes(),
             "log": report.notes,
         },

@@ -12,7 +12,10 @@ from nerve.checks import NerveError, problem
 from nerve.readers.arrays import as_numbers
 from nerve.readers.base import require_file
 from nerve.readers.mat5 import refuse_unsound
+from nerve.readers.text import MENDING, where_is
 from nerve.unpacking import refuse_bomb
+
+_MATLAB = "a whole MATLAB file of version 5 to 7.3"
 
 
 def mat_shapes(path: Path, participant: str = "") -> dict[str, tuple[int, ...]]:
@@ -27,7 +30,7 @@ def mat_shapes(path: Path, participant: str = "") -> dict[str, tuple[int, ...]]:
     except NerveError:
         raise
     except Exception as error:  # a damaged file: whatever the parser of scipy or h5py stumbles into
-        raise _damaged(path, participant, error) from error
+        raise damaged(path, participant, _MATLAB, error) from error
 
 
 def read_mat(path: Path, name: str, participant: str = "") -> np.ndarray:
@@ -47,22 +50,24 @@ def read_mat(path: Path, name: str, participant: str = "") -> np.ndarray:
     except NerveError:
         raise
     except Exception as error:
-        raise _damaged(path, participant, error) from error
+        raise damaged(path, participant, _MATLAB, error) from error
     return as_numbers(array, path, participant)
 
 
-def read_mat_column(path: Path, name: str, column: int) -> np.ndarray:
-    """One column of a (features, people) array; a v7.3 file is read only there, an older one is read once."""
+def read_mat_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
+    """One slice along an axis of an array; a v7.3 file is read only there, an older one is read once."""
     require_file(path)
     if not _is_hdf5(path):
-        return _whole_mat(str(path), path.stat().st_mtime_ns, name)[:, column]
+        return _whole_mat(str(path), path.stat().st_mtime_ns, name).take(index, axis)
     try:
-        dataset = own_dataset(_open_hdf5(str(path), path.stat().st_mtime_ns), name, path, rows=1)
-        return as_numbers(dataset[column], path)
+        file = _open_hdf5(str(path), path.stat().st_mtime_ns)
+        dataset = own_dataset(file, name, path, along=axis)
+        backwards = dataset.ndim - 1 - axis  # HDF5 lists MATLAB's column-major axes backwards
+        return as_numbers(dataset[(slice(None),) * backwards + (index,)].T, path)
     except NerveError:
         raise
     except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise _damaged(path, "", error) from error
+        raise damaged(path, "", _MATLAB, error) from error
 
 
 def read_mat_words(path: Path, name: str) -> tuple[str, ...]:
@@ -76,14 +81,14 @@ def read_mat_words(path: Path, name: str) -> tuple[str, ...]:
     except NerveError:
         raise
     except Exception as error:
-        raise _damaged(path, "", error) from error
+        raise damaged(path, "", _MATLAB, error) from error
 
 
 def _scipy_io(path: Path, participant: str = "") -> Any:
     """scipy.io, once the file is known to be sound: its compiled parser can end the process on a damaged one."""
     import scipy.io
 
-    refuse_unsound(path, f"{path} (participant {participant})" if participant else path)
+    refuse_unsound(path, where_is(path, participant))
     return scipy.io
 
 
@@ -93,8 +98,8 @@ def _is_hdf5(path: Path) -> bool:
     return b"\x89HDF" in (start[:4], start[512:516])
 
 
-def own_dataset(file: Any, name: str, path: Path, rows: int | None = None) -> Any:
-    """A dataset whose numbers lie in this file, and no more of them (in `rows` rows, or all) than could lie there.
+def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> Any:
+    """A dataset whose numbers lie in this file, and no more of them (in a slice `along` an axis, or all) than could.
 
     HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file would be to read
     whatever file of the user's it names.
@@ -107,7 +112,9 @@ def own_dataset(file: Any, name: str, path: Path, rows: int | None = None) -> An
     dataset = file[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
         raise problem(path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself")
-    shape = dataset.shape if rows is None else (rows, *dataset.shape[1:])
+    shape = list(dataset.shape)
+    if along is not None and along < len(shape):
+        shape[len(shape) - 1 - along] = 1
     refuse_bomb(path, path.stat().st_size, dataset.dtype.itemsize * int(np.prod(shape, dtype=object)))
     return dataset
 
@@ -154,12 +161,7 @@ def _open_hdf5(path: str, changed: int) -> Any:
     return h5py.File(path, "r")
 
 
-def _damaged(path: Path, participant: str, error: BaseException) -> NerveError:
-    cause = str(error).splitlines()[0] if str(error).strip() else type(error).__name__
-    where = f"{path} (participant {participant})" if participant else path
-    return problem(
-        where,
-        f"it cannot be read ({cause})",
-        expected="a MATLAB file of version 5 to 7.3",
-        remedy="Fetch or write it again, or leave the participant out.",
-    )
+def damaged(path: Path, participant: str, expected: str, error: BaseException) -> NerveError:
+    """The sentence about a file that its parser stumbles over, without the words of the parser."""
+    found = f"it has no variable {error.args[0]!r}" if type(error) is KeyError and error.args else "it cannot be read"
+    return problem(where_is(path, participant), found, expected=expected, remedy=MENDING)

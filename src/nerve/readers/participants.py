@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from nerve.checks import NerveError, did_you_mean, known_columns, listed, problem
-from nerve.files import read_foreign_table, read_yaml
-from nerve.readers.ids import normal_id
+from nerve.files import read_yaml
+from nerve.readers.ids import counted, normal_id
+from nerve.readers.text import read_table
 
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
 ID_COLUMNS = (
@@ -81,10 +82,7 @@ def load_table(source: pd.DataFrame | str | os.PathLike[str], words: Iterable[st
 def _read_table(source: Path, changed: int, words: tuple[str, ...]) -> pd.DataFrame:
     """The file is read once for the ids and for the join; `changed` is the time at which it changed."""
     as_words = (*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID", *words)
-    table = read_foreign_table(source, dtype=dict.fromkeys(as_words, str), na_values=MISSING, low_memory=False)
-    if table.shape[1] == 1 and any(mark in str(table.columns[0]) for mark in ",;"):
-        raise problem(source, "it has one column", expected="tabs between columns (or a name that ends in .csv)")
-    return table
+    return read_table(source, dtype=dict.fromkeys(as_words, str), na_values=MISSING)
 
 
 def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: object) -> tuple[pd.DataFrame, list[str]]:
@@ -145,8 +143,8 @@ def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, whe
     if "session_id" not in table.columns or repeats == "refuse":
         raise problem(
             where,
-            f"{len(repeated)} participants have several rows ({listed(repeated, most=4)})",
-            expected="one row a person",
+            f"{counted(len(repeated))} {'has' if len(repeated) == 1 else 'have'} several rows ({listed(repeated, 4)})",
+            expected="one row per participant",
             remedy="Remove the others, or give a column session_id and choose with --session.",
         )
     groups = table.groupby("participant_id", sort=False)

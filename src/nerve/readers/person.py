@@ -14,6 +14,7 @@ from nerve.readers import get_reader
 from nerve.readers.base import Options, Reading, Scan
 from nerve.readers.matrices import clean_matrix
 from nerve.readers.regions import Regions, reorder_matrix, reorder_series
+from nerve.readers.valuing import mixed, shown_values
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Recipe:
     reader: str
     options: Options
     regions: Regions
+    values: str = "r"  # what matrices hold, where the format does not say
+    said: bool = True  # the user said so: who does not fit is left out, and the source is not doubted
 
 
 @dataclass
@@ -42,6 +45,8 @@ class Person:
     notes : tuple of str
     reason : str
         Why there is no matrix.
+    doubt : str
+        What proves that the decision about the whole source (r or Fisher z) is wrong.
     """
 
     participant: str
@@ -53,6 +58,11 @@ class Person:
     measure: str = "pearson"
     notes: tuple[str, ...] = ()
     reason: str = ""
+    doubt: str = ""
+
+
+class _Doubt(NerveError):
+    """What one matrix says against the decision about its whole source."""
 
 
 @dataclass
@@ -74,6 +84,8 @@ def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Pers
     for scan in scans:
         try:
             parts.append(_read_scan(recipe, scan))
+        except _Doubt as doubt:
+            return Person(participant, doubt=str(doubt))
         except NerveError as error:
             reasons.append(str(error))
         except OSError as error:
@@ -112,13 +124,21 @@ def _read_scan(recipe: Recipe, scan: Scan) -> _Part:
         return _from_series(reading, recipe, where)
     if reading.matrix is None:
         raise problem(where, "it holds neither a matrix nor a time series")
-    matrix = clean_matrix(reading.matrix, where, reading.values or recipe.options.values).astype(np.float32)
+    if not recipe.said and reading.values is None:
+        _refuse_other_values(reading.matrix, recipe.values, where)
+    matrix = clean_matrix(reading.matrix, where, reading.values or recipe.values).astype(np.float32)
     index = recipe.regions.positions(len(matrix), reading.labels, where)
     notes = reading.notes
     if recipe.options.fd_threshold is not None:
         notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
     n_volumes = 0 if reading.motion is None else len(reading.motion)
     return _Part(reorder_matrix(matrix, index), None, _mean_fd(reading), n_volumes, notes, _measure(reading))
+
+
+def _refuse_other_values(matrix: np.ndarray, values: str, where: str) -> None:
+    shown = shown_values(matrix)
+    if shown and shown != values:
+        raise _Doubt(mixed("The source", [where][: shown == "r"], [where][: shown == "z"]))
 
 
 def _from_series(reading: Reading, recipe: Recipe, where: str) -> _Part:

@@ -1,72 +1,81 @@
-"""Plain arrays: a matrix or a time series a person in `.npy .npz .csv .tsv .txt .mat`, or one array of all people."""
+"""Plain arrays: a matrix, vector or time series per participant in `.npy .npz .csv .tsv .txt .mat`, or one of all."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from nerve.checks import NerveError, problem
-from nerve.readers.arrays import choose_variable, npz_shapes, read_npy, read_npz, read_numbers, whole_npz
+from nerve.readers.arrays import choose_variable, npz_shapes, read_npy, read_npz, whole_npz
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below, place
-from nerve.readers.mat import mat_shapes, read_mat
-from nerve.readers.matrices import TOLERANCE, from_triangle, regions_of_triangle
-from nerve.readers.names import scan_of
-from nerve.readers.regions import N_ASEG
+from nerve.readers.browse import TEXT, files_below, is_data, place
+from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice
+from nerve.readers.matrices import TOLERANCE
+from nerve.readers.names import scan_of, scans_of
+from nerve.readers.stacks import axis_of_people, expected_sizes, people_of
+from nerve.readers.text import Numbers, read_numbers
+from nerve.readers.unfolding import Unfolding, proved_unfolding, unfoldings
 
-TEXT = (".csv", ".tsv", ".txt", ".1D", ".csv.gz", ".tsv.gz", ".txt.gz")
 ENDINGS = (*TEXT, ".npy", ".npz", ".mat")
 NAMES = ("fc", "connectivity", "matrix", "corr", "corr_mat", "conn", "timeseries", "series", "ts", "data", "arr_0")
-# tables and lists that lie beside data
-_NOT_DATA = re.compile(
-    r"^(participants|regions|labels|dataset_description|subjects?|ids|phenotyp\w*|exclusions|readme|license)\b"
-    r"|(_motion|_qc|_confounds\w*|_dseg|_outliers|_events|_participants|_sessions|_scans)\.",
-    re.IGNORECASE,
-)
-_PROBES = 3
+# words of a name that tell what the file holds, the most telling first
+_HOLDS = {
+    "z": re.compile(r"z|fisher|fisherz|zfc\w*|zcorr\w*|zmat\w*|zscores?", re.IGNORECASE),
+    "series": re.compile(r"(roi)?(ts|tc|timeseries|timecourses?|series|signals?|bold)", re.IGNORECASE),
+    "fc": re.compile(r"(roi)?(rs)?(fc\w*|corr\w*|conn\w*|netmats?\d?|pearson|matrix)", re.IGNORECASE),
+}
+_WORDS = {"z": "Fisher z", "series": "time series", "fc": "matrices"}
+_PROBES = 5
+Take = Callable[[int, int], np.ndarray]
 
 
 class Plain(Reader):
-    """Files without any convention but one person each, or one array (or archive) of all people.
+    """Files without any convention but one participant each, or one array (or archive) of all participants.
 
-    Whether the files hold matrices or time series is decided once for a source, from the first that can be read: so
-    that a damaged matrix is never taken for a time series.
+    What the files hold (matrices or time series, which unfolding of vectors) is decided once for a source: so that a
+    damaged matrix is never taken for a time series.
     """
 
     name = "plain"
-    describe = "plain arrays (npy, npz, csv, tsv, mat), one a person or one for all"
+    describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
     fallback = True
 
     def find(self, source: Path, options: Options) -> list[Scan]:
-        """One scan a file, or one a row or key of a file that holds many people."""
+        """One scan per file, or one per row or key of a file that holds many participants."""
         if source.suffix.lower() in (".pkl", ".pickle", ".pt", ".pth", ".joblib"):
             raise problem(
                 source, "it is a pickle, which is never opened", remedy="Save plain numbers, as .npy or .tsv."
             )
-        files = _one_family([path for path in files_below(source, *ENDINGS) if _may_be_data(path)])
+        found = files_below(source, *ENDINGS)
+        data = [path for path in found if is_data(path)]
+        files, left_out = _one_kind(_one_family(data), options)
+        left_out |= {path: "another type of file is read" for path in data if path not in {*files, *left_out}}
         root = source if source.is_dir() else source.parent
-        scans: list[Scan] = []
-        for path in files:
-            scans += _scans_of(path, root, options, alone=len(files) == 1)
-        return scans if options.data != "auto" else _with_kind(scans, options)
+        scans = _scans(files, root, options)
+        if options.data == "auto" or options.unfolding == "auto":
+            scans = _decided(scans, options)
+        return scans + [Scan("", path, left_out=reason) for path, reason in left_out.items()]
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""
-        array, labels = _load(scan, options)
+        numbers = _load(scan, options)
+        array = numbers.values
         kind = scan.kind or (options.data if options.data != "auto" else _kind_of(array))
+        values, notes = scan.extra.get("values"), scan.extra.get("notes", ())
         if array.ndim == 1 or (array.ndim == 2 and min(array.shape) == 1):
-            return Reading(matrix=from_triangle(array, place(scan)), labels=None)
+            way: Unfolding | None = scan.extra.get("unfolding")
+            if way is None:
+                way = _unfolding([array], options, place(scan))
+            return Reading(matrix=way.matrix(array, place(scan)), values=values, notes=(*notes, f"vectors are {way}"))
         if kind == "fc":
-            return Reading(matrix=array, labels=labels)
-        return Reading(series=_volumes_first(array, labels, options, place(scan)), labels=labels)
-
-
-def _may_be_data(path: Path) -> bool:
-    return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
+            return Reading(matrix=array, labels=numbers.columns or numbers.rows, values=values, notes=notes)
+        series, labels = _volumes_first(numbers, options, place(scan))
+        return Reading(series=series, labels=labels, notes=notes)
 
 
 def _one_family(files: Sequence[Path]) -> list[Path]:
@@ -78,70 +87,136 @@ def _one_family(files: Sequence[Path]) -> list[Path]:
     return []
 
 
-def _scans_of(path: Path, root: Path, options: Options, alone: bool) -> list[Scan]:
-    known = options.ids or ()
+def _one_kind(files: Sequence[Path], options: Options) -> tuple[list[Path], dict[Path, str]]:
+    """The files of one kind, where names tell of several: r, Fisher z and time series of the same participants."""
+    kinds = {path: _kind_in_name(path) for path in files}
+    present = [kind for kind in ("fc", "z", "series") if kind in kinds.values()]
+    if len(present) < 2:
+        return list(files), {}
+    wanted = "series" if options.prefers_series and "series" in present else present[0]
+    if options.values == "z" and "z" in present:
+        wanted = "z"
+    reason = f"it holds {{}} by its name, and {_WORDS[wanted]} are read"
+    left_out = {path: reason.format(_WORDS[kind]) for path, kind in kinds.items() if kind not in ("", wanted)}
+    return [path for path in files if path not in left_out], left_out
+
+
+def _kind_in_name(path: Path) -> str:
+    words = re.split(r"[_\-. ]", path.name)[:-1]
+    return next((kind for kind, pattern in _HOLDS.items() if any(pattern.fullmatch(word) for word in words)), "")
+
+
+def _scans(files: list[Path], root: Path, options: Options) -> list[Scan]:
+    """The scans of files of one participant each, or of the participants of each file."""
+    many = {path: found for path in files if (found := _people_in(path, root, options, alone=len(files) == 1))}
+    scans = [scan for found in many.values() for scan in found]
+    single = [path for path in files if path not in many]
+    scans += scans_of(single, root, options)
+    z = bool(single) and all(_kind_in_name(path) == "z" for path in single) and options.values == "auto"
+    notes = ("files are named after Fisher z and are read as such (--values r reads them as r)",)
+    return [replace(scan, extra={**scan.extra, "values": "z", "notes": notes}) for scan in scans] if z else scans
+
+
+def _people_in(path: Path, root: Path, options: Options, *, alone: bool) -> list[Scan]:
+    """The participants of a file that holds many; empty for a file of one, or for one that cannot be read."""
+    try:
+        named = _named_people(path, root, options, alone=alone)
+        stack = None if named else _stack_in(path, options, alone=alone)
+        axis = None if stack is None else axis_of_people(stack[0], options, stack[1])
+    except (NerveError, OSError):  # reported when it is read
+        return []
+    if stack is None or axis is None:
+        return named
+    shape, _, variable = stack
+    return people_of(path, shape[axis], options, axis=axis, variable=variable)
+
+
+def _stack_in(path: Path, options: Options, *, alone: bool) -> tuple[tuple[int, ...], Take, str] | None:
+    """The array that may hold many participants: its shape, how to take a slice of it, and its name in the file."""
+    if path.suffix == ".npy":
+        shapes, wanted = {"": read_npy(path).shape}, ""
+    elif path.name.endswith(TEXT):
+        shapes, wanted = ({"": _whole_text(path, path.stat().st_mtime_ns).values.shape} if alone else {}), ""
+    else:
+        shapes = npz_shapes(path) if path.suffix == ".npz" else mat_shapes(path)
+        wanted = _stack_name(shapes, options, alone=alone)
+    shape = shapes.get(wanted, ())
+    if len(shape) != 3 and not (alone and len(shape) == 2 and path.suffix != ".npz"):
+        return None
+    return shape, partial(_slice, path, wanted), wanted
+
+
+def _stack_name(shapes: dict[str, tuple[int, ...]], options: Options, *, alone: bool) -> str:
+    """The array that the user named, one of three axes, or the only one of two."""
+    if options.variable is not None:
+        return options.variable
+    stacks = [name for name, shape in shapes.items() if len(shape) == 3]
+    flat = [name for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1]
+    return stacks[0] if stacks else flat[0] if alone and len(flat) == 1 else ""
+
+
+def _slice(path: Path, variable: str, index: int, axis: int) -> np.ndarray:
+    """What one participant has of the array of all."""
+    changed = path.stat().st_mtime_ns
+    if path.suffix == ".npy":
+        return np.asarray(read_npy(path).take(index, axis))
     if path.suffix == ".npz":
-        return _archive(path, root, options)
-    if path.suffix != ".npy" or not (alone or _is_stack(path)):
-        return [scan_of(path, root, known)]
-    shape = read_npy(path).shape
-    rows_are_people = len(shape) == 3 or (
-        len(shape) == 2 and regions_of_triangle(shape[1]) > 0 and (len(known) == shape[0] or shape[0] != shape[1])
-    )
-    if not rows_are_people or (len(shape) == 2 and _expected(options) & set(shape)):
-        return [scan_of(path, root, known)]
-    return _people_of(path, shape[0], options)
+        return whole_npz(path, variable, changed).take(index, axis)
+    if path.suffix == ".mat":
+        return read_mat_slice(path, variable, index, axis)
+    return _whole_text(path, changed).values.take(index, axis)
 
 
-def _is_stack(path: Path) -> bool:
-    try:
-        return read_npy(path).ndim == 3
-    except NerveError:  # reported when it is read
-        return False
-
-
-def _archive(path: Path, root: Path, options: Options) -> list[Scan]:
-    """An `.npz` is one person's if it has one matrix or a known name, all people's if each array is one of theirs."""
-    known = options.ids or ()
-    try:
+def _named_people(path: Path, root: Path, options: Options, *, alone: bool) -> list[Scan]:
+    """The participants of a file that names them: arrays of an `.npz` under their ids, or rows that begin so."""
+    if path.suffix == ".npz":
         shapes = npz_shapes(path)
-    except NerveError:  # reported when it is read
-        return [scan_of(path, root, known)]
-    stacked = [name for name, shape in shapes.items() if len(shape) == 3]
-    if stacked:
-        name = options.variable if options.variable in stacked else stacked[0]
-        return _people_of(path, shapes[name][0], options, variable=name)
-    matrices = [name for name, shape in shapes.items() if len(shape) == 2]
-    if options.variable in shapes or len(matrices) < 2 or set(matrices) & set(NAMES):
-        return [scan_of(path, root, known)]
-    session = scan_of(path, root).session
-    return [Scan(name, path, session=session, key=name) for name in matrices]
+        matrices = [name for name, shape in shapes.items() if len(shape) == 2]
+        if options.variable in shapes or len(matrices) < 2 or set(matrices) & set(NAMES):
+            return []
+        session = scan_of(path, root).session
+        return [Scan(name, path, session=session, key=name) for name in matrices]
+    return _named_rows(path, options) if alone and path.name.endswith(TEXT) else []
 
 
-def _people_of(path: Path, n_people: int, options: Options, variable: str = "") -> list[Scan]:
-    ids = options.ids
-    if ids is None or len(ids) != n_people:
-        found = "no ids are known" if ids is None else f"there are {len(ids)} ids"
-        raise problem(
-            path,
-            f"it holds {n_people} people and {found}",
-            remedy="Give the ids in the order of its rows: --ids FILE, one a line, or --participants TSV.",
-        )
-    return [Scan(person, path, key=i, extra={"variable": variable}) for i, person in enumerate(ids)]
+def _named_rows(path: Path, options: Options) -> list[Scan]:
+    """Rows of vectors after an id; the first number of a row is its id where only then the others fit."""
+    numbers = _whole_text(path, path.stat().st_mtime_ns)
+    array, sizes = numbers.values, expected_sizes(options)
+    if sizes & set(array.shape):
+        return []
+    if numbers.rows is not None and numbers.columns is None and _fit(array.shape[1], sizes):
+        return [Scan(person, path, key=i) for i, person in enumerate(numbers.rows)]
+    whole = np.array_equal(array[:, 0], np.round(array[:, 0]))
+    if whole and sizes and _fit(array.shape[1] - 1, sizes) and not _fit(array.shape[1], sizes):
+        return [Scan(str(int(one)), path, key=i, extra={"skip": 1}) for i, one in enumerate(array[:, 0])]
+    return []
 
 
-def _with_kind(scans: Sequence[Scan], options: Options) -> list[Scan]:
-    """Decide from the first scans that can be read whether the source holds matrices or time series."""
-    kinds = []
+def _fit(n_values: int, sizes: set[int]) -> bool:
+    return bool(unfoldings(n_values, sizes))
+
+
+def _decided(scans: Sequence[Scan], options: Options) -> list[Scan]:
+    """Decide from the first scans that can be read whether they are matrices or series, and how vectors unfold."""
+    arrays = []
     for scan in scans[:_PROBES]:
         try:
-            kinds.append(_kind_of(_load(scan, options)[0]))
+            arrays.append(_load(scan, options).values)
         except NerveError:  # reported when it is read
             continue
-    if not kinds:
+    if not arrays:
         return list(scans)
-    kind = "fc" if "fc" in kinds else "series"
-    return [replace(scan, kind=kind) for scan in scans]
+    kind = "fc" if "fc" in map(_kind_of, arrays) else "series"
+    vectors = [array.ravel() for array in arrays if array.ndim == 1 or min(array.shape) == 1]
+    same = [vector for vector in vectors if len(vector) == len(vectors[0])]
+    extra = {"unfolding": _unfolding(same, options, scans[0].path)} if same else {}
+    kind = options.data if options.data != "auto" else kind
+    return [replace(scan, kind=kind, extra={**scan.extra, **extra}) for scan in scans]
+
+
+def _unfolding(vectors: list[np.ndarray], options: Options, where: object) -> Unfolding:
+    return proved_unfolding(vectors, options.unfolding, options.order or options.parcellation, where, options.values)
 
 
 def _kind_of(array: np.ndarray) -> str:
@@ -152,32 +227,37 @@ def _kind_of(array: np.ndarray) -> str:
     return "fc" if np.all(np.abs(diagonal - 1) <= TOLERANCE) else "series"
 
 
-def _load(scan: Scan, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _load(scan: Scan, options: Options) -> Numbers:
     path, person = scan.path, scan.participant
+    if isinstance(scan.key, str):
+        return Numbers(read_npz(path, scan.key, person))
+    if scan.key is not None:
+        array = _slice(path, scan.extra.get("variable", ""), scan.key, scan.extra.get("axis", 0))
+        return Numbers(array[scan.extra.get("skip", 0) :])
     if path.name.endswith(TEXT):
         return read_numbers(path, person)
+    if path.suffix == ".npy":
+        return Numbers(np.asarray(read_npy(path, person)))
     if path.suffix == ".mat":
         name = choose_variable(mat_shapes(path, person), NAMES, options.variable, path, person)
-        return read_mat(path, name, person), None
-    if path.suffix == ".npy":
-        array = read_npy(path, person)
-        return np.asarray(array if scan.key is None else array[int(scan.key)]), None
-    if isinstance(scan.key, str):
-        return read_npz(path, scan.key, person), None
-    if scan.key is not None:
-        return whole_npz(path, scan.extra["variable"], path.stat().st_mtime_ns)[scan.key], None
-    return read_npz(path, choose_variable(npz_shapes(path), NAMES, options.variable, path, person), person), None
+        return Numbers(read_mat(path, name, person))
+    return Numbers(read_npz(path, choose_variable(npz_shapes(path), NAMES, options.variable, path, person), person))
 
 
-def _expected(options: Options) -> set[int]:
-    """Numbers of regions that would fit what the user said."""
-    order = options.order or options.parcellation
-    return set() if order is None else {order.n_regions, order.n_regions + N_ASEG}
+@lru_cache(maxsize=1)
+def _whole_text(path: Path, changed: int) -> Numbers:
+    return read_numbers(path)
 
 
-def _volumes_first(array: np.ndarray, labels: tuple[str, ...] | None, options: Options, where: str) -> np.ndarray:
-    """(volumes, regions), turned round where only the first axis has as many entries as there are regions."""
+def _volumes_first(numbers: Numbers, options: Options, where: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """(volumes, regions) and the labels; turned round where labels or numbers say that the rows are regions."""
+    array = numbers.values
     if array.ndim != 2:
         raise problem(where, f"the time series has shape {array.shape}", expected="(volumes, regions)")
-    fits = [size in _expected(options) for size in array.shape]
-    return array.T if labels is None and fits == [True, False] else array
+    counted = numbers.rows is None or all(re.fullmatch(r"[A-Za-z]*\d+(\.0)?", row) for row in numbers.rows)
+    if numbers.rows is not None and not counted:
+        return array.T, numbers.rows
+    fits = [size in expected_sizes(options) for size in array.shape]
+    if fits == [True, False] and (numbers.columns is None or len(numbers.columns) not in expected_sizes(options)):
+        return array.T, numbers.rows
+    return array, numbers.columns

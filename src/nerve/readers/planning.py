@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,15 +11,18 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.readers import get_reader
-from nerve.readers.base import Options, Scan
+from nerve.readers.base import Options, Reader, Scan
 from nerve.readers.discover import discover
+from nerve.readers.ids import counted
 from nerve.readers.participants import Joined, join_participants, parse_columns
 from nerve.readers.person import Recipe, scan_name
 from nerve.readers.regions import Regions, plan_regions
-from nerve.readers.repeats import filter_scans, group_scans
+from nerve.readers.repeats import filter_scans, group_scans, named_by
 from nerve.readers.settings import Settings
+from nerve.readers.valuing import decided_values, shown_values
 
 _PROBES = 20  # scans tried to learn the regions of a source
+_LOOKED_AT, _THOROUGHLY = 20, 5  # matrices from which r or Fisher z is decided; of some their eigenvalues
 
 
 @dataclass
@@ -52,9 +56,11 @@ class Plan:
 def make_plan(source: Path, settings: Settings) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
     options = settings.options(source)
-    reader, found = discover(source, settings.format, options)
+    reader, found = find_scans(source, settings, options)
     people, notes = group_scans(filter_scans(found, options), settings.repeats)
-    notes.insert(0, f"format {reader.name}: {reader.describe}; {len(found)} scans of {count_people(len(people))}")
+    n_scans = sum(not scan.left_out for scan in found)
+    notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
+    notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out_of(found).items()]
     table = settings.participants_source(source)
     if table is not None and settings.participants is None:
         notes.append(f"participants from {table}")
@@ -69,20 +75,46 @@ def make_plan(source: Path, settings: Settings) -> Plan:
     people = {person: people[person] for person in joined.table["participant_id"]}
     options = reader.completed(options, found)
     regions, region_notes = _probe(reader.name, people, options, settings.outside)
-    notes += [*joined.notes, *left_over, *region_notes]
-    return Plan(Recipe(reader.name, options, regions), people, joined.table, len(found), excluded, notes)
+    said = options.values != "auto"
+    values, value_notes = (options.values, []) if said else decide_values(reader.name, people, options, source)
+    notes += [*joined.notes, *left_over, *region_notes, *value_notes]
+    recipe = Recipe(reader.name, options, regions, values, said)
+    return Plan(recipe, people, joined.table, n_scans, excluded, notes)
 
 
-def count_people(n: int) -> str:
-    """`1 participant`, `2 participants`."""
-    return "1 participant" if n == 1 else f"{n} participants"
+def find_scans(source: Path, settings: Settings, options: Options) -> tuple[Reader, list[Scan]]:
+    """The reader and its scans, with the participants that `--id-pattern` says."""
+    reader, found = discover(source, settings.format, options)
+    return reader, named_by(options.id_pattern, found, source if source.is_dir() else source.parent)
+
+
+def left_out_of(scans: list[Scan]) -> dict[str, int]:
+    """Why files are left out, and how many."""
+    return dict(Counter(scan.left_out for scan in scans if scan.left_out))
+
+
+def decide_values(reader: str, people: dict[str, list[Scan]], options: Options, source: Path) -> tuple[str, list[str]]:
+    """r or Fisher z for the whole source, from matrices of participants all over it."""
+    first = [scans[0] for scans in people.values()]
+    shown: dict[str, str] = {}
+    for i in dict.fromkeys(np.linspace(0, len(first) - 1, min(_LOOKED_AT, len(first))).astype(int).tolist()):
+        try:
+            reading = get_reader(reader).read(first[i], options)
+        except (NerveError, OSError):  # reported when it is read
+            continue
+        if reading.matrix is None or reading.values is not None:
+            return "r", []
+        shown[str(first[i].path.name if first[i].key is None else first[i].participant)] = shown_values(
+            reading.matrix, thorough=len(shown) < _THOROUGHLY
+        )
+    return decided_values(shown, source)
 
 
 def _left_over(joined: Joined) -> tuple[dict[str, str], list[str]]:
     excluded = dict.fromkeys(joined.without_data, "in the participants table, but no data were found")
     excluded |= dict.fromkeys(joined.without_row, "data were found, but no row in the participants table")
     sides = ((joined.without_data, "without data"), (joined.without_row, "without a row in the table"))
-    notes = [f"{count_people(len(side))} {what} ({listed(side, most=5)})" for side, what in sides if side]
+    notes = [f"{counted(len(side))} {what} ({listed(side, most=5)})" for side, what in sides if side]
     return excluded, notes
 
 
@@ -102,5 +134,5 @@ def _probe(reader: str, people: dict[str, list[Scan]], options: Options, outside
         except OSError as error:
             first = first or problem(scan_name(scan), f"it cannot be read ({error.strerror or error})")
             continue
-        return plan_regions(array.shape[1], reading.labels, options, outside, scan_name(scan))
+        return plan_regions(array.shape[1], reading.labels, options, outside, scan_name(scan), stated=reading.stated)
     raise first or NerveError("There are no scans to read.")

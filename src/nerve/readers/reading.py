@@ -38,6 +38,8 @@ class PeopleReader:
         """People with a matrix of which at most half is missing."""
         for person in self._read():
             self.said.update(person.notes)
+            if person.doubt:
+                raise NerveError(person.doubt)
             if person.matrix is None:
                 self._exclude(person, person.reason)
                 continue

@@ -29,10 +29,14 @@ class Regions:
         The regions of the cohort.
     order : Parcellation
         What the rows of files without labels are.
+    match : {"label", "stated", "size"}
+        How it is known which region a row is: from its label; from what the user or the file's name states; or, not
+        confirmed, only because there are as many rows as the parcellation has regions.
     """
 
     target: Parcellation
     order: Parcellation
+    match: str = "label"
 
     def positions(self, n_regions: int, labels: tuple[str, ...] | None, where: object) -> np.ndarray:
         """For each region of the cohort its row in the file, -1 for a region that the file lacks."""
@@ -74,7 +78,13 @@ def reorder_series(series: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def plan_regions(
-    n_regions: int, labels: tuple[str, ...] | None, options: Options, outside: str, where: object
+    n_regions: int,
+    labels: tuple[str, ...] | None,
+    options: Options,
+    outside: str,
+    where: object,
+    *,
+    stated: bool = False,
 ) -> tuple[Regions, list[str]]:
     """Regions for a source of which one scan was read, and what to tell the user.
 
@@ -84,6 +94,8 @@ def plan_regions(
         Of the scan that was read.
     outside : {"keep", "drop"}
         What happens to regions that the parcellation does not have.
+    stated : bool
+        The labels are those of the atlas that the file's name states.
     """
     if labels is not None and options.parcellation is None:
         options = _with_known(options, labels)
@@ -91,16 +103,16 @@ def plan_regions(
     if target is None:
         raise problem(where, f"the data have {n_regions} regions and no usable labels", remedy=_suggestion(n_regions))
     order = options.order or target
-    if labels is not None and not _only_codes(labels, target):
+    by_label = labels is not None and not _only_codes(labels, target)
+    if labels is not None and by_label:
         file = _as_parcellation(labels)
         known = set(file.positions_of(target).tolist())
         extra = [label for i, label in enumerate(labels) if i not in known]
     else:
         order = _with_aseg(order, n_regions)
         extra = [label for i, label in enumerate(order.labels) if i not in set(order.positions_of(target).tolist())]
-    notes = [f"regions in the order of {target.name}" + ("" if labels is None else ", matched by label")]
-    if order is not target and labels is None:
-        notes = [f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"]
+    match = "stated" if stated or (not by_label and _is_stated(order, options)) else "label" if by_label else "size"
+    notes = [_match_note(match, order, target)]
     if extra and outside == "keep":
         target = _kept(target, extra)
         notes.append(f"{len(extra)} regions outside the networks are kept as network Subcortical ({listed(extra, 3)})")
@@ -109,7 +121,23 @@ def plan_regions(
             f"{len(extra)} regions that {target.name} does not have are left out ({listed(extra, 3)}); "
             "--outside keep keeps them as a network of their own"
         )
-    return Regions(target, order), notes
+    return Regions(target, order, match), notes
+
+
+def _is_stated(order: Parcellation, options: Options) -> bool:
+    """Whether the user said what the rows are: with --order, or with a table of the regions that is their own."""
+    return options.order is not None or order.name.split("+")[0] not in parcellation_names()
+
+
+def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
+    if match == "label":
+        return f"regions in the order of {target.name}, matched by label"
+    if match == "stated":
+        return f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"
+    return (
+        f"WARNING: the files have no labels, and were taken for {order.name} only because they have {order.n_regions} "
+        f"regions: not confirmed. If that is what they are, say --order {order.name}."
+    )
 
 
 def _with_known(options: Options, labels: tuple[str, ...]) -> Options:
@@ -178,7 +206,7 @@ def _suggestion(n_regions: int) -> str:
     for size, suffix in ((n_regions, ""), (n_regions - N_ASEG, "+aseg19")):
         if size in SCHAEFER_SIZES:
             names = f"schaefer{size}-17{suffix} or schaefer{size}-7{suffix}"
-            return f"Say in which order they are, {names} (--parcellation NAME): it cannot be guessed safely."
+            return f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
     return (
-        "Describe them: --parcellation TSV with columns label and network, one row a region in the order of the data."
+        "Describe them: --parcellation TSV with columns label and network, one row per region in the order of the data."
     )

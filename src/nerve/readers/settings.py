@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nerve.checks import NerveError, did_you_mean, listed, one_of, problem
+from nerve.checks import NerveError, did_you_mean, listed, one_of
 from nerve.connectivity import CONNECTIVITY
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.readers import READERS
@@ -19,6 +20,8 @@ from nerve.readers.ids import normal_id
 from nerve.readers.missing import POLICIES
 from nerve.readers.participants import parse_columns, table_ids
 from nerve.readers.repeats import RULES
+from nerve.readers.text import read_lines
+from nerve.readers.unfolding import ORDERS
 from nerve.store import DTYPES
 
 
@@ -39,8 +42,14 @@ class Settings:
         Our column name → the table's: ``age=AGE_AT_SCAN,site=SITE_ID`` or a YAML file of the same.
     format : str
         "auto" or a name in `READERS`.
-    values : {"r", "z"}
-        Whether matrices hold correlations or Fisher z.
+    values : {"auto", "r", "z"}
+        Whether matrices hold correlations or Fisher z; "auto" decides once for the source, from what they prove.
+    unfolding : {"auto", "upper", "lower"}
+        How vectors become matrices: the upper triangle row by row (NumPy's triu_indices, CBIG) or the lower one
+        (nilearn, MATLAB's triu); "auto" takes the one that gives matrices of correlations, and refuses to guess.
+    id_pattern : str, optional
+        A regular expression with a group named `id` (and perhaps `session`, `task`, `run`) that is searched in the path
+        of each file below the source; files that it does not match are left out.
     kind : {"pearson", "partial", "ledoit_wolf"}
         FC of time series.
     data : {"auto", "fc", "series"}
@@ -77,7 +86,9 @@ class Settings:
     participants: pd.DataFrame | str | os.PathLike[str] | None = None
     columns: Mapping[str, str] | str | os.PathLike[str] | None = None
     format: str = "auto"
-    values: str = "r"
+    values: str = "auto"
+    unfolding: str = "auto"
+    id_pattern: str | None = None
     kind: str = "pearson"
     data: str = "auto"
     fd_threshold: float | None = None
@@ -100,18 +111,21 @@ class Settings:
     progress: bool = False
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, ["auto", *READERS])
-        one_of("values", self.values, ("r", "z"))
-        one_of("kind", self.kind, list(CONNECTIVITY))
-        one_of("data", self.data, ("auto", "fc", "series"))
-        one_of("repeats", self.repeats, RULES)
-        one_of("missing", self.missing, POLICIES)
-        one_of("outside", self.outside, ("drop", "keep"))
-        one_of("dtype", self.dtype, DTYPES)
+        one_of("--format", self.format, ["auto", *READERS])
+        one_of("--values", self.values, ("auto", "r", "z"))
+        one_of("--unfolding", self.unfolding, ("auto", *ORDERS))
+        one_of("--kind", self.kind, list(CONNECTIVITY))
+        one_of("--data", self.data, ("auto", "fc", "series"))
+        one_of("--repeats", self.repeats, RULES)
+        one_of("--missing", self.missing, POLICIES)
+        one_of("--outside", self.outside, ("drop", "keep"))
+        one_of("--dtype", self.dtype, DTYPES)
         if self.jobs is not None and self.jobs < 1:
-            raise NerveError(f"jobs is {self.jobs}, expected at least 1.")
+            raise NerveError(f"--jobs is {self.jobs}, expected at least 1.")
         if self.fd_threshold is not None and not self.fd_threshold > 0:
-            raise NerveError(f"fd_threshold is {self.fd_threshold}, expected a displacement above 0 mm.")
+            raise NerveError(f"--fd-threshold is {self.fd_threshold}, expected a displacement above 0 mm.")
+        if self.id_pattern is not None:
+            _require_pattern(self.id_pattern)
 
     def changed(self, **changes: Any) -> Settings:
         """The same with other values; an unknown name is refused with the nearest known one."""
@@ -136,7 +150,8 @@ class Settings:
             **{
                 name: getattr(self, name)
                 for name in (
-                    "atlas", "session", "task", "values", "data", "variable", "denoise", "kind", "fd_threshold",
+                    "atlas", "session", "task", "values", "unfolding", "id_pattern",
+                    "data", "variable", "denoise", "kind", "fd_threshold",
                     "timeseries",
                 )
             },
@@ -164,16 +179,21 @@ class Settings:
         return notes
 
 
+def _require_pattern(pattern: str) -> None:
+    example = "for example 'S(?P<id>[0-9]+)'"
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise NerveError(
+            f"--id-pattern is {pattern!r}, which is no regular expression at character {error.pos}; expected {example}."
+        ) from error
+    if "id" not in groups:
+        raise NerveError(f"--id-pattern is {pattern!r}, expected a group named id, {example}.")
+
+
 def _listed_ids(ids: Any) -> tuple[str, ...]:
     if isinstance(ids, (str, os.PathLike)):
-        path = Path(ids)
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, ValueError) as error:
-            raise problem(
-                path, f"the ids cannot be read ({error})", expected="a text file with one id a line"
-            ) from error
-        ids = [line.split("\t")[0].strip() for line in lines if line.strip()]
+        ids = [re.split(r"[\t,;]", line)[0].strip() for line in read_lines(Path(ids))]
         if ids and ids[0] in ("participant_id", "id", "eid", "subject"):
             ids = ids[1:]
     return tuple(normal_id(one) for one in ids)

@@ -6,25 +6,20 @@ pandas spends a fifth of its time on making 400 columns. Here the parser sees th
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from nerve.unpacking import LARGE_TABLE
-
 _CORNER = b"node"
 
 
-def read_square(path: Path) -> tuple[np.ndarray, tuple[str, ...]] | None:
-    """The (R, R) matrix and its labels; None for any file that departs from the layout, to be read the long way.
+def read_square(content: bytes) -> tuple[np.ndarray, tuple[str, ...]] | None:
+    """The (R, R) matrix and its labels; None for any content that departs from the layout, to be read the long way.
 
     The layout: tabs, `Node` in the corner, the same labels in the same order above the columns and before the rows, and
     a number (or nothing, or ``n/a``) in every cell.
     """
-    if path.stat().st_size > LARGE_TABLE:  # the general way, which counts its cells
-        return None
-    head, _, body = path.read_bytes().partition(b"\n")
+    head, _, body = content.partition(b"\n")
     corner, *labels = head.rstrip(b"\r").split(b"\t")
     if corner.lower() != _CORNER:
         return None

@@ -28,6 +28,7 @@ NOT_CORRELATIONS = (
 )
 _BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
 _TEXT = (".txt", ".csv", ".tsv", ".dat")
+_NAMED = re.compile(r"netmat|ukb|2575[0-3]", re.IGNORECASE)
 _LONGEST_ROW = 1 << 22  # bytes: a first line longer than this is no row of netmats
 
 
@@ -61,7 +62,7 @@ class UKB(Reader):
             values = np.array(words[int(scan.extra.get("skip", 0)) :], np.float64)
         except (OSError, ValueError) as error:
             raise problem(
-                place(scan), f"the row could not be read as numbers ({error})", expected="netmat values"
+                place(scan), "the row holds something other than numbers", expected="netmat values"
             ) from error
         if scan.extra.get("n_values", len(values)) != len(values):
             raise problem(
@@ -96,16 +97,20 @@ def _words(line: bytes) -> list[bytes]:
 
 
 def _columns_of_netmats(path: Path, options: Options) -> tuple[int, int] | None:
-    """How many leading id columns (0 or 1) and how many values the first row has; None for other tables."""
-    nodes = {*N_NODES, *([options.parcellation.n_regions] if options.parcellation else [])}
-    sizes = {n * (n - 1) // 2 for n in nodes if n > 2}
+    """How many leading id columns (0 or 1) and how many values the first row has; None for other tables.
+
+    Only tables of the Biobank's two sizes with its ids, or named after netmats, are its netmats: of others it is not
+    known how they are unfolded.
+    """
+    sizes = {n * (n - 1) // 2 for n in N_NODES}
     try:
         with open(path, "rb") as stream:
             words = _words(stream.readline(_LONGEST_ROW))
     except OSError:
         return None
     for skip in (0, 1):
-        if len(words) - skip in sizes and all(_is_number(word) for word in words[skip:]):
+        known = _NAMED.search(path.name) or (skip and re.fullmatch(rb"\d{7}", words[0]))
+        if known and len(words) - skip in sizes and all(_is_number(word) for word in words[skip:]):
             return skip, len(words) - skip
     return None
 
@@ -129,10 +134,10 @@ def _rows(path: Path, options: Options) -> list[Scan]:
             "Give the ids in the order of the rows with --ids FILE."
         )
     if len(ids) != len(rows):
-        raise problem(path, f"{len(rows)} rows for {len(ids)} ids", expected="one id a row")
+        raise problem(path, f"{len(rows)} rows for {len(ids)} ids", expected="one id per row")
     repeated = [person for person, count in Counter(ids).items() if count > 1]
     if repeated:  # z statistics are not averaged
-        raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row a person")
+        raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant")
     return [Scan(person, path, "fc", key=offset, extra=extra) for person, (offset, _) in zip(ids, rows, strict=True)]
 
 

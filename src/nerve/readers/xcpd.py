@@ -19,7 +19,7 @@ from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names
 from nerve.readers.browse import files_below
 from nerve.readers.cifti import MATRIX, SERIES, read_parcels, version_of
-from nerve.readers.text import read_column, read_labelled
+from nerve.readers.text import read_column, read_numbers
 from nerve.readers.versions import choose_version, chosen_kind, of_one_task
 
 _MATRIX_SUFFIXES = ("relmat", "conmat", "boldmap")
@@ -70,7 +70,8 @@ class XCPD(Reader):
             reading = read_parcels(scan.path, scan.participant)
             matrix, series, labels = reading.matrix, reading.series, reading.labels
         else:
-            values, labels = read_labelled(scan.path, scan.participant)
+            numbers = read_numbers(scan.path, scan.participant)
+            values, labels = numbers.values, numbers.columns
             matrix, series = (values, None) if scan.kind == "fc" else (None, values)
         motion, mean_fd = _motion(scan, None if series is None else len(series))
         notes = scan.extra.get("notes", ())

@@ -1,0 +1,196 @@
+"""Vectors back to matrices: which triangle, in which order, with or without the diagonal, is proved and never guessed.
+
+The upper triangle row by row is the lower one column by column, and the lower one row by row is the upper one column by
+column: so there are two orders. The wrong one scrambles the matrix, which shows: a matrix of correlations has no
+eigenvalue below zero, and regions of one network are more alike than others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nerve.checks import problem
+from nerve.connectivity import inverse_fisher_z
+from nerve.parcellation import Parcellation
+from nerve.quality.order import AT_LEAST, CLEARLY_HIGHER, network_means
+from nerve.readers.matrices import TOLERANCE
+from nerve.readers.regions import N_ASEG
+
+ORDERS = {
+    "upper": "the upper triangle row by row (the lower one column by column)",
+    "lower": "the lower triangle row by row (the upper one column by column)",
+}
+MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
+CLEARLY_MORE = 3.0  # times as much below zero: the other order is wrong
+
+
+@dataclass(frozen=True)
+class Unfolding:
+    """How the values of a vector lie in a matrix.
+
+    Parameters
+    ----------
+    n_regions : int
+    order : {"upper", "lower", "square"}
+        One of `ORDERS`, or all R² entries.
+    diagonal : bool
+        Whether the diagonal is among the values.
+    scale : float
+        What the diagonal was multiplied by (1/√2 by nilearn).
+    """
+
+    n_regions: int
+    order: str
+    diagonal: bool = False
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        if self.order == "square":
+            return f"all {self.n_regions} x {self.n_regions} entries"
+        diagonal = " with the diagonal" if self.diagonal else ""
+        return ORDERS[self.order] + diagonal + (" times 1/√2" if self.scale != 1 else "")
+
+    def matrix(self, vector: np.ndarray, where: object) -> np.ndarray:
+        """The (R, R) matrix; without a diagonal in the vector, that of the matrix is 1."""
+        vector = np.asarray(vector, np.float64).ravel()
+        if len(vector) != self.n_values:
+            raise problem(where, f"{len(vector)} values", expected=f"{self.n_values}, as in the others")
+        if self.order == "square":
+            return vector.reshape(self.n_regions, self.n_regions)
+        matrix = np.eye(self.n_regions)
+        rows, columns = self._indices()
+        matrix[rows, columns] = vector
+        matrix[columns, rows] = vector
+        if self.diagonal:
+            matrix[np.diag_indices(self.n_regions)] /= self.scale
+        return matrix
+
+    @property
+    def n_values(self) -> int:
+        """How many values a vector has."""
+        r = self.n_regions
+        return r * r if self.order == "square" else r * (r + 1 if self.diagonal else r - 1) // 2
+
+    def _indices(self) -> tuple[np.ndarray, np.ndarray]:
+        if self.order == "upper":
+            return np.triu_indices(self.n_regions, 0 if self.diagonal else 1)
+        return np.tril_indices(self.n_regions, 0 if self.diagonal else -1)
+
+    def fits(self, vectors: np.ndarray) -> bool:
+        """Whether the diagonal, where the vectors have one, can be that of correlations (1, or blank, or Fisher z)."""
+        if self.order == "square":
+            matrices = vectors.reshape(-1, self.n_regions, self.n_regions)
+            return bool(np.allclose(np.nan_to_num(matrices), np.nan_to_num(matrices.swapaxes(1, 2)), atol=TOLERANCE))
+        if not self.diagonal:
+            return True
+        rows, columns = self._indices()
+        values = vectors[:, rows == columns] / self.scale
+        finite = values[np.isfinite(values)]
+        return not len(finite) or any(np.all(np.abs(finite - one) <= TOLERANCE) for one in (1.0, 0.0))
+
+
+def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
+    """The ways in which so many values can be a matrix of one of these numbers of regions (or of any number).
+
+    Examples
+    --------
+    >>> [str(one) for one in unfoldings(9)]
+    ['all 3 x 3 entries']
+    >>> sorted({(one.n_regions, one.diagonal) for one in unfoldings(6)})
+    [(3, True), (4, False)]
+    """
+    found = []
+    root = math.isqrt(8 * n_values + 1)
+    if root * root == 8 * n_values + 1:
+        for order in ORDERS:
+            found.append(Unfolding((root + 1) // 2, order))
+            found += [Unfolding((root - 1) // 2, order, True, scale) for scale in (1.0, math.sqrt(0.5))]
+    if math.isqrt(n_values) ** 2 == n_values:
+        found.append(Unfolding(math.isqrt(n_values), "square"))
+    return [one for one in found if one.n_regions > 2 and (not sizes or one.n_regions in sizes)]
+
+
+def proved_unfolding(
+    vectors: Sequence[np.ndarray], order: str, regions: Parcellation | None, where: object, values: str = "auto"
+) -> Unfolding:
+    """The one way that gives matrices without negative eigenvalues, or that shows the networks; else a refusal.
+
+    Parameters
+    ----------
+    vectors : sequence of (values,) arrays
+        Of some participants.
+    order : {"auto", "upper", "lower"}
+        What the user said.
+    regions : Parcellation, optional
+        What the regions are, for the proof by networks.
+    """
+    stack = np.stack([np.asarray(vector, np.float64).ravel() for vector in vectors])
+    sizes = {regions.n_regions, regions.n_regions + N_ASEG} if regions else set()
+    ways = [one for one in unfoldings(stack.shape[1], sizes) if one.fits(stack)]
+    if order != "auto":
+        ways = [one for one in ways if one.order in (order, "square")]
+    if not ways:
+        size = f"{regions.n_regions} regions" if regions else "R regions"
+        raise problem(
+            where,
+            f"{stack.shape[1]:,} values per participant",
+            expected=f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries",
+            remedy="Name the parcellation that the data were made with (--parcellation NAME or TSV).",
+        )
+    ways = _self_evident(ways)
+    if len(ways) == 1:
+        return ways[0]
+    matrices = {one: [_correlations(one, vector, where, values) for vector in stack] for one in ways}
+    negative = {one: float(np.mean([negative_share(matrix) for matrix in made])) for one, made in matrices.items()}
+    best, second = sorted(ways, key=lambda one: negative[one])[:2]
+    if negative[best] <= MOST_NEGATIVE and negative[second] > max(CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3):
+        return best
+    shown = _by_networks({one: np.mean(made, axis=0) for one, made in matrices.items()}, regions)
+    if shown is not None and negative[shown] <= MOST_NEGATIVE:
+        return shown
+    raise problem(
+        where,
+        f"{stack.shape[1]:,} values per participant can be {' or '.join(map(str, ways))}, and neither negative "
+        "eigenvalues nor networks tell which",
+        remedy="Say it: --unfolding upper (NumPy's triu_indices, CBIG) or --unfolding lower (nilearn's "
+        "sym_matrix_to_vec, MATLAB's triu).",
+    )
+
+
+def negative_share(matrix: np.ndarray) -> float:
+    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
+    eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
+    return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
+
+
+def _self_evident(ways: list[Unfolding]) -> list[Unfolding]:
+    """A symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways."""
+    for kind in ([one for one in ways if one.order == "square"], [one for one in ways if one.diagonal]):
+        if kind:
+            return kind
+    return ways
+
+
+def _correlations(way: Unfolding, vector: np.ndarray, where: object, values: str) -> np.ndarray:
+    matrix = way.matrix(vector, where)
+    off = matrix[~np.eye(len(matrix), dtype=bool)]
+    if values == "z" or (values == "auto" and np.nanmax(np.abs(off), initial=0.0) > 1 + TOLERANCE):
+        matrix = inverse_fisher_z(matrix)
+    np.fill_diagonal(matrix, 1.0)
+    return matrix
+
+
+def _by_networks(means: dict[Unfolding, np.ndarray], regions: Parcellation | None) -> Unfolding | None:
+    """The way in which the networks stand out clearly more than in the others."""
+    n_regions = {one.n_regions for one in means}
+    if regions is None or len(set(regions.networks)) < 2 or n_regions != {regions.n_regions}:
+        return None
+    networks = np.array(regions.networks)
+    contrasts = {one: float(np.subtract(*network_means(mean, networks))) for one, mean in means.items()}
+    best, second = sorted(contrasts, key=lambda one: -contrasts[one])[:2]
+    bar = max(contrasts[second] * CLEARLY_HIGHER, contrasts[second] + AT_LEAST)
+    return best if contrasts[best] > bar else None
