@@ -1,6 +1,6 @@
 """One step of the load torture in a process of its own: what it says of time and memory belongs to that step alone.
 
-python -m torture._load_steps STEP FOLDER N SEED
+python -m torture._load_steps STEP[,STEP …] FOLDER N SEED
 """
 
 import json
@@ -96,7 +96,8 @@ def _symmetric(rng: np.random.Generator, r: int) -> np.ndarray:
 STEPS = {"ingest": ingest, "train": train, "embed": embed, "evaluate": evaluate, "raw": raw, "landmarks": landmarks}
 
 if __name__ == "__main__":
-    step, where, people, number = sys.argv[1:]
-    began = time.perf_counter()
-    found = STEPS[step](Path(where), int(people), int(number))
+    steps, where, people, number = sys.argv[1:]
+    began, found = time.perf_counter(), {}
+    for step in steps.split(","):
+        found |= STEPS[step](Path(where), int(people), int(number))
     print(json.dumps({**found, "seconds": time.perf_counter() - began, "gibibytes": resident()}))

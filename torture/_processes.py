@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,6 +112,8 @@ class Warm:
 
 def serve() -> None:
     """What the parent does: import, then fork a child for each line of its input."""
+    import torch._dynamo  # noqa: F401  two seconds, which torch's first optimiser would take in every child
+
     import nerve.cli
     import nerve.evaluation
     import nerve.experiments.commands
@@ -118,7 +121,11 @@ def serve() -> None:
     import nerve.methods.runs
     import nerve.readers
     import nerve.report.page  # noqa: F401
+    from nerve.readers import ingesting, plain  # noqa: F401
+    from nerve.report.figures import FIGURES
 
+    for module in FIGURES.values():
+        import_module(module)
     for line in sys.stdin:
         job = json.loads(line)
         pid = os.fork()

@@ -276,7 +276,17 @@ def test_a_cohort_without_time_series_is_refused_or_marked(name, cohort, fitted)
 
 # ---- what is learned
 
-SHORTER = {"brainnettf": {"epochs": 20, "lr": 1e-3}, "nerve": {"epochs": 60}}  # enough for so few people and regions
+# enough for so few people and regions
+SHORTER = {
+    "braingnn": {"epochs": 20},
+    "braingsls": {"epochs": 15},
+    "brainmass": {"epochs": 5},
+    "brainnetcnn": {"epochs": 20},
+    "brainnettf": {"epochs": 10, "lr": 1e-3},
+    "gate": {"epochs": 150},
+    "graphmae": {"epochs": 8},
+    "nerve": {"epochs": 10, "lr": 5e-3},
+}
 N_TRAINING = 180
 CHANCE_80, CHANCE_260 = 0.19, 0.105  # correlations that chance exceeds once in twenty times, for so many people
 # self-supervised methods that do not beat their own untrained weights here; their pages say so

@@ -9,7 +9,7 @@ from nerve.experiments.config import ExperimentConfig
 TINY = {"epochs": 2, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_config():
     def make(methods: list[dict[str, Any]] | None = None, **changes: Any) -> ExperimentConfig:
         content = {

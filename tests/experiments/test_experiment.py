@@ -1,16 +1,16 @@
-"""A whole experiment: what is shared is done once, what is done is skipped, what fails is said."""
+"""A whole experiment: what is shared is done once, what is done is skipped, what fails is said.
+
+Two processes on one experiment, and one that is killed and started again, are in `tests/torture`.
+"""
 
 import json
-import os
-import signal
+import shutil
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from nerve.checks import NerveError
 from nerve.experiments.launch import work
@@ -27,8 +27,20 @@ def run(config, folder, **options):
     return experiment, experiment.run(jobs=1, **options)
 
 
-def test_one_pretraining_serves_all_targets_and_cohorts(make_config, tmp_path):
-    experiment, results = run(make_config(), tmp_path)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, make_config):
+    """The tiny experiment, run once: to look at, and to copy for going on from."""
+    folder = tmp_path_factory.mktemp("finished") / "out"
+    return folder, *run(make_config(), folder)
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return shutil.copytree(finished[0], tmp_path / "copied")
+
+
+def test_one_pretraining_serves_all_targets_and_cohorts(finished):
+    folder, experiment, results = finished
     kinds = [task.work.kind for task in experiment.plan.unique]
     assert kinds.count("encode") == 1
     assert kinds.count("probe") == 4
@@ -41,40 +53,37 @@ def test_one_pretraining_serves_all_targets_and_cohorts(make_config, tmp_path):
     }
     assert scores["r"].notna().all()
     for name in ("predictions.tsv", "scores.tsv", "comparisons.tsv", "folds.tsv", "runs.tsv", "tables/table.tex"):
-        assert (tmp_path / name).is_file()
+        assert (folder / name).is_file()
     manifest = json.loads(
         (experiment.workspace.store.run_folder(experiment.plan.tasks[2].id) / "manifest.json").read_text()
     )
     assert {"versions", "seconds", "cpu_seconds", "key", "line", "status"} <= manifest.keys()
 
 
-def test_every_method_is_given_the_same_folds(make_config, tmp_path):
-    run(make_config(), tmp_path)
-    table = pd.read_csv(tmp_path / "predictions.tsv", sep="\t")
+def test_every_method_is_given_the_same_folds(finished):
+    table = pd.read_csv(finished[0] / "predictions.tsv", sep="\t")
     folds = table.pivot_table(index=["cohort", "participant", "target"], columns="row", values="fold")
     assert (folds["raw-0"] == folds["nerve-1"]).all()
 
 
-def test_what_is_done_is_skipped_and_only_what_changed_runs_again(make_config, tmp_path, tiny):
-    run(make_config(), tmp_path)
+def test_what_is_done_is_skipped_and_only_what_changed_runs_again(make_config, copied, tiny):
     seen = []
-    run(make_config(), tmp_path, report=lambda task, status: seen.append(task.label))
+    run(make_config(), copied, report=lambda task, status: seen.append(task.label))
     assert seen == []
     changed = [
         {"method": "raw", "label": "Raw FC"},
         {"method": "nerve", "label": "Other", "settings": tiny | {"lr": 0.01}},
     ]
-    run(make_config(changed), tmp_path, report=lambda task, status: seen.append((task.work.kind, status)))
+    run(make_config(changed), copied, report=lambda task, status: seen.append((task.work.kind, status)))
     assert seen.count(("encode", DONE)) == 1
     assert seen.count(("probe", DONE)) == 2
 
 
-def test_a_label_is_not_what_a_run_is(make_config, tmp_path, tiny):
+def test_a_label_is_not_what_a_run_is(make_config, copied, tiny):
     """Calling a row otherwise repeats nothing."""
-    run(make_config(), tmp_path)
     renamed = [{"method": "raw", "label": "FC"}, {"method": "nerve", "label": "Ours", "settings": tiny}]
     seen = []
-    _, results = run(make_config(renamed), tmp_path, report=lambda task, status: seen.append(task))
+    _, results = run(make_config(renamed), copied, report=lambda task, status: seen.append(task))
     assert seen == []
     assert results.rows["label"].tolist() == ["FC", "Ours"]
 
@@ -195,8 +204,8 @@ def test_seeds_are_rows_of_one_line(make_config, tmp_path, tiny):
     assert set(results.comparisons["among"]) == {"reference"}
 
 
-def test_a_cohort_out_of_domain_is_said_to_be_of_other_participants(make_config, tmp_path):
-    _, results = run(make_config(), tmp_path)
+def test_a_cohort_out_of_domain_is_said_to_be_of_other_participants(finished):
+    results = finished[2]
     scopes = results.scores.groupby(["cohort", "row"])["scope"].first()
     assert scopes["alpha", "nerve-1"] == "all"
     assert scopes["gamma", "nerve-1"] == "other_people"
@@ -250,54 +259,6 @@ def test_a_worker_finds_its_run_in_the_folder_alone(make_config, tmp_path):
     assert work(str(tmp_path), experiment.plan.unique[0].id) == DONE
     with pytest.raises(NerveError, match="has no run"):
         work(str(tmp_path), "unknown")
-
-
-def test_two_processes_share_the_work(make_config, tmp_path, tiny):
-    config = make_config([{"method": "raw"}, {"method": "pca"}, {"method": "nerve", "settings": tiny}])
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    command = [
-        sys.executable,
-        "-m",
-        "nerve",
-        "experiment",
-        str(tmp_path / "c.yaml"),
-        "--out",
-        str(tmp_path / "out"),
-        "--jobs",
-        "1",
-    ]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=200)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert reopen(tmp_path / "out").counts == {DONE: 7}
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_and_run_again_the_tables_are_the_same(make_config, tmp_path, tiny):
-    config = make_config([{"method": "raw"}, {"method": "nerve", "settings": tiny | {"epochs": 30}}])
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    run(config, tmp_path / "a")
-    command = [
-        sys.executable,
-        "-m",
-        "nerve",
-        "experiment",
-        str(tmp_path / "c.yaml"),
-        "--out",
-        str(tmp_path / "b"),
-        "--jobs",
-        "1",
-    ]
-    for delay in (2.0, 5.0, 8.0):
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(delay)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert subprocess.run(command, capture_output=True).returncode == 0
-    for name in ("predictions.tsv", "scores.tsv", "tables/table.md"):
-        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
 
 
 def test_plans_of_two_processes_agree(make_config, tmp_path):

@@ -35,6 +35,8 @@ class _Module(torch.nn.Module):
 
 
 class RowMean(Encoder):
+    lr = 1e-2
+
     def __init__(self, parcellation=None, epochs=3, seed=0, device="cpu"):
         self.parcellation, self.epochs, self.seed, self.device = parcellation, epochs, seed, device
 
@@ -45,10 +47,12 @@ class RowMean(Encoder):
         return _Module(parcellation.n_regions)
 
     def training_settings(self):
-        return TrainingSettings(epochs=self.epochs, batch_size=8, lr=1e-2, seed=self.seed, device=self.device)
+        return TrainingSettings(epochs=self.epochs, batch_size=8, lr=self.lr, seed=self.seed, device=self.device)
 
 
 class MeanPredictor(Predictor):
+    lr = 0.2
+
     def __init__(self, epochs=40, seed=0, device="cpu"):
         self.epochs, self.seed, self.device = epochs, seed, device
 
@@ -134,7 +138,7 @@ def test_load_refuses_by_name(cohort, tmp_path):
 
 def test_predictor_learns_and_answers_in_the_units_of_the_target(cohort, tmp_path):
     y = 100 + 50 * cohort.connectivity.mean((1, 2)).astype(float)
-    predictor = MeanPredictor(epochs=600).fit(cohort, y)
+    predictor = MeanPredictor(epochs=60).fit(cohort, y)
     assert predictor.score(cohort, y) > 0.5
     predictor.save(tmp_path)
     assert np.array_equal(MeanPredictor.load(tmp_path, device="cpu").predict(cohort), predictor.predict(cohort))

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from torture._processes import Warm
 from torture._results import compared, debris, unreadable
 
 from torture import crash
@@ -40,15 +39,3 @@ def test_only_times_may_differ_between_two_runs(tmp_path):
     first = make("a", 0.5, 1.0)
     assert make("b", 0.5, 2.0) == first
     assert make("c", 0.6, 1.0) != first
-
-
-def test_a_command_dies_at_the_file_operation_that_was_asked_for(tmp_path):
-    with Warm() as warm:
-        arguments = ["simulate", str(tmp_path / "out"), "--subjects", "4", "--no-timeseries"]
-        whole = warm.run(arguments, tmp_path / "log", watch=tmp_path)
-        assert (whole.code, (tmp_path / "out" / "cohort.json").is_file()) == (0, True)
-        assert whole.events > 10
-        again = [*arguments[:1], str(tmp_path / "cut"), *arguments[2:]]
-        assert warm.run(again, tmp_path / "log", watch=tmp_path, die_at=whole.events // 2).code == -9
-        assert not (tmp_path / "cut").exists()
-        assert warm.run(["--nonsense"], tmp_path / "log").code == 2

@@ -13,6 +13,8 @@ from nerve.checks import NerveError
 from nerve.training.settings import keep_freed_memory
 from torture import _sandbox, fuzz
 
+pytestmark = pytest.mark.xdist_group("made")  # both this file and test_hostile.py damage what `torture._made` makes
+
 
 @pytest.mark.slow
 def test_short_form(tmp_path):

@@ -22,6 +22,8 @@ from torture import hostile
 SOURCE = Path(nerve.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
+pytestmark = pytest.mark.xdist_group("made")
+
 
 @pytest.mark.slow
 def test_every_attack_fails(tmp_path):
