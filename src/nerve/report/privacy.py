@@ -1,11 +1,11 @@
-"""No identifiers on a page that is mailed around: ids of people and folders of machines are taken out of every text."""
+"""No identifiers on a page that is mailed around: ids of participants and folders are taken out of all text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a person, known here or not
+_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a participant, known here or not
 _PATH = re.compile(r"(?<![\w.])(?:/[^\s/:,;'\"<>()]+){2,}")  # two folders at least: "and/or" is no path
 
 

@@ -1,4 +1,4 @@
-"""One person's FC as it is, as the model saw it, and as the model filled it in."""
+"""FC as it is, as the model saw it, and as the model filled it in: the mean of a group, or what the run has kept."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from nerve.report.figures.style import DIVERGING, network_order, strip_networks
 from nerve.report.results import EncoderRun, NothingToDraw, Results
 
 SECTION = "pretraining"
-TITLE = "One held-out person, masked and reconstructed"
+TITLE = "Held-out connectivity, masked and reconstructed"
 PARTS = ("original", "masked", "reconstructed")
 
 
 def caption(results: Results) -> str:
-    """What to see."""
+    """What is shown, and what to look for."""
     encoder = _encoder(results)
+    n = int(encoder.example["n_participants"])
+    who = f"Mean connectivity of {n:,} participants" if n > 1 else "Connectivity of one participant"
+    who = who.replace("participant", "simulated participant") if encoder.example.get("simulated") else who
     r = encoder.errors.get("example_r")
     said = f" Here r = {r:.2f} between original and reconstruction over the masked entries." if r is not None else ""
     return (
-        f"Connectivity of one person who took no part in training ({encoder.label}). Middle: grey patches were hidden "
-        "from the model. Right: hidden patches as the model reconstructs them from the others; visible ones as they "
-        f"are. See whether the structure inside the grey patches returns.{said}"
+        f"{who} held out of training ({encoder.label}). Middle: grey patches were hidden from the model. Right: "
+        "hidden patches as the model reconstructs them from the others; visible ones as they are. Look for "
+        f"structure inside the grey patches that returns at the right.{said}"
     )
 
 
@@ -50,6 +53,6 @@ def draw(results: Results) -> Figure:
 
 def _encoder(results: Results) -> EncoderRun:
     for encoder in results.encoders:
-        if {*PARTS, "group_of"} <= set(encoder.example):
+        if {*PARTS, "group_of", "n_participants"} <= set(encoder.example):  # without a count it may be one participant
             return encoder
-    raise NothingToDraw("No run has kept an example of a reconstruction (reconstruction.npz).")
+    raise NothingToDraw("No run has kept the mean reconstruction of a group (reconstruction.npz).")
