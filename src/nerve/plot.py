@@ -1,7 +1,7 @@
 """The report's figures, one function each, for notebooks and papers.
 
-Each takes the folder of an experiment, an evaluation or a run, a `Results`, or (where people and FC are all that is
-needed) a `Cohort`, and returns a matplotlib figure:
+Each takes the folder of an experiment, an evaluation or a run, a `Results`, or (where participants and FC are all that
+is needed) a `Cohort`, and returns a matplotlib figure:
 
     nerve.plot.forest("out/demo").savefig("forest.pdf")
     nerve.plot.group_mean_fc(cohort)

@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from folders import Made, write_experiment
+from folders import Made, line, write_folder
 
 from nerve.report.load import load_results
 
@@ -16,7 +16,7 @@ EVIL = "<script>window.pwned=1</script>\"'>&amp;<img src=x onerror=window.pwned=
 
 @pytest.fixture(scope="session")
 def experiment(tmp_path_factory):
-    return write_experiment(tmp_path_factory.mktemp("experiment"))
+    return write_folder(tmp_path_factory.mktemp("experiment"))
 
 
 @pytest.fixture(scope="session")
@@ -27,12 +27,15 @@ def results(experiment):
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory):
     """Everything that a user can name is an attempt to break the page."""
+    swept = [line(f"b{i}", "nerve", "y" * 300, "self-supervised", variant=f"a={EVIL}{i}", settings={EVIL: i})
+             for i in range(2)]  # fmt: skip
     made = Made(
-        cohorts={f"{EVIL} cohort": 24},
+        cohorts={f"../../{EVIL} cohort": 24},
         targets=[f"{EVIL} target", "x" * 400],
-        methods={f"{EVIL} Raw": [""], "y" * 300: [f"setting={EVIL}", "setting=2"]},
+        rows=[*line("a", "raw", f"{EVIL} Raw", "reference"), *swept[0], *swept[1]],
         title=EVIL + "z" * 300,
         ids=EVIL.replace("{", "{{").replace("}", "}}") + "{i}",
         warning=EVIL,
+        stored=False,
     )
-    return write_experiment(tmp_path_factory.mktemp("hostile"), made)
+    return write_folder(tmp_path_factory.mktemp("hostile"), made)

@@ -1,131 +1,229 @@
-"""Tables print what the paper prints, cell by cell."""
+"""Tables print and mark what the paper prints and marks, cell by cell, when the paper's own numbers are fed in."""
 
+import re
 import subprocess
+from dataclasses import replace
 from shutil import which
 
 import numpy as np
 import pandas as pd
 import pytest
+from folders import COMPARED, Made, line, write_folder
+from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 
-from nerve.report.table_formats import to_csv, to_frame, to_latex, to_markdown
-from nerve.report.tables import extended_table, results_table
+from nerve.evaluation.rows import rows_table
+from nerve.report.paper_table import extended_table, paper_table
+from nerve.report.results import Results
+from nerve.report.table_formats import to_csv, to_frame, to_latex, to_markdown, to_text, write_tables
+from nerve.report.tables import number
 
-# three columns of the paper's Table 1: method -> (r, half-width) for ABCD internalizing, externalizing, PNC p-factor
-PAPER = {
-    "BrainNetCNN": [(0.05, 0.04), (0.08, 0.04), (0.05, 0.03)],
-    "BrainNetTF": [None, None, (0.05, 0.04)],
-    "GraphMAE": [(0.06, 0.05), (0.06, 0.04), (0.09, 0.05)],
-    "BrainMass": [(0.06, 0.05), (0.08, 0.05), (0.10, 0.05)],
-    "NERVE": [(0.11, 0.06), (0.09, 0.05), (0.12, 0.05)],
-}
-COLUMNS = [("ABCD", "Int."), ("ABCD", "Ext."), ("PNC", "p-factor")]
+REFERENCES = {"raw": "Raw FC", "covariates": "Covariates only"}
 
 
-def scores(values=PAPER):
-    rows = [
-        {"cohort": c, "target": t, "method": method, "r": cell[0], "r_half_width": cell[1]}
-        for method, cells in values.items()
-        for (c, t), cell in zip(COLUMNS, cells, strict=True)
-        if cell is not None
-    ]
-    return pd.DataFrame(rows)
+def fed(table, layout="methods", references=False, p=None):
+    """Results that hold the numbers of a printed table; p of the best two is 0.01 where the paper shades."""
+    rows, scores, nulls, compared = [], [], [], []
+    for name, text in table.items():
+        kind = (
+            "null"
+            if name == "Permutation"
+            else "supervised"
+            if name[:7] in ("BrainNe", "BrainGN")
+            else "self-supervised"
+        )
+        rows += line(name, "nerve" if name == "NERVE" else "other", name, kind, group=kind)
+        for (cohort, target), cell in zip(COLUMNS, text.split(), strict=True):
+            place = {"cohort": cohort, "target": target, "line": name, "row": f"{name}-0"}
+            if cell == "--":
+                continue
+            r, width, marks = parsed(cell)
+            if kind == "null":
+                nulls += [place | {"r": r + side * width * np.sqrt(0.5)} for side in (-1, 1)]  # their spread is width
+                continue
+            scores.append(place | {"r": r, "r_half_width": width, "p_permuted_networks": 0.01 if "†" in marks else 0.5})
+            if "b" in marks:
+                values = [
+                    "",
+                    "",
+                    "methods",
+                    "r",
+                    r,
+                    0,
+                    0,
+                    0,
+                    0,
+                    (0.01 if "s" in marks else 0.2) if p is None else p,
+                    0.3,
+                ]
+                compared.append(dict(zip(COMPARED, [cohort, target, *values, False, 9, True], strict=True)))
+    if references:
+        rows += [row for method, name in REFERENCES.items() for row in line(method, method, name, "reference")]
+        scores += [{"cohort": c, "target": t, "line": method, "row": f"{method}-0", "r": 0.5, "r_half_width": 0.1}
+                   for c, t in COLUMNS for method in REFERENCES]  # fmt: skip
+        compared += [dict(zip(COMPARED, [c, t, "NERVE", "raw", "reference", "r", 0.1, 0.5, -0.4, -0.5, -0.3, 0.01, 0.01,
+                                         False, 9, False], strict=True)) for c, t in COLUMNS]  # fmt: skip
+    about = {"layout": layout, "protocols": {}}
+    return Results(title="Printed", about=about, rows=rows_table(rows), scores=pd.DataFrame(scores),
+                   null_scores=pd.DataFrame(nulls), comparisons=pd.DataFrame(compared, columns=COMPARED))  # fmt: skip
 
 
-@pytest.fixture
-def table():
-    shading = pd.DataFrame({"cohort": ["ABCD", "ABCD"], "target": ["Int.", "Ext."], "p": [0.01, 0.2]})
-    return results_table(scores(), shading, rows=list(PAPER), columns=COLUMNS, title="Behavioural prediction")
+def parsed(cell):
+    if cell == "n.":
+        return -0.02, 0.1, ""
+    r, width, marks = re.fullmatch(r"(-?\.\d\d)(?:±(\.\d\d))?([bus†]*)", cell).groups()
+    return float(r), float(width or 0.1), marks
 
 
-def test_latex_cells_are_the_papers(table):
-    lines = to_latex(table).splitlines()
-    best = [r"\cellcolor{lightgray}\textbf{.11}$_{\pm .06}$", r"\textbf{.09}$_{\pm .05}$", r"\textbf{.12}$_{\pm .05}$"]
-    assert " & ".join(["NERVE", *best]) + r" \\" in lines
-    assert r"BrainNetCNN & $.05_{\pm .04}$ & \underline{.08}$_{\pm .04}$ & $.05_{\pm .03}$ \\" in lines
-    assert r"BrainNetTF & -- & -- & $.05_{\pm .04}$ \\" in lines
-    assert (
-        r"BrainMass & \underline{.06}$_{\pm .05}$ & \underline{.08}$_{\pm .05}$ & \underline{.10}$_{\pm .05}$ \\"
-        in lines
+def marks(cell):
+    return ["", "b", "u"][cell.rank] + "s" * cell.shaded + cell.marks
+
+
+def printed(table):
+    """(line, column) → its marks, without the paper's slips."""
+    cells = {(name, c): parsed(cell)[2] if cell not in ("--",) else "" for name, text in table.items()
+             for c, cell in zip(COLUMNS, text.split(), strict=True)}  # fmt: skip
+    return {place: "" if place in SLIPS else mark for place, mark in cells.items()}
+
+
+@pytest.mark.parametrize(("table", "layout"), [(TABLE_1, "methods"), (TABLE_2, "tokenizers")])
+@pytest.mark.parametrize("references", [False, True])
+def test_bold_underline_and_shading_are_the_papers(table, layout, references):
+    made = paper_table(fed(table, layout, references))
+    found = {(row.line, c): marks(cell) for row in made.rows if row.line in table
+             for c, cell in zip(COLUMNS, row.cells, strict=True)}  # fmt: skip
+    assert found == printed(table)
+    text = to_frame(made)
+    for name, cells in table.items():
+        for cell, shown in zip(cells.split(), text.loc[name], strict=True):
+            assert shown.startswith(cell.rstrip("bus").replace("±", " ±"))
+
+
+def test_table_3_has_bold_with_dagger_and_nothing_else():
+    made = paper_table(fed(TABLE_3, "parcellations"))
+    cells = {(row.line, c): cell for row in made.rows for c, cell in zip(COLUMNS, row.cells, strict=True)}
+    assert {place: cell.marks for place, cell in cells.items()} == printed(TABLE_3)
+    assert all(cell.rank == bool(cell.marks) and not cell.shaded for cell in cells.values())
+    assert [row.line for row in made.rows] == list(TABLE_3)
+    lines = to_latex(made).splitlines()
+    assert r"Permutation & .04$\pm$.02 & .07$\pm$.02 & .07$\pm$.03 & .09$\pm$.02 & .10$\pm$.03 & .09$\pm$.01 & "\
+        r"-.04$\pm$.09 & .19$\pm$.05 & .00$\pm$.06 \\" in lines  # fmt: skip
+    assert any(row.startswith(r"17-network & \textbf{.11$^{\dagger}$} & \textbf{.09$^{\dagger}$}") for row in lines)
+    assert made.notes[0].startswith("Bold†: p < 0.05, one-sided permutation test")
+    assert not any("underlined" in note or "Shaded" in note for note in made.notes)
+
+
+def test_a_tie_at_the_top_is_never_shaded():
+    made = paper_table(fed(TABLE_1, p=0.001))
+    column = COLUMNS.index(("CCNP", "p-factor"))
+    assert [(row.line, row.cells[column].rank) for row in made.rows if row.cells[column].rank] == [
+        ("GraphMAE", 2), ("BrainMass", 1), ("NERVE", 1)]  # fmt: skip
+    assert not any(row.cells[column].shaded for row in made.rows)
+    assert [row.line for row in made.rows if row.cells[0].shaded] == ["NERVE"]
+
+
+def test_reference_rows_stand_apart_with_their_own_comparison():
+    made = paper_table(fed(TABLE_1, references=True))
+    assert [row.line for row in made.rows][-2:] == list(REFERENCES)
+    raw, covariates = made.rows[-2:]
+    assert raw.block == covariates.block != made.rows[-3].block
+    assert {marks(cell) for cell in raw.cells} == {"↑"}
+    assert {marks(cell) for cell in covariates.cells} == {""}  # in no comparison
+    assert any(note.startswith("↑, ↓: above, below the best method") for note in made.notes)
+    assert r"$.50_{\pm .10}$$^{\uparrow}$" in to_latex(made)
+
+
+def test_references_alone_are_compared_with_each_other():
+    results = fed(TABLE_1, references=True)
+    alone = results.rows[results.rows["kind"] == "reference"]
+    scores, none = results.scores[results.scores["line"].isin(REFERENCES)], results.comparisons[:0]
+    table = paper_table(replace(results, rows=alone, scores=scores, comparisons=none))
+    assert [marks(row.cells[0]) for row in table.rows] == ["b", ""]
+
+
+def test_latex_and_markdown_cells_are_the_papers():
+    made = paper_table(fed(TABLE_1))
+    lines = to_latex(made).splitlines()
+    assert any(
+        row.startswith(r"NERVE & \cellcolor{lightgray}\textbf{.11}$_{\pm .06}$ & \textbf{.09}$_{\pm .05}$")
+        for row in lines
     )
-
-
-def test_markdown_carries_the_same_marks(table):
-    text = to_markdown(table)
+    assert any(row.startswith(r"BrainNetTF & -- & -- & -- & $.08_{\pm .04}$") for row in lines)
+    text = to_markdown(made)
     assert "| NERVE | <mark>**.11**<sub>±.06</sub></mark> | **.09**<sub>±.05</sub> |" in text
     assert "| BrainNetTF | -- | -- |" in text
     assert "--: not available" in text
+    assert "*: best method" in to_text(made)
 
 
-def test_a_tie_at_the_top_is_seen_and_never_shaded():
-    values = {"A": [(0.134, 0.1)] * 3, "B": [(0.131, 0.1)] * 3, "C": [(0.10, 0.1)] * 3}
-    shading = pd.DataFrame({"cohort": ["ABCD"], "target": ["Int."], "p": [0.001]})
-    table = results_table(scores(values), shading, columns=COLUMNS)
-    assert [row.cells[0].rank for row in table.rows] == [1, 1, 0]
-    assert not any(cell.shaded for row in table.rows for cell in row.cells)
+def test_failed_and_adapted_cells_are_said():
+    results = fed(TABLE_1)
+    runs = pd.DataFrame([{"id": "1", "kind": "train", "line": "GATE", "cohort": "ABCD", "status": "failed"}])
+    told = results.scores.assign(adapted=np.where(results.scores["line"] == "BrainMass", "drawn from a Wishart", ""))
+    made = paper_table(replace(results, runs=runs, scores=told))
+    frame = to_frame(made)
+    assert frame.loc["GATE"].iloc[0] == "failed"
+    assert frame.loc["BrainNetTF"].iloc[0] == "--"
+    assert frame.loc["BrainMass"].iloc[0].endswith("‡")
+    assert "‡: adapted. BrainMass: drawn from a Wishart." in made.notes
 
 
-def test_negative_r_prints_as_n_or_as_it_is():
-    values = {"A": [(-0.04, 0.1)] * 3, "B": [(0.2, 0.1)] * 3}
-    assert to_frame(results_table(scores(values), columns=COLUMNS)).iloc[0, 0] == "n."
-    assert to_frame(results_table(scores(values), columns=COLUMNS, signed=True)).iloc[0, 0] == "-.04"
+def test_whom_encoders_had_seen_is_said_by_cohort(results):
+    notes = " ".join(paper_table(results).notes)
+    assert "including those tested (scope all) in Alpha: NERVE, mask_ratio=0.25; NERVE, mask_ratio=0.5." in notes
+    assert "Pretrained on other participants (scope other_people) in Gamma: NERVE, mask_ratio=0.25; NERVE" in notes
 
 
-def test_permuted_models_print_mean_and_spread_and_daggers():
-    values = {"Permutation": [(0.04, 0.0)] * 3, "17-network": [(0.11, 0.1)] * 3}
-    keys = pd.DataFrame(COLUMNS, columns=["cohort", "target"])
-    table = results_table(
-        scores(values),
-        columns=COLUMNS,
-        signed=True,
-        spreads=keys.assign(method="Permutation", spread=0.02),
-        daggers=keys.assign(method="17-network", p=0.01),
-        groups={"Permutation": "null", "17-network": "networks"},
-    )
-    lines = to_latex(table).splitlines()
-    assert r"Permutation & .04$\pm$.02 & .04$\pm$.02 & .04$\pm$.02 \\" in lines
-    assert r"17-network & \textbf{.11$^{\dagger}$} & \textbf{.11$^{\dagger}$} & \textbf{.11$^{\dagger}$} \\" in lines
-    assert lines.index(r"\midrule", lines.index(r"\midrule") + 1) > 0  # a rule between the groups
+def test_seeds_are_averaged_and_a_swept_setting_has_a_column_of_its_own(results):
+    table = paper_table(results)
+    scores = results.scores
+    mine = scores[(scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["line"] == "nerve0.5")]
+    row = next(row for row in table.rows if row.line == "nerve0.5")
+    assert len(mine) == 2
+    assert row.cells[table.columns.index(("alpha", "iq"))].r == pytest.approx(mine["r"].mean())
+    assert table.lead(row) == ["NERVE", "mask_ratio=0.5"]
+    assert to_csv(table).splitlines()[0].startswith("Method,Setting,Alpha: p_factor")
 
 
-def test_several_seeds_are_averaged_and_adapted_rows_marked():
-    table = pd.concat([scores({"A": [(r, 0.1)] * 3}) for r in (0.1, 0.2)])
-    built = results_table(table, columns=COLUMNS, adapted={("ABCD", "A"): "views drawn from a Wishart"})
-    assert np.isclose(built.rows[0].cells[0].r, 0.15)
-    assert to_frame(built).iloc[0, 0].endswith("‡")
-    assert not to_frame(built).iloc[0, 2].endswith("‡")
-    assert "views drawn from a Wishart" in to_markdown(built)
-
-
-def test_labels_cannot_break_the_markup():
-    values = {"A|B<script>&%_": [(0.1, 0.1)] * 3}
-    table = results_table(scores(values), columns=COLUMNS)
-    assert r"A|B$<$script$>$\&\%\_ & " in to_latex(table)
+def test_labels_cannot_break_the_markup_nor_steer_a_terminal():
+    evil = "A|B<script>&%_\x1b[2J"
+    results = fed(TABLE_2)
+    table = paper_table(replace(results, rows=results.rows.assign(label=evil), title=evil))
+    assert r"A|B$<$script$>$\&\%\_" in to_latex(table)
     assert r"A\|B&lt;script>" in to_markdown(table)
+    assert "\x1b" not in to_text(table)
 
 
-def test_the_extended_table_keeps_what_reviewers_ask_for():
-    long = scores().assign(n=100, r_fold_mean=0.1, r2=0.01, mae=0.8, unknown=1)
-    assert list(extended_table(long).columns) == ["cohort", "target", "method", "n", "r", "r_fold_mean", "r2", "mae"]
+def test_the_extended_table_keeps_what_reviewers_ask_for(results):
+    columns = list(extended_table(results).columns)
+    assert columns[:6] == ["cohort", "target", "method", "seed", "n", "r"]
+    assert {"r_fold_mean", "r2", "mae", "p", "q", "scope"} <= set(columns)
+
+
+def test_tables_of_a_folder_are_written(tmp_path):
+    folder = write_folder(tmp_path, Made(interpretation=False, stored=False))
+    write_tables(folder)
+    assert {path.name for path in (folder / "tables").iterdir()} == {
+        "table.md",
+        "table.tex",
+        "table.csv",
+        "extended.tsv",
+    }
+
+
+@pytest.mark.parametrize("r", np.linspace(-1, 1, 41))
+def test_a_printed_number_is_the_rounded_one(r):
+    assert float(number(r)) == pytest.approx(r, abs=0.00501)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(which("pdflatex") is None, reason="pdflatex is not installed")
-def test_latex_compiles_with_the_papers_packages(table, tmp_path):
+def test_latex_compiles_with_the_papers_packages(tmp_path):
     document = (
         r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,adjustbox}\usepackage[table]{xcolor}"
-        r"\begin{document}" + to_latex(table) + r"\end{document}"
+        r"\begin{document}" + to_latex(paper_table(fed(TABLE_1, references=True))) + r"\end{document}"
     )
     (tmp_path / "t.tex").write_text(document, encoding="utf-8")
     run = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
     )
     assert run.returncode == 0, run.stdout.decode()[-2000:]
-
-
-def test_a_swept_setting_has_a_column_of_its_own():
-    parts = [scores({"NERVE": [(r, 0.1)] * 3}).assign(variant=f"mask_ratio={m}") for r, m in ((0.1, 0.25), (0.2, 0.5))]
-    table = results_table(pd.concat(parts), rows=["NERVE", "absent"], columns=COLUMNS)
-    assert to_csv(table).splitlines()[0].startswith("Method,Setting,ABCD: Int.")
-    assert [row.variant for row in table.rows] == ["mask_ratio=0.25", "mask_ratio=0.5", ""]
-    assert to_frame(table).iloc[2, 0] == "--"
-    assert r"NERVE & mask\_ratio=0.5 & \textbf{.20}" in to_latex(table)

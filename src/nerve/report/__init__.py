@@ -1,1 +1,1 @@
-"""What a person looks at: tables, figures and one page. Made from tables on disk, without torch."""
+"""What people look at: tables, figures and one page. Made from tables on disk, without torch."""

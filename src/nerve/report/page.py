@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
+import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import yaml
 from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import nerve
 from nerve.cohort import Cohort
@@ -38,7 +38,6 @@ from nerve.report.sections import (
 from nerve.report.words import citations
 
 NAME = "report.html"
-log = logging.getLogger("nerve.report")
 BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
 
 
@@ -48,9 +47,9 @@ def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] |
     Parameters
     ----------
     folder : path
-        What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote, complete or not.
+        What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
     cohorts : mapping, optional
-        Cohorts by name, where the folder does not say where they are.
+        Cohorts by name, where they are not in the folder: they add who took part and the mean FC.
     """
     path = Path(folder) / NAME
     write_text(path, page(load_results(folder, cohorts)))
@@ -68,20 +67,16 @@ def page(results: Results) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = with_code
     # the page may run its own script and nothing else, and may fetch nothing at all
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    problems = list(results.problems)
-    parts = {
-        "sections": sections(results, problems),
-        "citations": _part(problems, "citations", lambda: citations(results.config, results.kind), []),
-        "command": _part(problems, "command", lambda: _command(results), ""),
-        "settings_text": _part(problems, "settings", lambda: _settings_text(results), ""),
-        "paragraphs": [_blocks(text) for text in results.methods_text],
-        "headline": _part(problems, "headline", lambda: headline(results), []),
-    }
     return environment.get_template("page").render(
-        **parts,
-        problems=problems,
+        sections=sections(results),
+        citations=citations(results),
+        command=results.about.get("command", ""),
+        settings_text=_settings_text(results),
+        paragraphs=[_block(text) for text in results.methods_text],
+        headline=headline(results),
         results=results,
         style=Markup(style),
         script=Markup(script),
@@ -90,45 +85,36 @@ def page(results: Results) -> str:
     )
 
 
-def _part(problems: list[str], name: str, make: Callable[[], Any], otherwise: Any) -> Any:
-    """What `make` gives; damaged settings, or a fault of ours, must not cost the reader the rest of the page."""
-    try:
-        return make()
-    except Exception as fault:
-        log.debug("%s could not be made", name, exc_info=True)
-        said = f"The part of {name} could not be made ({type(fault).__name__}): is a file damaged?"
-        problems.append(said)
-        return otherwise
+def with_code(text: object) -> Markup:
+    """Text with what stands between backticks set as code; everything in it is escaped.
+
+    Examples
+    --------
+    >>> with_code("run `nerve check` <now>")
+    Markup('run <code>nerve check</code> &lt;now&gt;')
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def sections(results: Results, problems: list[str]) -> list[Section]:
-    """The sections between methods and provenance; what cannot be made is added to the problems."""
+def sections(results: Results) -> list[Section]:
+    """The sections between methods and provenance."""
     drawn = {name: figures_of(name, results) for name in _TITLES}
     small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
-    makers: dict[str, Callable[[], list[Any]]] = {
-        "cohorts": lambda: [cohorts_table(results), exclusions_table(results)],
-        "pretraining": lambda: [encoders_table(list(results.encoders))],
-        "prediction": lambda: [scores_table(results)],
-        "comparison": lambda: [comparisons_table(results)],
-        "interpretation": lambda: interpretation_tables(results),
+    tables = {
+        "cohorts": [cohorts_table(results), exclusions_table(results)],
+        "pretraining": [encoders_table(results)],
+        "prediction": [scores_table(results)],
+        "comparison": [comparisons_table(results)],
+        "interpretation": interpretation_tables(results),
     }
-    tables = {name: _part(problems, f"tables of {name}", make, []) for name, make in makers.items()}
-    paper = _part(problems, "the table of results", lambda: _paper(results), None)
+    paper = paper_table(results)
     made = []
     for name, (title, lead) in _TITLES.items():
         figures, missing = drawn[name]
         kept = [table for table in tables[name] if table is not None]
-        cells = paper if name == "prediction" else None
-        figures = [small[figure.name] for figure in figures]
-        made.append(Section(name, title, lead, figures, kept, missing, cells))
-    provenance = _part(problems, "provenance", lambda: provenance_tables(results), [])
-    made.append(Section("provenance", "Provenance", "", [], provenance))
-    return made
-
-
-def _paper(results: Results) -> dict[str, Any] | None:
-    table = paper_table(results)
-    return None if table is None else paper_cells(table)
+        cells = paper_cells(paper) if name == "prediction" and paper is not None else None
+        made.append(Section(name, title, lead, [small[figure.name] for figure in figures], kept, missing, cells))
+    return [*made, Section("provenance", "Provenance", "", [], provenance_tables(results))]
 
 
 def _within_budget(figures: list[Drawn]) -> dict[str, Drawn]:
@@ -145,53 +131,32 @@ def _within_budget(figures: list[Drawn]) -> dict[str, Drawn]:
 
 def headline(results: Results) -> list[tuple[str, str]]:
     """The few numbers at the top."""
-    found = []
-    if results.cohorts:
-        found.append((f"{sum(facts.n for facts in results.cohorts.values()):,}", "people"))
-        found.append((str(len(results.cohorts)), "cohort" + "s" * (len(results.cohorts) > 1)))
-    if results.columns:
-        found.append((str(len(results.columns)), "target" + "s" * (len(results.columns) > 1)))
-        found.append((str(len(results.models)), "method" + "s" * (len(results.models) > 1)))
-    if len(results.runs) and "status" in results.runs.columns:
-        counts = results.runs["status"].value_counts()
-        found += [(str(number), f"runs {status}") for status, number in counts.items()]
-    elif results.encoders and results.kind == "run":
-        found.append((f"{len(results.encoders[0].history)}", "epochs"))
+    counts = {
+        "participant": sum(facts.n for facts in results.cohorts.values()),
+        "cohort": len(results.cohorts),
+        "target": len(results.columns),
+        "method": len(results.lines),
+        "epoch": len(results.encoders[0].history) if results.is_run and results.encoders else 0,
+    }
+    found = [(f"{count:,}", word + "s" * (count != 1)) for word, count in counts.items() if count]
+    if len(results.runs):
+        ended = results.runs["status"].value_counts()
+        found += [(f"{count:,}", f"run{'s' * (count != 1)} {status}") for status, count in ended.items()]
     return found
 
 
-def _command(results: Results) -> str:
-    command = {"experiment": "nerve experiment experiment.yaml --out DIR", "run": "nerve pretrain COHORT --out DIR"}
-    if results.kind in command:
-        return command[results.kind]
-    settings = results.config.get("settings", {})
-    features = ",".join(str(one["name"]) for one in results.config.get("features", []))
-    words = ["nerve evaluate COHORT", f"--features {features}", f"--targets {','.join(settings.get('targets', []))}"]
-    if settings.get("covariates"):
-        words.append(f"--covariates {','.join(settings['covariates'])}")
-    return " ".join([*words, "--out DIR"])
-
-
 def _settings_text(results: Results) -> str:
-    """The resolved configuration as YAML, folders of cohorts left out."""
-    if results.kind == "run":
-        return _yaml(dict(results.encoders[0].settings)) if results.encoders else ""
-    if not results.config:
+    """The protocol of every cohort, or the settings of a training run, as YAML."""
+    shown = results.about.get("protocols", {})
+    if results.is_run and results.encoders:
+        shown = dict(results.encoders[0].settings)
+    if not shown:
         return ""
-    cohorts = {
-        name: {key: value for key, value in about.items() if key != "path"}
-        for name, about in results.config.get("cohorts", {}).items()
-    }
-    shown = dict(results.config) | ({"cohorts": cohorts} if cohorts else {})
-    return _yaml(shown)
+    plain = json.loads(json.dumps(shown, default=str))
+    return Scrubber([]).clean(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None))
 
 
-def _yaml(content: dict[str, Any]) -> str:
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
-    return Scrubber([]).clean(text)
-
-
-def _blocks(text: str) -> dict[str, object]:
+def _block(text: str) -> dict[str, object]:
     """A paragraph, or a list with the words that lead to it."""
     lines = text.splitlines()
     items = [line.removeprefix("- ").replace("**", "") for line in lines if line.startswith("- ")]
@@ -201,7 +166,7 @@ def _blocks(text: str) -> dict[str, object]:
 _TITLES = {
     "cohorts": ("Cohorts", "Who was studied, who was left out, and whether regions stand in the order they should."),
     "pretraining": ("Pretraining", "What the encoders learned before they were asked to predict anything."),
-    "prediction": ("Prediction", "How well behaviour is predicted in people whom the model has not seen."),
+    "prediction": ("Prediction", "How well targets are predicted in participants whom the model has not seen."),
     "comparison": ("Comparison and ablations", "Which differences between methods and settings are more than chance."),
     "interpretation": ("Interpretation", "What the models rely on."),
 }

@@ -1,110 +1,137 @@
-"""The paper's table from what a folder holds: the experiment's file says rows, columns and names."""
+"""Results → the paper's table: methods as the paper marks them, reference rows apart in a block of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from nerve.evaluation.results import ResultsFolder
 from nerve.report.results import Results
-from nerve.report.tables import ResultsTable, results_table
+from nerve.report.tables import LEVEL, NAN, Cell, ResultsTable, TableRow, mark_best
+from nerve.report.words import seen
 
 FIRST_COLUMN = {"methods": "Method", "tokenizers": "Tokenizer", "parcellations": "Parcellation"}
-PERMUTED = "Permutation"
+_TESTED = "p < 0.05, two-sided paired bootstrap"
+Column = list[Cell]
 
 
-SCOPES = {"all": "all people, unlabelled", "train_folds": "training folds only"}
-
-
-def paper_table(results: Results) -> ResultsTable | None:
-    """The table of a loaded folder, or None where nothing was predicted."""
-    if results.scores.empty or not {"r", "r_half_width"} <= set(results.scores.columns):
+def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
+    """The table of the folder's layout, or None where nothing was predicted."""
+    results = Results.of(results) if isinstance(results, ResultsFolder) else results
+    if results.scores.empty:
         return None
-    return build_table(
-        results.config,
-        results.scores,
-        results.comparisons,
-        results.null_scores,
-        rows=list(results.groups),
-        groups=results.groups,
-        columns=_columns(results),
-        adapted=_by_place(results.facts.get("adapted", {}), results),
-        failed=set(_by_place(_failed(results), results)),
+    layout = str(results.about.get("layout", "methods"))
+    signed = layout == "parcellations"
+    apart = [line for line in results.lines.index if line not in results.contenders]
+    lines = [*results.null_lines, *results.contenders, *apart]
+    rank = _only_daggers if signed else _ranked
+    grid = [rank(results, column, _cells(results, column, lines), lines) for column in results.columns]
+    rows = tuple(_row(results, line, apart, cells) for line, cells in zip(lines, zip(*grid, strict=True), strict=True))
+    names: dict[str | tuple[str, str], str] = {cohort: results.cohort_label(cohort) for cohort, _ in results.columns}
+    names |= {(cohort, target): results.target_label(cohort, target) for cohort, target in results.columns}
+    notes = (*_legend(rows, signed, bool(apart)), *_adapted_notes(results), *seen(results))
+    return ResultsTable(
+        tuple(results.columns), rows, results.title, notes, signed, FIRST_COLUMN.get(layout, "Method"), names
     )
 
 
-def build_table(
-    config: Mapping[str, Any],
-    scores: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    null_scores: pd.DataFrame,
-    *,
-    rows: Sequence[str] = (),
-    groups: Mapping[str, str] | None = None,
-    columns: Sequence[tuple[str, str]] | None = None,
-    adapted: Mapping[tuple[str, str], str] | None = None,
-    failed: Collection[tuple[str, str]] = (),
-) -> ResultsTable:
-    """The table of an experiment's layout, from its file (as a mapping) and what was scored."""
-    signed = config.get("layout") == "parcellations"
-    rows = list(rows) or list(dict.fromkeys(scores["method"]))
-    daggers = spreads = None
-    if len(null_scores):
-        over_models = null_scores.groupby(["cohort", "target", "method"], sort=False)["r"].agg(["mean", "std"])
-        spreads = over_models.rename(columns={"mean": "r", "std": "spread"}).fillna({"spread": 0.0}).reset_index()
-        scores = pd.concat([scores, spreads.assign(variant="", r_half_width=np.nan)], ignore_index=True)
-        if "p_permuted_networks" in scores:
-            daggers = scores.rename(columns={"p": "p_target", "p_permuted_networks": "p"}).dropna(subset=["p"])
-        rows = [PERMUTED, *(row for row in rows if row != PERMUTED)]
-    best = comparisons[comparisons["best_two"]] if "best_two" in comparisons and not signed else None
-    scope = (config.get("protocol") or {}).get("pretrain_scope")
-    return results_table(
-        scores,
-        best,
-        rows=rows,
-        groups=groups,
-        columns=columns,
-        names=_names(config),
-        daggers=daggers,
-        spreads=spreads,
-        adapted=adapted,
-        failed=failed,
-        title=str(config.get("title") or ""),
-        signed=signed,
-        first_column=FIRST_COLUMN.get(str(config.get("layout")), "Method"),
-        notes=[f"Encoders were pretrained on {SCOPES[scope]} (pretrain_scope: {scope})."] if scope in SCOPES else [],
+def extended_table(results: Results) -> pd.DataFrame:
+    """The same results with everything a reviewer asks for: fold-mean r, R², MAE, CI, p and n; one row per seed."""
+    wanted = ["n", "r", "r_low", "r_high", "r_low_cv", "r_high_cv", "r_fold_mean", "r2", "mae", "auc", "auc_low",
+              "auc_high", "balanced_accuracy", "p", "q", "p_permuted_networks", "r_target_motion",
+              "r_prediction_motion", "scope", "adapted"]  # fmt: skip
+    scores = results.scores
+    seed_of = dict(zip(results.rows["row"], results.rows["seed"], strict=True))
+    table = pd.DataFrame(
+        {
+            "cohort": [results.cohort_label(cohort) for cohort in scores["cohort"]],
+            "target": [results.target_label(c, t) for c, t in zip(scores["cohort"], scores["target"], strict=True)],
+            "method": [results.label(line) for line in scores["line"]],
+            "seed": [seed_of[row] for row in scores["row"]],
+        }
     )
+    known = scores[[name for name in wanted if name in scores]].reset_index(drop=True)
+    return pd.concat([table, known.replace("", np.nan).dropna(axis=1, how="all")], axis=1)
 
 
-def _columns(results: Results) -> list[tuple[str, str]]:
-    asked = [(str(n), str(t)) for n, about in results.config.get("cohorts", {}).items() for t in about["targets"]]
-    return asked or results.columns
+def _row(results: Results, line: str, apart: list[str], cells: tuple[Cell, ...]) -> TableRow:
+    if line in results.null_lines:
+        return TableRow(line, results.label(line), cells, ("null",))
+    about = results.lines.loc[line]
+    block = ("reference",) if line in apart else ("methods", str(about["group"]))
+    return TableRow(line, results.name(line), cells, block, str(about["variant"]))
 
 
-def _names(config: Mapping[str, Any]) -> dict[str | tuple[str, str], str]:
-    names: dict[str | tuple[str, str], str] = {}
-    for name, about in config.get("cohorts", {}).items():
-        names[name] = str(about.get("label") or name)
-        names |= {(name, target): str(label) for target, label in (about.get("target_labels") or {}).items()}
-    return names
+def _cells(results: Results, column: tuple[str, str], lines: list[str]) -> Column:
+    cohort, target = column
+    null = _nulls(results)
+    cells = []
+    for line in lines:
+        if (cohort, target, line) in null:
+            values = null[cohort, target, line]
+            cells.append(Cell(float(values.mean()), spread=float(values.std(ddof=1)) if len(values) > 1 else 0.0))
+        elif (one := results.by_place.get((cohort, target, line))) is not None:
+            beyond = bool(one.get("p_permuted_networks", NAN) < LEVEL)
+            width = float(one.get("r_half_width", NAN))
+            cells.append(Cell(float(one["r"]), width, dagger=beyond, adapted=(cohort, line) in results.adapted))
+        else:
+            cells.append(Cell(failed=bool({(cohort, line), ("", line)} & results.failed)))
+    return cells
 
 
-def _failed(results: Results) -> dict[str, str]:
-    runs = results.runs
-    if runs.empty or "status" not in runs.columns:
-        return {}
-    failed = runs[runs["status"] == "failed"]
-    return dict(zip(failed["run"], failed["reason"], strict=True))
+def _only_daggers(results: Results, column: tuple[str, str], cells: Column, lines: list[str]) -> Column:
+    return [replace(cell, rank=int(cell.dagger)) for cell in cells]
 
 
-def _by_place(runs: Mapping[str, str], results: Results) -> dict[tuple[str, str], str]:
-    """What a run is called → (cohort, row) of the table that it belongs to."""
-    found = {}
-    for label, text in runs.items():
-        words = label.partition(" ")[2].split(" · ")
-        for cohort in results.config.get("cohorts", {}):
-            if cohort in words[1:]:
-                found[str(cohort), words[0]] = text
-    return found
+def _ranked(results: Results, column: tuple[str, str], cells: Column, lines: list[str]) -> Column:
+    """Methods ranked among themselves; each reference against the best of them."""
+    compared = _compared(results, column)
+    best = [row["p"] for row in compared if row["among"] == "methods" and row["best_two"]]
+    among = [i for i, line in enumerate(lines) if line in results.contenders]
+    marked = mark_best([cells[i] for i in among], min(best, default=NAN))
+    cells = [dict(zip(among, marked, strict=True)).get(i, cell) for i, cell in enumerate(cells)]
+    sides = {row["line_b"]: "↑" if row["score_b"] > row["score_a"] else "↓" for row in compared
+             if row["among"] == "reference" and row["p"] < LEVEL}  # fmt: skip
+    return [replace(cell, against=sides.get(line, "")) for cell, line in zip(cells, lines, strict=True)]
+
+
+def _compared(results: Results, column: tuple[str, str]) -> list[dict[Any, Any]]:
+    table = results.comparisons
+    if table.empty:
+        return []
+    mine = table[(table["cohort"] == column[0]) & (table["target"] == column[1])]
+    return mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records")
+
+
+def _nulls(results: Results) -> dict[Any, np.ndarray]:
+    groups = results.null_scores.groupby(["cohort", "target", "line"]) if len(results.null_scores) else ()
+    return {key: part["r"].to_numpy(float) for key, part in groups}
+
+
+def _legend(rows: tuple[TableRow, ...], signed: bool, apart: bool) -> list[str]:
+    cells = [cell for row in rows for cell in row.cells]
+    permuted = "p < 0.05, one-sided permutation test against models with permuted networks"
+    spreads = [cell for cell in cells if np.isfinite(cell.spread)]
+    told = {
+        "r with the half-width of its bootstrap 95 % CI; bold: best method, underlined: next.": not signed,
+        f"Shaded: {_TESTED} between the best two methods.": any(cell.shaded for cell in cells),
+        f"Bold†: {permuted}.": signed,
+        f"†: {permuted}.": not signed and any(cell.dagger for cell in cells),
+        "Permuted networks: mean ± standard deviation of r over models.": bool(spreads),
+        "Reference rows stand apart and take no part in the ranking.": apart and not signed,
+        f"↑, ↓: above, below the best method of the column, {_TESTED}.": any(cell.against for cell in cells),
+        "n.: negative r.": not signed and any(cell.available and cell.r < 0 for cell in cells),
+        "failed: the run ended with an error; runs.tsv says which.": any(cell.failed for cell in cells),
+        "--: not available, the cohort lacks what the method needs.": any(
+            not cell.available and not cell.failed for cell in cells
+        ),
+    }
+    return [note for note, holds in told.items() if holds]
+
+
+def _adapted_notes(results: Results) -> list[str]:
+    told = dict.fromkeys(f"{results.label(line)}: {how}" for (_, line), how in results.adapted.items())
+    return [f"‡: adapted. {'; '.join(told)}."] if told else []

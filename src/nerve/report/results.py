@@ -2,12 +2,12 @@
 
 `nerve.report.load.load_results` fills one from a folder; in a notebook any part can be given by hand:
 
-    Results(scores=scores, predictions=predictions)
+    Results(interpretation={"importance": table})
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,12 @@ import pandas as pd
 
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
+from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.rows import NULL, contenders, line_label, lines_of, rows_table
 from nerve.parcellation import Parcellation
 from nerve.quality import OrderCheck, check_order
 
-MODEL = ["method", "variant"]
-MOST_MATRICES = 1000  # people in a group mean: more do not change the picture
+MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 
 
 class NothingToDraw(NerveError):
@@ -34,25 +35,25 @@ class CohortFacts:
 
     Parameters
     ----------
-    people : DataFrame
-        The participants table without `participant_id`.
+    participants : DataFrame
+        The participants table without `participant_id`; empty where only cohorts.tsv is known.
     mean : (R, R) array, optional
-        Mean FC over `n_in_mean` people.
+        Mean FC over `n_in_mean` participants.
     left_out : DataFrame
-        Columns reason and people: how many were left out, and why.
+        Columns reason and participants: how many were left out, and why.
     """
 
     name: str
     label: str
     n: int
-    people: pd.DataFrame
+    participants: pd.DataFrame = field(default_factory=pd.DataFrame)
     parcellation: Parcellation | None = None
     mean: np.ndarray | None = None
     n_in_mean: int = 0
-    left_out: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"reason": [], "people": []}))
-    fingerprint: str = ""
-    volumes: str = "none"
+    left_out: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"reason": [], "participants": []}))
+    volumes: str = "not known"
     pretrained_on: bool | None = None
+    simulated: bool = False
 
     @property
     def order(self) -> OrderCheck | None:
@@ -61,9 +62,9 @@ class CohortFacts:
 
     def numbers(self, column: str) -> np.ndarray:
         """The finite values of a column, empty where there is no such column."""
-        if column not in self.people.columns:
+        if column not in self.participants.columns:
             return np.empty(0)
-        values = pd.to_numeric(self.people[column], errors="coerce").to_numpy(float)
+        values = pd.to_numeric(self.participants[column], errors="coerce").to_numpy(float)
         return values[np.isfinite(values)]
 
 
@@ -88,146 +89,187 @@ class Results:
 
     Parameters
     ----------
-    predictions : DataFrame
-        cohort, target, method, variant, seed, observed, predicted; no participants.
-    scores, comparisons, null_scores : DataFrame
-        As `nerve.evaluation` and `nerve.experiments` write them.
-    nulls : DataFrame
-        cohort, target, method, variant, r: one row a permutation of the target.
+    about : dict
+        protocol.json: title, kind, layout, the protocol of each cohort, versions, fingerprints.
+    rows, predictions, scores, comparisons, nulls : DataFrame
+        The tables of the results folder, with the `line` of each row; no participants. `scores` are those of real
+        rows, `null_scores` those of models with permuted networks.
     runs : DataFrame
-        run, status, seconds, reason.
-    cohorts : mapping
-    encoders : sequence of EncoderRun
+        id, kind, line, cohort, run, status, seconds, reason.
     interpretation : mapping
         Name → table, of the whole experiment.
     parcellation : Parcellation, optional
         The regions that everything is in, where no cohort says so.
-    config : dict
-        The experiment file, or the settings of an evaluation.
-    facts : dict
-        Versions, seeds, fingerprints and the like, for provenance.
-    warnings, problems : sequences of str
-        What was said while running; what could not be read for the page.
+    methods_text, warnings, notices : sequences of str
+        What was run; what was said while running; what the reader should know before reading.
     """
 
     title: str = "Results"
-    kind: str = "experiment"
+    about: Mapping[str, Any] = field(default_factory=dict)
+    rows: pd.DataFrame = field(default_factory=lambda: rows_table([]))
     predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
     scores: pd.DataFrame = field(default_factory=pd.DataFrame)
-    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
     null_scores: pd.DataFrame = field(default_factory=pd.DataFrame)
+    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
     nulls: pd.DataFrame = field(default_factory=pd.DataFrame)
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     cohorts: Mapping[str, CohortFacts] = field(default_factory=dict)
     encoders: Sequence[EncoderRun] = ()
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     parcellation: Parcellation | None = None
-    config: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
     methods_text: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    problems: Sequence[str] = ()
+    notices: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, found: ResultsFolder, **more: Any) -> Results:
+        """Results of a results folder, read or about to be written."""
+        line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
+        tables = {name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls")}
+        permuted = set(found.rows.loc[found.rows["kind"] == NULL, "row"])
+        is_null = tables["scores"].get("row", pd.Series(dtype=str)).isin(permuted)
+        tables["null_scores"], tables["scores"] = tables["scores"][is_null], tables["scores"][~is_null]
+        tables["predictions"] = tables["predictions"].drop(columns="participant", errors="ignore")
+        facts = {str(row.cohort): _known(row, found.about) for row in found.cohorts.itertuples(index=False)}
+        given: dict[str, Any] = {"title": str(found.about.get("title") or "Results"), "cohorts": facts}
+        return cls(about=found.about, rows=found.rows, comparisons=found.comparisons, **tables, **(given | more))
 
     @property
+    def is_run(self) -> bool:
+        """Whether these are of one training run, which predicts nothing."""
+        return self.about.get("kind") == "run"
+
+    @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """(cohort, target) in the order of the scores."""
-        if self.scores.empty:
-            return []
-        return list(dict.fromkeys(zip(self.scores["cohort"], self.scores["target"], strict=True)))
+        """(cohort, target) as they were asked for."""
+        asked = [(c, t) for c, protocol in self.about.get("protocols", {}).items() for t in protocol["targets"]]
+        return asked or list(dict.fromkeys(zip(self.scores.get("cohort", ()), self.scores.get("target", ()))))  # noqa: B905
 
-    @property
-    def models(self) -> list[tuple[str, str]]:
-        """(method, variant) in the order of the scores."""
-        if self.scores.empty:
-            return []
-        return list(dict.fromkeys(zip(self.scores["method"], self.scores["variant"], strict=True)))
+    @cached_property
+    def lines(self) -> pd.DataFrame:
+        """One row per line, in order, indexed by its id; models with permuted networks are left out."""
+        lines = lines_of(self.rows)
+        return lines[lines["kind"] != NULL]
 
-    @property
-    def groups(self) -> dict[str, str]:
-        """Method → the group that it stands in."""
-        rows = self.config.get("methods", [])
-        return {str(row.get("label") or row["method"]): str(row.get("group", "")) for row in rows}
+    @cached_property
+    def null_lines(self) -> list[str]:
+        """Lines of models with permuted networks."""
+        lines = lines_of(self.rows)
+        return list(lines.index[lines["kind"] == NULL])
+
+    @cached_property
+    def contenders(self) -> list[str]:
+        """Lines that are compared with each other; the others stand apart."""
+        return contenders(self.rows)
+
+    @cached_property
+    def _labels(self) -> dict[str, tuple[str, str]]:
+        rows = list(lines_of(self.rows).itertuples(index=False))
+        return {str(row.line): (line_label(row), line_label(row._replace(variant=""))) for row in rows}
+
+    def label(self, line: str) -> str:
+        """What figures and sentences call a line."""
+        return self._labels[line][0]
+
+    def name(self, line: str) -> str:
+        """The label without the swept settings, where these stand beside it."""
+        return self._labels[line][1]
 
     def column_name(self, cohort: str, target: str) -> str:
         """What figures call a cohort's target."""
-        about = self.config.get("cohorts", {}).get(cohort, {})
-        shown = (about.get("target_labels") or {}).get(target, target)
-        label = about.get("label") or cohort
-        return f"{label}: {shown}" if len({c for c, _ in self.columns}) > 1 or label != "cohort" else str(shown)
+        shown = self.target_label(cohort, target)
+        return f"{self.cohort_label(cohort)}: {shown}" if len({c for c, _ in self.columns}) > 1 else shown
+
+    def cohort_label(self, cohort: str) -> str:
+        """What tables call a cohort."""
+        return self.cohorts[cohort].label if cohort in self.cohorts else cohort
+
+    def target_label(self, cohort: str, target: str) -> str:
+        """What tables call a target."""
+        return str((self.about.get("target_labels", {}).get(cohort) or {}).get(target, target))
 
     def interpreted(self, name: str) -> list[tuple[str, pd.DataFrame]]:
         """The tables interpretation/`name`.tsv that there are, each with what it belongs to ("" for the whole)."""
-        sources = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
-        return [(label, tables[name]) for label, tables in sources if len(tables.get(name, ()))]
+        every = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
+        return [(label, tables[name]) for label, tables in every if len(tables.get(name, ()))]
 
     @cached_property
     def mean_scores(self) -> pd.DataFrame:
-        """One row a cohort, target, method and variant: seeds are averaged."""
+        """One row per cohort, target and line: rows that differ in their seed are averaged."""
         if self.scores.empty:
             return self.scores
-        keys = ["cohort", "target", *MODEL]
-        numbers = [name for name in self.scores.columns if name not in (*keys, "seed")]
-        return self.scores.groupby(keys, sort=False)[numbers].mean(numeric_only=True).reset_index()
+        return self.scores.groupby(["cohort", "target", "line"], sort=False).mean(numeric_only=True).reset_index()
 
     @cached_property
-    def by_place(self) -> dict[tuple[str, str, str, str], dict[str, float]]:
-        """(cohort, target, method, variant) → its scores, seeds averaged."""
-        keys = ["cohort", "target", *MODEL]
-        return {tuple(row[key] for key in keys): row for row in self.mean_scores.to_dict("records")}  # type: ignore[misc]
+    def by_place(self) -> dict[tuple[str, str, str], dict[str, float]]:
+        """(cohort, target, line) → its scores, seeds averaged."""
+        records: list[dict[Any, Any]] = self.mean_scores.to_dict("records")
+        return {(row["cohort"], row["target"], row["line"]): row for row in records}
 
-    def best(self, cohort: str, target: str, among: Sequence[tuple[str, str]] | None = None) -> tuple[str, str]:
-        """The model with the highest r on a target."""
-        scores = self.mean_scores
-        rows = scores[(scores["cohort"] == cohort) & (scores["target"] == target)].dropna(subset=["r"])
-        pairs = pd.Series(list(zip(rows["method"], rows["variant"], strict=True)), index=rows.index, dtype=object)
-        if among is not None:
-            rows = rows[pairs.isin(list(among)).to_numpy(bool)]
-        if rows.empty:
-            raise NothingToDraw(f"No method has a score for {target} in {cohort}.")
-        top = int(np.argmax(rows["r"].to_numpy(float)))
-        return str(rows["method"].iloc[top]), str(rows["variant"].iloc[top])
+    @cached_property
+    def adapted(self) -> dict[tuple[str, str], str]:
+        """(cohort, line) → the substitute that the method had to make there."""
+        if "adapted" not in self.scores:
+            return {}
+        told = self.scores[self.scores["adapted"].fillna("") != ""]
+        return dict(zip(zip(told["cohort"], told["line"], strict=True), told["adapted"], strict=True))
+
+    @cached_property
+    def failed(self) -> set[tuple[str, str]]:
+        """(cohort, line) of runs that ended with an error; the cohort is empty for an encoder that serves them all."""
+        if self.runs.empty:
+            return set()
+        ended = self.runs[self.runs["status"] == "failed"]
+        return set(zip(ended["cohort"].fillna(""), ended["line"], strict=True))
+
+    def r(self, cohort: str, target: str, line: str) -> float:
+        """Pearson's r of a line, NaN where it has none."""
+        return float(self.by_place.get((cohort, target, line), {}).get("r", np.nan))
+
+    def best(self, cohort: str, target: str, among: Collection[str]) -> str | None:
+        """The line with the highest r, None where none has any."""
+        known = {line: r for line in among if np.isfinite(r := self.r(cohort, target, line))}
+        return max(known, key=lambda line: known[line]) if known else None
 
 
-def model_name(method: str, variant: str) -> str:
-    """What figures call a model.
-
-    Examples
-    --------
-    >>> model_name("NERVE", "mask_ratio=0.5"), model_name("Raw FC", "")
-    ('NERVE (mask_ratio=0.5)', 'Raw FC')
-    """
-    return f"{method} ({variant})" if variant else method
-
-
-def cohort_facts(cohort: Cohort, label: str | None = None, pretrained_on: bool | None = None) -> CohortFacts:
-    """What a page may show of a cohort; matrices are read a few at a time."""
+def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFacts:
+    """What a page may show of a cohort, its names as `known`; matrices are read a few at a time."""
     rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), MOST_MATRICES)).astype(int))
     total = np.zeros((cohort.n_regions, cohort.n_regions))
-    known = np.zeros_like(total)
+    finite = np.zeros_like(total)
     for start in range(0, len(rows), 64):
         chunk = cohort.inputs("fc", rows[start : start + 64]).astype(float)
         total += np.nansum(chunk, axis=0)
-        known += np.isfinite(chunk).sum(axis=0)
+        finite += np.isfinite(chunk).sum(axis=0)
     reasons = cohort.exclusions["reason"].astype(str).map(_general).value_counts()
-    left_out = pd.DataFrame({"reason": reasons.index, "people": reasons.to_numpy()})
     lengths = None if cohort.timeseries is None else cohort.timeseries.lengths
     with np.errstate(invalid="ignore"):
-        mean = total / known
+        mean = total / finite
     return CohortFacts(
-        name=cohort.name,
-        label=label or cohort.name,
+        name=known.name if known else cohort.name,
+        label=known.label if known else cohort.name,
         n=len(cohort),
-        people=cohort.participants.drop(columns="participant_id"),
+        participants=cohort.participants.drop(columns="participant_id"),
         parcellation=cohort.parcellation,
         mean=mean,
         n_in_mean=len(rows),
-        left_out=left_out,
-        fingerprint=cohort.fingerprint,
+        left_out=pd.DataFrame({"reason": reasons.index, "participants": reasons.to_numpy()}),
         volumes="none" if lengths is None else f"{lengths.min()} to {lengths.max()} volumes",
-        pretrained_on=pretrained_on,
+        pretrained_on=known.pretrained_on if known else None,
+        simulated=known.simulated if known else False,
     )
 
 
+def _with_lines(table: pd.DataFrame, line_of: Mapping[str, str]) -> pd.DataFrame:
+    return table.assign(line=table["row"].map(line_of)) if "row" in table else table
+
+
+def _known(row: Any, about: Mapping[str, Any]) -> CohortFacts:
+    """What cohorts.tsv says of a cohort."""
+    return CohortFacts(str(row.cohort), str(row.label or row.cohort), int(row.n), pretrained_on=bool(row.pretrained_on),
+                       simulated=bool(row.simulated))  # fmt: skip
+
+
 def _general(reason: str) -> str:
-    """A reason without what belongs to one person (file names, what stands before a colon)."""
+    """A reason without what belongs to one participant (file names, what stands before a colon)."""
     return reason.rpartition(": ")[2] or reason

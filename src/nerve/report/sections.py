@@ -12,13 +12,21 @@ import numpy as np
 import pandas as pd
 
 from nerve.report.figures import FIGURES, Drawn, NothingToDraw, drawn
-from nerve.report.results import EncoderRun, Results
-from nerve.report.table_formats import number
-from nerve.report.tables import Cell, ResultsTable
+from nerve.report.paper_table import extended_table
+from nerve.report.results import CohortFacts, Results
+from nerve.report.tables import Cell, ResultsTable, number
 
 log = logging.getLogger("nerve.report")
-MOST_ROWS = 1000  # of a table on the page; its file has all
+MOST_ROWS = 400  # of a table on the page; its file has all
 LONG = 12  # rows beyond which a table is folded
+HEADS = {  # columns of our files whose names are no words
+    "r_low": "r, 95 % CI from", "r_high": "to", "r_low_cv": "wider CI from", "r_high_cv": "to", "auc": "AUC",
+    "auc_low": "AUC, 95 % CI from", "auc_high": "to", "r2": "R²", "mae": "MAE", "r_fold_mean": "r, mean of folds",
+    "p_permuted_networks": "p against permuted networks", "r_target_motion": "r of target and motion",
+    "r_prediction_motion": "r of prediction and motion", "scope": "pretraining", "difference_low": "95 % CI from",
+    "difference_high": "to", "drop_low": "95 % CI from", "drop_high": "to", "n_seeds": "seeds",
+    "stability": "agreement of seeds", "from": "from network", "to": "to network", "id": "run id",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,41 +81,42 @@ def figures_of(section: str, results: Results) -> tuple[list[Drawn], list[str]]:
     return made, list(dict.fromkeys(missing))
 
 
-def table_of(frame: pd.DataFrame, title: str, note: str = "", digits: int = 3) -> Table:
-    """A DataFrame as text, numbers rounded, sorted by what they are."""
-    if len(frame) > MOST_ROWS:
-        title = f"{title} (the first {MOST_ROWS:,} of {len(frame):,} rows)"
+def table_of(frame: pd.DataFrame, title: str, note: str = "", digits: int = 3, total: int = 0) -> Table:
+    """A DataFrame as text, numbers rounded, sorted by what they are; the note says where the rest of a cut one is."""
+    total = max(total, len(frame))
+    if total > MOST_ROWS:
+        title = f"{title} (the first {MOST_ROWS:,} of {total:,} rows)"
+    else:
+        note = ""
     frame = frame.head(MOST_ROWS)
     rows = [[_text(value, digits) for value in row] for row in frame.itertuples(index=False)]
     sort = [[_key(value) for value in row] for row in frame.itertuples(index=False)]
-    return Table(title, [str(name) for name in frame.columns], rows, sort, note)
+    return Table(title, [worded(str(name)) for name in frame.columns], rows, sort, note)
 
 
 def cohorts_table(results: Results) -> Table | None:
-    """One row a cohort."""
-    rows = []
-    for facts in results.cohorts.values():
-        age, motion = facts.numbers("age"), facts.numbers("mean_fd")
-        sites = facts.people["site"].nunique() if "site" in facts.people else 0
-        sex = facts.people["sex"].dropna().astype(str).value_counts() if "sex" in facts.people else pd.Series(dtype=int)
-        order = facts.order
-        rows.append(
-            {
-                "cohort": facts.label,
-                "people": facts.n,
-                "left out": int(facts.left_out["people"].sum()) if len(facts.left_out) else 0,
-                "age, mean ± sd (range), years": _spread(age),
-                "sex": ", ".join(f"{level} {count}" for level, count in sex.head(4).items()) or "not known",
-                "sites": sites or "not known",
-                "mean FD, median (largest), mm": f"{np.median(motion):.2f} ({motion.max():.2f})"
-                if len(motion)
-                else "not known",
-                "time series": facts.volumes,
-                "regions in order": "not checked" if order is None else ("yes" if order.plausible else "in doubt"),
-                "used in pretraining": {None: "", True: "yes", False: "no"}[facts.pretrained_on],
-            }
-        )
-    return table_of(pd.DataFrame(rows), "Cohorts") if rows else None
+    """One row per cohort."""
+    rows = [_cohort_row(facts) for facts in results.cohorts.values()]
+    frame = pd.DataFrame(rows).replace("", np.nan).dropna(axis=1, how="all").fillna("not known")
+    return table_of(frame, "Cohorts") if rows else None
+
+
+def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
+    age, motion, order = facts.numbers("age"), facts.numbers("mean_fd"), facts.order
+    known = facts.participants
+    sex = known["sex"].dropna().astype(str).value_counts() if "sex" in known else pd.Series(dtype=int)
+    return {
+        "cohort": facts.label + (" (simulated)" if facts.simulated else ""),
+        "participants": facts.n,
+        "left out": int(facts.left_out["participants"].sum()) if len(known) else "",
+        "age, mean ± SD (range), years": _spread(age),
+        "sex": ", ".join(f"{level} {count}" for level, count in sex.head(4).items()),
+        "sites": known["site"].nunique() if "site" in known else "",
+        "mean FD, median (largest), mm": f"{np.median(motion):.2f} ({motion.max():.2f})" if len(motion) else "",
+        "time series": facts.volumes if len(known) else "",
+        "regions in order": "" if order is None else ("yes" if order.plausible else "in doubt"),
+        "used in pretraining": {None: "", True: "yes", False: "no"}[facts.pretrained_on],
+    }
 
 
 def exclusions_table(results: Results) -> Table | None:
@@ -115,47 +124,58 @@ def exclusions_table(results: Results) -> Table | None:
     parts = [facts.left_out.assign(cohort=facts.label) for facts in results.cohorts.values() if len(facts.left_out)]
     if not parts:
         return None
-    frame = pd.concat(parts, ignore_index=True)[["cohort", "people", "reason"]]
-    return table_of(frame, "People left out, and why")
+    frame = pd.concat(parts, ignore_index=True)[["cohort", "participants", "reason"]]
+    return table_of(frame, "Participants left out, and why")
 
 
-def encoders_table(encoders: list[EncoderRun]) -> Table | None:
-    """One row an encoder."""
+def encoders_table(results: Results) -> Table | None:
+    """One row per encoder."""
     rows = []
-    for one in encoders:
-        last = one.history.iloc[-1] if len(one.history) else pd.Series(dtype=float)
+    for one in results.encoders:
         held = one.history["validation_loss"].min() if "validation_loss" in one.history else np.nan
         row = {
             "encoder": one.label,
             "trainable parameters": one.parameters or np.nan,
-            "epochs": last.get("epoch", 0),
+            "epochs": one.history["epoch"].iloc[-1] if len(one.history) else 0,
             "best held-out loss": held,
             "minutes": one.seconds / 60,
+            "error, as a share of the group mean's": _ratio(one.errors),
         }
-        rows.append(row | {"error against group mean": _ratio(one.errors)})
-    frame = pd.DataFrame(rows)
-    return table_of(frame.dropna(axis=1, how="all"), "Encoders", digits=4) if rows else None
+        rows.append(row)
+    return table_of(pd.DataFrame(rows).dropna(axis=1, how="all"), "Encoders", digits=4) if rows else None
 
 
 def scores_table(results: Results) -> Table | None:
     """Everything a reviewer asks for."""
     if results.scores.empty:
         return None
-    from nerve.report.tables import extended_table
-
-    return table_of(extended_table(results.scores), "All scores, with intervals, R², MAE and p")
+    note = "The whole table is tables/extended.tsv."
+    return table_of(extended_table(results), "All scores, with intervals, R², MAE and p", note)
 
 
 def comparisons_table(results: Results) -> Table | None:
-    """The paired comparisons, best two first."""
-    frame = results.comparisons
-    if frame.empty:
+    """The paired comparisons: best two first, then references against the best method."""
+    table = results.comparisons
+    if table.empty:
         return None
-    wanted = ["cohort", "target", "method_a", "variant_a", "method_b", "variant_b", "metric", "difference"]
-    wanted += ["difference_low", "difference_high", "p", "q", "best_two"]
-    wanted = [name for name in wanted if not name.startswith("variant") or set(frame[name]) != {""}]
-    frame = frame[wanted]
-    return table_of(frame.sort_values("best_two", ascending=False, kind="stable"), "Paired comparisons")
+    order = [*table.index[table["best_two"]], *table.index[~table["best_two"] & (table["among"] == "reference")]]
+    shown = table.loc[[*order, *table.index.difference(order)]].head(MOST_ROWS)
+    kept = ["metric", "difference", "difference_low", "difference_high", "p", "q", "n"]
+    frame = pd.DataFrame(
+        {
+            "cohort": [results.cohort_label(cohort) for cohort in shown["cohort"]],
+            "target": [results.target_label(c, t) for c, t in zip(shown["cohort"], shown["target"], strict=True)],
+            "method": [results.label(line) for line in shown["line_a"]],
+            "against": [results.label(line) for line in shown["line_b"]],
+            "pair": [_pair(row) for row in shown.itertuples()],
+        }
+    )
+    frame = pd.concat([frame, shown[[name for name in kept if name in shown]].reset_index(drop=True)], axis=1)
+    return table_of(frame, "Paired comparisons", total=len(table))
+
+
+def _pair(row: Any) -> str:
+    return "the best two" if row.best_two else "reference" if row.among == "reference" else "methods"
 
 
 def paper_cells(table: ResultsTable) -> dict[str, Any]:
@@ -163,7 +183,7 @@ def paper_cells(table: ResultsTable) -> dict[str, Any]:
     rows = [
         {
             "lead": table.lead(row),
-            "rule": i > 0 and table.rows[i - 1].group != row.group,
+            "rule": i > 0 and table.rows[i - 1].block != row.block,
             "cells": [_paper_cell(cell, table.signed) for cell in row.cells],
         }
         for i, row in enumerate(table.rows)
@@ -184,43 +204,46 @@ def _paper_cell(cell: Cell, signed: bool) -> dict[str, Any]:
         return {"text": "n.", "sort": cell.r, "class": "none", "below": "", "marks": ""}
     below = cell.spread if np.isfinite(cell.spread) else cell.half_width
     shown = np.isfinite(cell.spread) or (np.isfinite(cell.half_width) and not signed)
-    marks = ("†" if cell.dagger else "") + ("‡" if cell.adapted else "")
     looks = [["", "best", "second"][cell.rank], "shaded" if cell.shaded else ""]
     return {
         "text": number(cell.r),
         "sort": cell.r,
         "class": " ".join(filter(None, looks)),
         "below": f"±{number(below)}" if shown else "",
-        "marks": marks,
+        "marks": cell.marks,
     }
 
 
 def provenance_tables(results: Results) -> list[Table]:
     """Versions, fingerprints and seeds; runs and how they ended."""
-    facts = results.facts
-    rows: list[tuple[str, str]] = [(str(name), str(value)) for name, value in facts.get("versions", {}).items()]
-    marks = facts.get("fingerprints", {})
-    rows += [(f"data of {name}", str(mark)) for name, mark in (marks.get("cohorts") or {}).items() if mark]
-    rows += [(str(name), str(mark)) for name, mark in marks.items() if name != "cohorts" and mark]
-    seeds = [seed for seed in facts.get("seeds", []) if seed is not None]
-    rows += [("seeds", ", ".join(map(str, seeds)))] if seeds else []
+    about = results.about
+    rows = [(str(name), str(version)) for name, version in about.get("versions", {}).items()]
+    rows += [(f"data of {results.cohort_label(name)}", str(mark)) for name, mark in about.get("data", {}).items()]
+    rows += [(name, str(about[name])) for name in ("code", "id") if about.get(name)]
+    rows += [("seeds", ", ".join(map(str, about["seeds"])))] if about.get("seeds") else []
     tables = [table_of(pd.DataFrame(rows, columns=["what", "version or fingerprint"]), "Versions, data and seeds")]
     if len(results.runs):
         shown = [name for name in ("run", "status", "seconds", "reason", "id") if name in results.runs.columns]
-        tables.append(table_of(results.runs[shown], "Runs", digits=1))
+        tables.append(table_of(results.runs[shown], "Runs", "The whole table is runs.tsv.", digits=1))
     return tables
 
 
 def interpretation_tables(results: Results) -> list[Table]:
     """Every table that interpretation left, of the experiment and of its encoders."""
-    sources: list[tuple[str, Mapping[str, pd.DataFrame]]] = [("", results.interpretation)]
-    sources += [(one.label, one.interpretation) for one in results.encoders]
+    every = [("", results.interpretation), *((one.label, one.interpretation) for one in results.encoders)]
     return [
-        table_of(frame, " · ".join(filter(None, [label, name.replace("_", " ")])))
-        for label, tables in sources
+        table_of(
+            frame, ", ".join(filter(None, [label, worded(name)])), f"The whole table is interpretation/{name}.tsv."
+        )
+        for label, tables in every
         for name, frame in tables.items()
         if len(frame)
     ]
+
+
+def worded(column: str) -> str:
+    """The head of a column in words."""
+    return HEADS.get(column, column.replace("_", " "))
 
 
 def _ratio(errors: Mapping[str, Any]) -> float:
@@ -230,7 +253,7 @@ def _ratio(errors: Mapping[str, Any]) -> float:
 
 def _spread(values: np.ndarray) -> str:
     if not len(values):
-        return "not known"
+        return ""
     return f"{values.mean():.1f} ± {values.std():.1f} ({values.min():.1f}–{values.max():.1f})"
 
 

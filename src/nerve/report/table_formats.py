@@ -1,19 +1,37 @@
-"""A results table as Markdown, LaTeX (as the paper typesets it), CSV and DataFrame."""
+"""A results table as Markdown, LaTeX (as the paper typesets it), CSV, plain text and DataFrame."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from nerve.files import write_text, write_tsv
 from nerve.formulas import guarded_table
-from nerve.report.tables import Cell, ResultsTable
+from nerve.report.load import load_tables
+from nerve.report.paper_table import extended_table, paper_table
+from nerve.report.tables import Cell, ResultsTable, number
+
+PLAIN = "*: best method (bold on paper), +: next (underlined), s: shaded."
+
+
+def write_tables(folder: str | os.PathLike[str]) -> None:
+    """Write tables/table.md, .tex, .csv and tables/extended.tsv from a results folder."""
+    results = load_tables(folder)
+    table = paper_table(results)
+    if table is None:
+        return
+    for ending, text in (("md", to_markdown(table)), ("tex", to_latex(table)), ("csv", to_csv(table))):
+        write_text(Path(folder) / "tables" / f"table.{ending}", text)
+    write_tsv(Path(folder) / "tables" / "extended.tsv", extended_table(results))
 
 
 def to_frame(table: ResultsTable) -> pd.DataFrame:
-    """Plain text cells, one column a (cohort, target); * best, + second, s shaded, † and ‡ as in the notes."""
+    """Plain text cells, one column per (cohort, target); the marks are those of `PLAIN` and of the notes."""
     cells = [[_plain(cell, table.signed) for cell in row.cells] for row in table.rows]
     lead = [tuple(table.lead(row)) for row in table.rows]
     header = table.lead_header
@@ -25,8 +43,15 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
     return pd.DataFrame(cells, index=index, columns=pd.MultiIndex.from_tuples(table.headers))
 
 
+def to_text(table: ResultsTable) -> str:
+    """The table for a terminal or a log, as wide as it is, with what its marks mean."""
+    frame = to_frame(table).rename(_printable).rename(_printable, axis="columns")
+    legend = [] if table.signed else [PLAIN]
+    return "\n".join([_printable(table.title), frame.to_string(), *legend, *map(_printable, table.notes)]) + "\n"
+
+
 def to_csv(table: ResultsTable) -> str:
-    """One header line `cohort: target`, one line a method."""
+    """One header line `cohort: target`, one line per method."""
     frame = to_frame(table)
     frame.columns = pd.Index([f"{cohort}: {target}" for cohort, target in table.headers])
     return guarded_table(frame.reset_index()).to_csv(index=False, lineterminator="\n")
@@ -74,24 +99,10 @@ def to_latex(table: ResultsTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def number(value: float) -> str:
-    """Two decimals without the leading zero, as the paper prints them.
-
-    Examples
-    --------
-    >>> [number(x) for x in (0.114, -0.04, 1.0, -0.001)]
-    ['.11', '-.04', '1.00', '.00']
-    """
-    text = f"{value:.2f}"
-    if float(text) == 0:
-        text = "0.00"
-    return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
-
-
 def _latex_rows(table: ResultsTable) -> list[str]:
     lines: list[str] = []
     for before, row in zip([None, *table.rows], table.rows, strict=False):
-        if before is not None and before.group != row.group:
+        if before is not None and before.block != row.block:
             lines.append(r"\midrule")
         cells = [*map(_tex, table.lead(row)), *(_latex(cell, table.signed) for cell in row.cells)]
         lines.append(" & ".join(cells) + r" \\")
@@ -113,8 +124,7 @@ def _plain(cell: Cell, signed: bool) -> str:
         text += f"±{number(cell.spread)}"
     elif np.isfinite(cell.half_width) and not signed:
         text += f" ±{number(cell.half_width)}"
-    marks = ["", "*", "+"][cell.rank] + ("s" if cell.shaded else "") + ("†" if cell.dagger else "")
-    return text + marks + ("‡" if cell.adapted else "")
+    return text + ("" if signed else ["", "*", "+"][cell.rank]) + "s" * cell.shaded + cell.marks
 
 
 def _markdown(cell: Cell, signed: bool) -> str:
@@ -126,7 +136,7 @@ def _markdown(cell: Cell, signed: bool) -> str:
         text += f" ± {number(cell.spread)}"
     elif np.isfinite(cell.half_width) and not signed:
         text += f"<sub>±{number(cell.half_width)}</sub>"
-    text += "‡" if cell.adapted else ""
+    text += cell.marks.replace("†", "")
     return f"<mark>{text}</mark>" if cell.shaded else text
 
 
@@ -142,7 +152,7 @@ def _latex(cell: Cell, signed: bool) -> str:
         text = rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}" + (f"${below}$" if below else "")
     else:
         text = f"${value}{below}$" + dagger
-    text += r"$^{\ddagger}$" if cell.adapted else ""
+    text += "".join(f"$^{{{_SIGNS[sign]}}}$" for sign in cell.marks if sign != "†")
     return rf"\cellcolor{{lightgray}}{text}" if cell.shaded else text
 
 
@@ -152,6 +162,11 @@ def _cmidrules(counts: Sequence[int], start: int) -> str:
         rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
         start += count
     return " ".join(rules)
+
+
+def _printable(text: object) -> str:
+    """Text that cannot steer a terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(text))
 
 
 def _bar(cells: object) -> str:
@@ -165,7 +180,13 @@ def _escaped(text: str) -> str:
 
 
 _TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$"}
-_TEX |= {"†": r"$\dagger$", "‡": r"$\ddagger$", "±": r"$\pm$", "²": r"$^2$", "×": r"$\times$", "\n": " "}
+_SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\downarrow"}
+_TEX |= {sign: f"${word}$" for sign, word in _SIGNS.items()} | {
+    "±": r"$\pm$",
+    "²": r"$^2$",
+    "×": r"$\times$",
+    "\n": " ",
+}
 _TEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 
 

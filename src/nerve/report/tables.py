@@ -1,24 +1,23 @@
 """The paper's tables as data: a number in each cell, and the marks it carries.
 
-    bold, underline   best and second best of a column, by the printed value: ties share a mark
-    shading           two-sided paired bootstrap between the best two, p < 0.05
-    dagger            one-sided p < 0.05 against models with permuted networks
+    bold, underline   best value of a column and the next one, as printed: ties share a mark; methods only
+    shading           two-sided paired bootstrap between the best two, p < 0.05; never on a tie
+    dagger            one-sided p < 0.05 against models with permuted networks; in Table 3 with bold, the only mark
+    ↑ ↓               a reference row above or below the best method, p < 0.05
     n.                negative r (Tables 1 and 2); --  not available: the cohort lacks what the method needs
     ‡                 an adapted method: an input it needs was replaced by a documented substitute
 
-`nerve.report.table_formats` writes them as Markdown, LaTeX, CSV and DataFrame.
+`nerve.report.table_formats` writes them as Markdown, LaTeX, CSV, plain text and DataFrame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pandas as pd
 
 LEVEL = 0.05
-KEY = ["cohort", "target", "method", "variant"]
 NAN = float("nan")
 
 
@@ -32,6 +31,7 @@ class Cell:
     rank: int = 0
     shaded: bool = False
     dagger: bool = False
+    against: str = ""
     adapted: bool = False
     failed: bool = False
 
@@ -40,14 +40,20 @@ class Cell:
         """Whether there is a number to print."""
         return bool(np.isfinite(self.r))
 
+    @property
+    def marks(self) -> str:
+        """The signs behind the number."""
+        return "†" * self.dagger + self.against + "‡" * self.adapted
+
 
 @dataclass(frozen=True)
-class Row:
-    """A line of a table; `group` says which lines stand together between rules."""
+class TableRow:
+    """A line of a table; `block` says which lines stand together between rules."""
 
+    line: str
     label: str
     cells: tuple[Cell, ...]
-    group: str = ""
+    block: tuple[str, ...] = ()
     variant: str = ""
 
 
@@ -59,7 +65,7 @@ class ResultsTable:
     ----------
     columns : sequence of (cohort, target)
         In the order in which they are printed; the targets of one cohort stand together.
-    rows : sequence of Row
+    rows : sequence of TableRow
     title : str
     notes : sequence of str
         Sentences below the table.
@@ -70,7 +76,7 @@ class ResultsTable:
     """
 
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     title: str = ""
     notes: tuple[str, ...] = ()
     signed: bool = False
@@ -95,142 +101,29 @@ class ResultsTable:
         """The words above the start of the lines; a swept setting has a column of its own."""
         return [self.first_column, "Setting"] if any(row.variant for row in self.rows) else [self.first_column]
 
-    def lead(self, row: Row) -> list[str]:
+    def lead(self, row: TableRow) -> list[str]:
         """The words at the start of a line."""
         return [row.label, row.variant][: len(self.lead_header)]
 
 
-def results_table(
-    scores: pd.DataFrame,
-    comparisons: pd.DataFrame | None = None,
-    *,
-    rows: Sequence[str] | None = None,
-    groups: Mapping[str, str] | None = None,
-    columns: Sequence[tuple[str, str]] | None = None,
-    names: Mapping[str | tuple[str, str], str] | None = None,
-    daggers: pd.DataFrame | None = None,
-    spreads: pd.DataFrame | None = None,
-    adapted: Mapping[tuple[str, str], str] | None = None,
-    failed: Collection[tuple[str, str]] = (),
-    title: str = "",
-    signed: bool = False,
-    first_column: str = "Method",
-    notes: Sequence[str] = (),
-) -> ResultsTable:
-    """Build a table from scores (one row a cohort, target, method and variant; several seeds are averaged).
+def number(value: float) -> str:
+    """Two decimals without the leading zero, as the paper prints them.
 
-    Parameters
-    ----------
-    scores : DataFrame
-        Columns cohort, target, method, r, r_half_width, and variant if a setting was swept.
-    comparisons : DataFrame, optional
-        Columns cohort, target, p: the paired bootstrap between the best two.
-    rows, columns : sequences, optional
-        Which methods and (cohort, target) columns, in which order; all that occur by default. A method that was asked
-        for and has no score prints "--".
-    daggers : DataFrame, optional
-        Columns cohort, target, method, p: one-sided permutation test against permuted networks.
-    spreads : DataFrame, optional
-        Columns cohort, target, method, spread: rows that print mean ± standard deviation over models.
-    adapted : mapping from (cohort, method) to the substitute, optional
-    failed : collection of (cohort, method), optional
-        Runs that ended with an error: printed as such, never as "--".
+    Examples
+    --------
+    >>> [number(x) for x in (0.114, -0.04, 1.0, -0.001)]
+    ['.11', '-.04', '1.00', '.00']
     """
-    scores = scores.assign(variant=scores["variant"].fillna("") if "variant" in scores else "")
-    columns = tuple(columns or dict.fromkeys(zip(scores["cohort"], scores["target"], strict=True)))
-    lines = _lines(scores, rows)
-    mean = scores.groupby(KEY, sort=False)[["r", "r_half_width"]].mean()
-    p_dagger, spread = _lookup(daggers, KEY[:3], "p"), _lookup(spreads, KEY[:3], "spread")
-    adapted = adapted or {}
-    grid = [
-        [
-            _cell(
-                mean,
-                (*column, *line),
-                p_dagger,
-                spread,
-                (column[0], line[0]) in adapted,
-                (column[0], line[0]) in failed,
-            )
-            for column in columns
-        ]
-        for line in lines
-    ]
-    p_best = _lookup(comparisons, KEY[:2], "p")
-    marked = [
-        mark_best(cells, p_best.get(column, NAN))
-        for cells, column in zip(zip(*grid, strict=True), columns, strict=True)
-    ]
-    made = tuple(
-        Row(method, cells, (groups or {}).get(method, ""), variant)
-        for (method, variant), cells in zip(lines, zip(*marked, strict=True), strict=True)
-    )
-    notes = [*notes, *_legend(made, signed, comparisons is not None, adapted)]
-    return ResultsTable(columns, made, title, tuple(notes), signed, first_column, dict(names or {}))
-
-
-def extended_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """The same results with everything a reviewer asks for: fold-mean r, R², MAE, CI, p and N."""
-    wanted = [*KEY, "seed", "n", "r", "r_low", "r_high", "r_fold_mean", "r2", "mae", "auc", "balanced_accuracy"]
-    wanted += ["p", "q", "p_permuted_networks", "r_target_motion", "r_prediction_motion"]
-    return scores[[name for name in wanted if name in scores.columns]].dropna(axis=1, how="all").reset_index(drop=True)
+    text = f"{value:.2f}"
+    if float(text) == 0:
+        text = "0.00"
+    return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
 
 
 def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
-    """Mark the best and the second best, by the printed value, so that a tie is seen as one and never shaded."""
-    printed = [round(cell.r, 2) if cell.available and not np.isfinite(cell.spread) else -np.inf for cell in column]
-    order = sorted({value for value in printed if value >= 0}, reverse=True)
-    alone = bool(order) and printed.count(order[0]) == 1
-    marked = list(column)
-    for i, value in enumerate(printed):
-        if order and value == order[0]:
-            marked[i] = replace(column[i], rank=1, shaded=alone and p < LEVEL)
-        elif alone and len(order) > 1 and value == order[1]:
-            marked[i] = replace(column[i], rank=2)
-    return marked
-
-
-def _lines(scores: pd.DataFrame, rows: Sequence[str] | None) -> list[tuple[str, str]]:
-    """(method, variant) of each line."""
-    found = list(dict.fromkeys(zip(scores["method"], scores["variant"], strict=True)))
-    lines: list[tuple[str, str]] = []
-    for method in rows or dict.fromkeys(method for method, _ in found):
-        lines += [line for line in found if line[0] == method] or [(method, "")]
-    return lines
-
-
-def _cell(
-    mean: pd.DataFrame, key: tuple[str, ...], p_dagger: Mapping, spread: Mapping, adapted: bool, failed: bool
-) -> Cell:
-    if key not in mean.index:
-        return Cell(failed=failed)
-    r, width = mean.loc[key, ["r", "r_half_width"]].to_numpy(float)
-    dagger = bool(p_dagger.get(key[:3], 1.0) < LEVEL)
-    return Cell(float(r), float(width), float(spread.get(key[:3], NAN)), dagger=dagger, adapted=adapted)
-
-
-def _legend(rows: Sequence[Row], signed: bool, compared: bool, adapted: Mapping[tuple[str, str], str]) -> list[str]:
-    cells = [cell for row in rows for cell in row.cells]
-    notes = []
-    if not signed:
-        notes.append("r with the half-width of its bootstrap 95 % CI; bold: best, underlined: second best.")
-    if compared:
-        notes.append("Shaded: p < 0.05, two-sided paired bootstrap between the best two methods.")
-    if any(cell.dagger for cell in cells):
-        notes.append("†: p < 0.05, one-sided permutation test against models with permuted networks.")
-    if any(cell.available and cell.r < 0 for cell in cells) and not signed:
-        notes.append("n.: negative r.")
-    if any(cell.failed for cell in cells):
-        notes.append("failed: the run ended with an error; runs.tsv says which.")
-    if any(not cell.available and not cell.failed for cell in cells):
-        notes.append("--: not available, the cohort lacks what the method needs.")
-    substitutes = dict.fromkeys(f"{method}: {how}" for (_, method), how in adapted.items())
-    if substitutes and any(cell.adapted for cell in cells):
-        notes.append("‡: adapted. " + "; ".join(substitutes) + ".")
-    return notes
-
-
-def _lookup(table: pd.DataFrame | None, keys: list[str], value: str) -> dict:
-    if table is None or not len(table):
-        return {}
-    return table.groupby(keys, sort=False)[value].mean().to_dict()
+    """Mark the best printed value and the next one, so that a tie is seen as one; negative ones take no mark."""
+    printed = [float(number(cell.r)) if cell.available and cell.r >= 0 else None for cell in column]
+    best, second = [*sorted({value for value in printed if value is not None}, reverse=True), None, None][:2]
+    shaded = p < LEVEL and printed.count(best) == 1
+    marks = {second: {"rank": 2}} | {best: {"rank": 1, "shaded": shaded}} | {None: {}}
+    return [replace(cell, **marks.get(value, {})) for cell, value in zip(column, printed, strict=True)]  # type: ignore[arg-type]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from nerve.checks import listed
-from nerve.cohort import Cohort
-from nerve.evaluation.features import FeatureSet
-from nerve.evaluation.people import prepare_people
 from nerve.evaluation.protocol_text import protocol_text
-from nerve.evaluation.settings import Settings
-
-SUPERVISED = ("brainnetcnn", "braingnn", "brainnettf")
+from nerve.evaluation.rows import SCOPES, SELF_SUPERVISED, SUPERVISED
+from nerve.protocol import Protocol
+from nerve.report.results import Results
 
 
 @dataclass(frozen=True)
@@ -69,122 +64,123 @@ CITATIONS = {
 }
 
 
-def experiment_words(config: Mapping[str, Any], cohorts: Mapping[str, Cohort]) -> list[str]:
-    """Paragraphs on what was compared, how encoders were trained and how each cohort was evaluated."""
-    paragraphs = [_compared(config)]
-    if trained := _trained(config):
-        paragraphs.append(trained)
-    protocols = {name: _protocol(config, name, cohort) for name, cohort in cohorts.items()}
-    if not protocols:
-        return paragraphs
-    if not _alike(config):
-        return paragraphs + [block for blocks in protocols.values() for block in blocks]
-    paragraphs += [f"{name}: {blocks[0]}" for name, blocks in protocols.items()]
-    return paragraphs + next(iter(protocols.values()))[1:]
+def methods_text(results: Results) -> list[str]:
+    """Paragraphs on what was compared, what was trained on whom, and how each cohort was evaluated."""
+    return [part for part in (_compared(results), _learned(results), *_protocols(results)) if part]
 
 
-def _protocol(config: Mapping[str, Any], name: str, cohort: Cohort) -> list[str]:
-    """How one cohort was evaluated: who and which folds first, then features, ridge and statistics."""
-    people, settings = prepare_people(cohort, _settings(config, config["cohorts"][name]))
-    return evaluation_words(protocol_text(settings, people, _sets(config), people.notes))
-
-
-def evaluation_words(markdown: str) -> list[str]:
-    """Paragraphs of a protocol without its heading."""
-    blocks = [block.strip() for block in markdown.split("\n\n")]
-    return [block for block in blocks if block and not block.startswith("#")]
-
-
-def run_words(config: Mapping[str, Any]) -> list[str]:
-    """A paragraph on a single training run."""
-    if not config:
+def seen(results: Results) -> list[str]:
+    """A sentence per pretraining scope: which lines learned from whom, and in which cohorts."""
+    if results.scores.empty or "scope" not in results.scores:
         return []
+    places = results.scores.loc[results.scores["scope"] != "none", ["scope", "cohort", "line"]].drop_duplicates()
+    sentences = []
+    for scope, words in SCOPES.items():
+        of_cohort = places[places["scope"] == scope].groupby("cohort", sort=False)["line"].agg(tuple).to_dict()
+        for lines in dict.fromkeys(of_cohort.values()):
+            where = [results.cohort_label(cohort) for cohort, theirs in of_cohort.items() if theirs == lines]
+            only = f" in {listed(where, most=20)}" if len(results.cohorts) > 1 else ""
+            sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){only}: {_named(results, lines)}.")
+    return sentences
+
+
+def run_text(config: Mapping[str, Any]) -> list[str]:
+    """A paragraph on a single training run."""
     options = (config.get("parameters") or {}).get("options", {})
     data = config.get("data") or {}
     parcellation = (config.get("parcellation") or {}).get("name", "its parcellation")
     cohorts = f" of {listed(data['cohorts'], most=20)}" if data.get("cohorts") else ""
-    who = f" on {data['n_training']:,} people{cohorts}" if data.get("n_training") else ""
+    who = f" on {data['n_training']:,} participants{cohorts}" if data.get("n_training") else ""
     who += f", with {data['n_validation']:,} more held out," if data.get("n_validation") else ""
     said = f"{config.get('method', 'The encoder')} was trained{who} in {parcellation}"
+    view = options.get("view", "fc")
+    said += f" on the {view} view" if isinstance(view, str) and view != "fc" else ""
     if "tokenizer" in options:
         said += f" with the {options['tokenizer']} tokenizer, {options.get('mask_ratio', 0):.0%} of the patches masked"
     if "epochs" in options:
         said += f", for {options['epochs']} epochs in batches of {options.get('batch_size')}"
-    return [said + f" (seed {(config.get('parameters') or {}).get('seed', 0)})."]
+    preset = (config.get("parameters") or {}).get("preset")
+    said += f" (preset {preset}" if preset else " ("
+    return [said + f"{', ' * bool(preset)}seed {(config.get('parameters') or {}).get('seed', 0)})."]
 
 
-def citations(config: Mapping[str, Any], kind: str) -> list[Citation]:
-    """What this run rests on."""
-    keys = ["nerve"]
-    if "schaefer" in str(config.get("parcellation", "schaefer")):
-        keys += ["schaefer", "yeo"]
-    if kind != "run":
-        keys += ["ridge", "fdr"]
-    if (config.get("protocol") or {}).get("harmonise") or (config.get("settings") or {}).get("combat"):
-        keys.append("combat")
-    return [CITATIONS[key] for key in keys]
+def citations(results: Results) -> list[Citation]:
+    """What these results rest on: the paper of each method that is in them, the parcellation, the statistics."""
+    about, methods = results.about, list(dict.fromkeys([*results.rows["method"], results.about.get("method", "")]))
+    works = [CITATIONS["nerve"]] if "nerve" in methods else []
+    theirs = about.get("citations") or {}
+    works += [Citation(name, str(theirs[name]), "") for name in methods if theirs.get(name) and name != "nerve"]
+    if "schaefer" in str(about.get("parcellation", "")):
+        works += [CITATIONS["schaefer"], CITATIONS["yeo"]]
+    if not results.is_run and len(results.scores):
+        works += [CITATIONS["ridge"], CITATIONS["fdr"]]
+    if any(protocol.get("combat") for protocol in about.get("protocols", {}).values()):
+        works.append(CITATIONS["combat"])
+    return works
 
 
-def _compared(config: Mapping[str, Any]) -> str:
-    rows = [str(row.get("label") or row["method"]) for row in config.get("methods", [])]
-    cohorts = [str(about.get("label") or name) for name, about in (config.get("cohorts") or {}).items()]
-    seeds = config.get("seeds", [0])
-    simulated = [str(name) for name, about in (config.get("cohorts") or {}).items() if about.get("simulate")]
-    said = f"We compared {listed(rows, most=20)} on {listed(cohorts, most=20)}, in the region order of "
-    said += f"{config.get('parcellation')}. Networks were trained with {len(seeds)} seed{'s' * (len(seeds) > 1)} "
-    said += f"({listed(seeds)})."
-    if simulated:
-        said += f" Simulated, with a known answer: {listed(simulated, most=20)}."
-    return said
+def blocks(markdown: str) -> list[str]:
+    """Paragraphs of a Markdown text without its headings; a list stays with the words that lead to it.
+
+    Examples
+    --------
+    >>> blocks("# How\\n\\nWe did.\\n\\nRows:\\n\\n- a\\n- b\\n\\n- c\\n")
+    ['We did.', 'Rows:\\n- a\\n- b\\n- c']
+    """
+    found: list[str] = []
+    for block in filter(None, (block.strip() for block in markdown.split("\n\n"))):
+        if block.startswith("- ") and found:
+            found[-1] += f"\n{block}"
+        elif not block.startswith("#"):
+            found.append(block)
+    return found
 
 
-def _trained(config: Mapping[str, Any]) -> str:
-    rows = [row for row in config.get("methods", []) if row["method"] not in ("raw", "pca", "covariates", *SUPERVISED)]
-    if not rows:
+def _compared(results: Results) -> str:
+    lines, cohorts = list(results.lines.index), results.cohorts.values()
+    said = f"We {'compared' if len(lines) > 1 else 'evaluated'} {_named(results, lines)}"
+    said += f" on {listed((facts.label for facts in cohorts), most=20)}"
+    regions = results.about.get("parcellation")
+    said += f", in the region order of {regions}." if regions else "."
+    simulated = [facts.label for facts in cohorts if facts.simulated]
+    return said + (f" Simulated, with a known answer: {listed(simulated, most=20)}." if simulated else "")
+
+
+def _named(results: Results, lines: Iterable[str]) -> str:
+    """Labels, which may hold commas, as a list."""
+    return "; ".join(map(results.label, lines))
+
+
+def _learned(results: Results) -> str:
+    """What was trained: view, preset and width of each line, on which pool and with which seeds."""
+    lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
+    if lines.empty:
         return ""
-    pooled = [name for name, about in (config.get("cohorts") or {}).items() if about.get("pretrain", True)]
-    held = [name for name in config.get("cohorts") or {} if name not in pooled]
-    said = f"Encoders ({listed(dict.fromkeys(str(r.get('label') or r['method']) for r in rows), most=20)}) were "
-    said += f"pretrained without labels on the pooled people of {listed(pooled, most=20)}"
-    said += f"; {listed(held)} took no part (out of domain)" if held else ""
-    return said + "."
+    told = [f"{results.label(line)} ({_details(row)})" for line, row in lines.iterrows() if _details(row)]
+    pool = [results.cohort_label(name) for name in results.about.get("pretrained_on", [])]
+    seeds = results.about.get("seeds", [])
+    said = f"Trained: {'; '.join(told)}." if told else ""
+    if pool and SELF_SUPERVISED in set(lines["kind"]):
+        said += f" Encoders were pretrained without labels on the pooled participants of {listed(pool, most=20)}."
+    return (said + (f" Seed{'s' * (len(seeds) > 1)}: {listed(seeds)}." if seeds else "")).strip()
 
 
-def _settings(config: Mapping[str, Any], about: Mapping[str, Any]) -> Settings:
-    protocol = config.get("protocol") or {}
-    covariates = about.get("covariates")
-    return Settings(
-        targets=tuple(about["targets"]),
-        covariates=tuple(protocol.get("covariates", ("age", "sex")) if covariates is None else covariates),
-        groups=about.get("groups"),
-        site=about.get("site"),
-        combat=bool(protocol.get("harmonise") and about.get("site")),
-        n_folds=protocol.get("folds", 10),
-        n_inner_folds=protocol.get("inner_folds", 5),
-        kernel=protocol.get("kernel", "correlation"),
-        n_components=protocol.get("pca_components", 256),
-        seed=protocol.get("seed", 42),
-        n_bootstrap=protocol.get("n_bootstrap", 1000),
-        n_permutations=protocol.get("n_permutations", 0),
-        pretrain_scope=protocol.get("pretrain_scope", "all"),
-    )
+def _details(line: Any) -> str:
+    width = f"{int(line['width'])} numbers per participant" if line["width"] else ""
+    view = f"{line['view']} view" if line["kind"] == SELF_SUPERVISED and line["view"] else ""
+    return ", ".join(filter(None, [f"preset {line['preset']}" if line["preset"] else "", view, width]))
 
 
-def _sets(config: Mapping[str, Any]) -> list[FeatureSet]:
-    scope = (config.get("protocol") or {}).get("pretrain_scope", "all")
-    sets = []
-    for row in config.get("methods", []):
-        name, method = str(row.get("label") or row["method"]), row["method"]
-        if method in ("raw", "pca", "covariates"):
-            sets.append(FeatureSet(name, method, pretrain_scope="none"))
-        elif method in SUPERVISED:
-            sets.append(FeatureSet(name, "model", pretrain_scope="train_folds"))
-        else:
-            sets.append(FeatureSet(name, "matrix", np.empty((0, 0)), pretrain_scope=scope))
-    return sets
-
-
-def _alike(config: Mapping[str, Any]) -> bool:
-    """Whether all cohorts are evaluated alike, so that one text serves them all."""
-    kept = ("covariates", "groups", "site")
-    return len({str([about.get(name) for name in kept]) for about in config["cohorts"].values()}) == 1
+def _protocols(results: Results) -> list[str]:
+    """How each cohort was evaluated; what is the same for all is said once."""
+    about = results.about
+    told = {}
+    for name, protocol in about.get("protocols", {}).items():
+        scopes = dict(results.scores.loc[results.scores["cohort"] == name, ["row", "scope"]].itertuples(index=False))
+        rows = results.rows.assign(scope=results.rows["row"].map(scopes).fillna(results.rows["scope"]))
+        text = protocol_text(Protocol(**protocol), about["participants"][name], rows)
+        told[name] = blocks(text)
+    shared = set.intersection(*map(set, told.values())) if told else set()
+    own = [f"{results.cohort_label(name)}: {block}" if len(told) > 1 else block
+           for name, theirs in told.items() for block in theirs if block not in shared]  # fmt: skip
+    return own + [block for block in next(iter(told.values()), []) if block in shared]

@@ -1,8 +1,8 @@
-"""Figures, one a file. To add one: a module here with the four names below, and one line in `FIGURES`.
+"""Figures, one per file. To add one: a module here with the four names below, and one line in `FIGURES`.
 
 SECTION                       cohorts, pretraining, prediction, comparison or interpretation
 TITLE                         what it shows, in a few words
-caption(results) -> str       what to see in it
+caption(results) -> str       what is shown, then what to look for
 draw(results) -> Figure       raises `NothingToDraw`, with a sentence, where the results lack what it shows
 """
 

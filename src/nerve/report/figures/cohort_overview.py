@@ -11,25 +11,28 @@ from nerve.report.figures.style import BLUE, CYCLE, GREEN, MUTED, short
 from nerve.report.results import CohortFacts, NothingToDraw, Results
 
 SECTION = "cohorts"
-TITLE = "Who the people are"
+TITLE = "Who took part"
 MOST, MOST_SITES = 8, 12
 MUCH_MOTION = 0.5  # mm
+NEEDS_COHORT = (
+    "Who took part, and their mean connectivity, is shown when the cohort is named: `nerve report DIR --cohort PATH`."
+)
 
 
 def caption(results: Results) -> str:
-    """What to see."""
+    """What is shown, and what to look for."""
     return (
-        "Age, sex, site and head motion (mean framewise displacement, FD) in each cohort, one row a cohort. See "
-        "whether cohorts differ in ways that a model could exploit, and how many people moved more than "
-        f"{MUCH_MOTION} mm (dashed line)."
+        "Age, sex, site and head motion (mean framewise displacement, FD), one row per cohort. Look for differences "
+        f"between cohorts that a model could exploit, and for participants who moved more than {MUCH_MOTION} mm "
+        "(dashed line)."
     )
 
 
 def draw(results: Results) -> Figure:
-    """One row a cohort, one column a kind of fact."""
-    shown = [facts for facts in results.cohorts.values() if len(facts.people)][:MOST]
+    """One row per cohort; age, sex, site and motion across."""
+    shown = [facts for facts in results.cohorts.values() if len(facts.participants)][:MOST]
     if not shown:
-        raise NothingToDraw("The participants tables are not known here, so people cannot be described.")
+        raise NothingToDraw(NEEDS_COHORT)
     figure = Figure(figsize=(9.6, 1.0 + 1.55 * len(shown)), layout="constrained")
     grid = figure.subplots(len(shown), 4, squeeze=False, gridspec_kw={"width_ratios": [3, 1.4, 2.4, 3]})
     for row, facts in zip(grid, shown, strict=True):
@@ -49,15 +52,15 @@ def _histogram(ax: Axes, values: np.ndarray, label: str, colour: str) -> None:
         _unknown(ax)
         return
     ax.hist(values, bins=min(24, max(5, len(values) // 6)), color=colour, edgecolor="white", linewidth=0.3)
-    ax.set_ylabel("people")
+    ax.set_ylabel("participants")
 
 
 def _counts(ax: Axes, facts: CohortFacts, column: str) -> None:
-    ax.set_xlabel(f"{column}: people")
-    if column not in facts.people.columns or facts.people[column].dropna().empty:
+    ax.set_xlabel(f"{column}: participants")
+    if column not in facts.participants.columns or facts.participants[column].dropna().empty:
         _unknown(ax)
         return
-    counts = facts.people[column].dropna().astype(str).value_counts()
+    counts = facts.participants[column].dropna().astype(str).value_counts()
     if len(counts) > MOST_SITES:
         rest = counts.iloc[MOST_SITES - 1 :]
         counts = pd.concat([counts.iloc[: MOST_SITES - 1], pd.Series({f"{len(rest)} others": rest.sum()})])

@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import DIVERGING, MUTED, lined, panels, short
-from nerve.report.results import NothingToDraw, Results, model_name
+from nerve.report.results import NothingToDraw, Results
 
 SECTION = "comparison"
 TITLE = "Each method against each other"
-MOST = 9
+MOST, MOST_LINES = 9, 20
 
 
 def caption(results: Results) -> str:
-    """What to see."""
+    """What is shown, and what to look for."""
+    total, shown = len(results.contenders), len(_shown(results))
+    cut = f" The {shown} methods of {total} with the highest mean r are shown." if total > shown else ""
     return (
         "Score of the row's method less that of the column's (same numbers; r, or AUC for two-class targets), from a "
-        "paired bootstrap on the same people. A star marks p < 0.05, two-sided, not corrected; the table below gives "
-        "q. See whole rows of one colour: a method that is better than all others."
+        "paired bootstrap on the same participants. A dot marks p < 0.05, two-sided, not corrected; the table below "
+        "gives q. Look for whole rows of one colour: a method that is better, or worse, than all others."
+        + cut
     )
 
 
 def draw(results: Results) -> Figure:
-    """One matrix a cohort and target."""
+    """One matrix per cohort and target."""
     table = results.comparisons
-    if table.empty or "difference" not in table.columns:
+    table = table[table["among"] == "methods"] if len(table) else table
+    if table.empty:
         raise NothingToDraw("Fewer than two methods have scores, so there is nothing to compare.")
-    columns = list(dict.fromkeys(zip(table["cohort"], table["target"], strict=True)))[:MOST]
-    models = [m for m in results.models if m in set(_models(results))] or _models(results)
-    side = 0.9 + 0.24 * len(models)
+    columns = [column for column, _ in table.groupby(["cohort", "target"], sort=False)][:MOST]
+    lines = _shown(results)
+    table = table[table["line_a"].isin(lines) & table["line_b"].isin(lines)]
+    side = 0.9 + 0.24 * len(lines)
     figure, axes = panels(len(columns), across=3, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
     limit = max(0.05, float(np.nanquantile(table["difference"].abs(), 0.98)))
+    names = [f"{short(results.label(line), 32)}  {i + 1}" for i, line in enumerate(lines)]
     image = None
-    for ax, column in zip(axes, columns, strict=True):
-        difference, p = _matrices(results, column, models)
+    for ax, (cohort, target) in zip(axes, columns, strict=True):
+        mine = table[(table["cohort"] == cohort) & (table["target"] == target)]
+        difference, p = _matrices(mine, lines)
         image = ax.imshow(difference, cmap=DIVERGING, vmin=-limit, vmax=limit)
-        for row, col in np.argwhere(p < 0.05):
-            ax.text(col, row, "*", ha="center", va="center_baseline", color="#111111", fontsize=9)
-        names = [f"{short(model_name(*model), 32)}  {i + 1}" for i, model in enumerate(models)]
-        ax.set_xticks(np.arange(len(models)), [str(i + 1) for i in range(len(models))], fontsize=7.5)
-        ax.set_yticks(np.arange(len(models)), names, fontsize=7.5)
-        ax.set_title(lined(results.column_name(*column), 22))
+        rows, across = np.nonzero(p < 0.05)
+        ax.plot(across, rows, ".", color="#111111", markersize=4)
+        ax.set_xticks(np.arange(len(lines)), [str(i + 1) for i in range(len(lines))], fontsize=7.5)
+        ax.set_yticks(np.arange(len(lines)), names, fontsize=7.5)
+        ax.set_title(lined(results.column_name(cohort, target), 22))
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_color(MUTED)
@@ -50,19 +57,19 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def _models(results: Results) -> list[tuple[str, str]]:
-    table = results.comparisons
-    sides = [zip(table[f"method_{side}"], table[f"variant_{side}"], strict=True) for side in "ab"]
-    return list(dict.fromkeys(pair for side in sides for pair in side))
+def _shown(results: Results) -> list[str]:
+    """The lines with the highest mean r, in the order of the table."""
+    mean = results.mean_scores.groupby("line")["r"].mean().reindex(results.contenders).dropna()
+    best = set(mean.nlargest(MOST_LINES).index)
+    return [line for line in results.contenders if line in best]
 
 
-def _matrices(results: Results, column: tuple[str, str], models: list) -> tuple[np.ndarray, np.ndarray]:
-    place = {model: i for i, model in enumerate(models)}
-    difference = np.full((len(models), len(models)), np.nan)
+def _matrices(table: pd.DataFrame, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """(lines, lines) differences and p values, both ways round."""
+    place = {line: i for i, line in enumerate(lines)}
+    difference = np.full((len(lines), len(lines)), np.nan)
     p = np.ones_like(difference)
-    table = results.comparisons
-    for row in table[(table["cohort"] == column[0]) & (table["target"] == column[1])].to_dict("records"):
-        a, b = place[row["method_a"], row["variant_a"]], place[row["method_b"], row["variant_b"]]
-        difference[a, b], difference[b, a] = row["difference"], -row["difference"]
-        p[a, b] = p[b, a] = row["p"]
+    a, b = (table[name].map(place).to_numpy(int) for name in ("line_a", "line_b"))
+    difference[a, b], difference[b, a] = table["difference"], -table["difference"]
+    p[a, b] = p[b, a] = table["p"]
     return difference, p

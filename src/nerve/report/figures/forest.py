@@ -3,56 +3,49 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nerve.report.figures.style import CYCLE, GRID, MUTED, lined, panels, short
-from nerve.report.results import NothingToDraw, Results, model_name
+from nerve.report.figures.style import CYCLE, GRID, MUTED, lined, panels, readable, short
+from nerve.report.results import NothingToDraw, Results
 
 SECTION = "prediction"
 TITLE = "Accuracy of every method"
-MOST = 24
 
 
 def caption(results: Results) -> str:
-    """What to see."""
-    seeds = results.scores["seed"].nunique() if "seed" in results.scores else 1
+    """What is shown, and what to look for."""
+    seeds = results.scores.groupby(["cohort", "target", "line"]).size().max()
     over = f" Small dots are single seeds ({seeds})." if seeds > 1 else ""
+    total, shown = len(results.columns), readable(len(results.lines))
+    cut = f" The first {shown} of {total} targets are shown; the table has all." if total > shown else ""
     return (
         "Pearson's r between observed and predicted values, out of fold. The bar is the 95 % bootstrap interval over "
-        "people; the thin line the wider interval that also allows for people having trained other folds' models. "
-        f"See which intervals leave zero behind, and how far methods overlap.{over}"
+        "participants; the thin line is the wider interval that also allows for participants having trained other "
+        "folds' models. Look for intervals that exclude zero, and for how far those of methods overlap."
+        f"{over}{cut}"
     )
 
 
 def draw(results: Results) -> Figure:
-    """One panel a cohort and target, one row a method; all panels share both axes."""
-    columns, models = results.columns[:MOST], results.models
-    if not columns:
+    """One panel per cohort and target, one row per line; all panels share both axes."""
+    columns, lines = results.columns[: readable(len(results.lines))], list(results.lines.index)
+    if results.scores.empty:
         raise NothingToDraw("There are no scores: nothing was predicted.")
     colours = _colours(results)
-    height = 0.9 + 0.26 * len(models)
-    figure, axes = panels(len(columns), across=3, width=3.2, height=height, sharex=True, sharey=True)
-    scores = results.by_place
-    for ax, (cohort, target) in zip(axes, columns, strict=True):
+    figure, axes = panels(len(columns), across=3, width=3.2, height=0.9 + 0.26 * len(lines), sharex=True, sharey=True)
+    for ax, column in zip(axes, columns, strict=True):
         ax.axvline(0, color=MUTED, linewidth=0.9)
-        for row, model in enumerate(models):
-            if (cohort, target, *model) not in scores:
-                ax.text(0, row, "  not available", va="center", fontsize=7, color=MUTED)
-                continue
-            one = scores[(cohort, target, *model)]
-            colour = colours[results.groups.get(model[0], "")]
-            for low, high, width in (("r_low_cv", "r_high_cv", 0.9), ("r_low", "r_high", 2.6)):
-                if low in one and np.isfinite(one[low]):
-                    ax.plot([one[low], one[high]], [row, row], color=colour, linewidth=width, solid_capstyle="butt")
-            ax.plot(one["r"], row, "o", color=colour, markersize=5.5, markeredgecolor="white", markeredgewidth=0.6)
-            _seeds(ax, results, cohort, target, model, row)
-        ax.set_title(lined(results.column_name(cohort, target)))
+        _intervals(ax, results, column, lines, [colours[group] for group in results.lines["group"]])
+        _seeds(ax, results, column, lines)
+        ax.set_title(lined(results.column_name(*column)))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r")
-    axes[0].set_yticks(np.arange(len(models)), [short(model_name(*model), 34) for model in models])
-    axes[0].set_ylim(len(models) - 0.4, -0.6)
+    axes[0].set_yticks(np.arange(len(lines)), [short(results.label(line), 34) for line in lines])
+    axes[0].set_ylim(len(lines) - 0.4, -0.6)
     if len(colours) > 1:
         handles = [
             Line2D([], [], color=c, marker="o", linewidth=2.6, label=short(g or "other")) for g, c in colours.items()
@@ -61,14 +54,24 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def _colours(results: Results) -> dict[str, str]:
-    names = list(dict.fromkeys(results.groups.get(method, "") for method, _ in results.models))
-    return {name: CYCLE[i % len(CYCLE)] for i, name in enumerate(names)}
+def _intervals(ax: Axes, results: Results, column: tuple[str, str], lines: list[str], colours: list[str]) -> None:
+    places = np.arange(len(lines))
+    scores = pd.DataFrame([results.by_place.get((*column, line), {}) for line in lines], index=places)
+    for low, high, width in (("r_low_cv", "r_high_cv", 0.9), ("r_low", "r_high", 2.6)):
+        if low in scores:
+            ax.hlines(places, scores[low], scores[high], colors=colours, linewidth=width)
+    ax.scatter(scores["r"], places, s=30, color=colours, edgecolor="white", linewidth=0.6, zorder=3)
+    for row in places[scores["r"].isna()]:
+        ax.text(0, row, "  not available", va="center", fontsize=7, color=MUTED)
 
 
-def _seeds(ax, results: Results, cohort: str, target: str, model: tuple[str, str], row: int) -> None:  # type: ignore[no-untyped-def]
+def _seeds(ax: Axes, results: Results, column: tuple[str, str], lines: list[str]) -> None:
     table = results.scores
-    mine = (table["cohort"] == cohort) & (table["target"] == target)
-    mine &= (table["method"] == model[0]) & (table["variant"] == model[1])
-    if mine.sum() > 1:
-        ax.plot(table.loc[mine, "r"], np.full(mine.sum(), row + 0.22), ".", color=MUTED, markersize=3)
+    mine = table[(table["cohort"] == column[0]) & (table["target"] == column[1])]
+    several = mine[mine.duplicated("line", keep=False)]
+    places = {line: i + 0.22 for i, line in enumerate(lines)}
+    ax.plot(several["r"], several["line"].map(places), ".", color=MUTED, markersize=3)
+
+
+def _colours(results: Results) -> dict[str, str]:
+    return {name: CYCLE[i % len(CYCLE)] for i, name in enumerate(dict.fromkeys(results.lines["group"]))}

@@ -5,20 +5,22 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from nerve.report.figures.cohort_overview import NEEDS_COHORT
 from nerve.report.figures.style import DIVERGING, network_order, panels, short, strip_networks
 from nerve.report.results import CohortFacts, NothingToDraw, Results
 
 SECTION = "cohorts"
 TITLE = "Mean connectivity, sorted by network"
 MOST = 6
+FEW = "Mean connectivity is shown for ten participants or more: that of fewer would show single participants."
 
 
 def caption(results: Results) -> str:
-    """What to see, and the contrast in numbers."""
+    """What is shown, what to look for, and the contrast in numbers."""
     text = (
         "Mean functional connectivity (Pearson r) of each cohort, regions sorted by network; lines are network "
-        "borders. See blocks of high r along the diagonal: where they are missing, the rows of the matrices are not "
-        "in the order that the parcellation says."
+        "borders. Look for blocks of high r along the diagonal: where they are missing, the rows of the matrices are "
+        "not in the order that the parcellation says."
     )
     for facts in _shown(results):
         order = facts.order
@@ -28,15 +30,15 @@ def caption(results: Results) -> str:
                 f" {facts.label}: r = {order.within:.2f} within networks and {order.between:.2f} between them, "
                 f"{verdict}"
             )
-            text += f" (mean of {facts.n_in_mean:,} people)." if facts.n_in_mean < facts.n else "."
+            text += f" (mean of {facts.n_in_mean:,} participants)." if facts.n_in_mean < facts.n else "."
     return text
 
 
 def draw(results: Results) -> Figure:
-    """One matrix a cohort."""
+    """One matrix per cohort."""
     shown = _shown(results)
     if not shown:
-        raise NothingToDraw("No cohort could be opened, so there is no mean connectivity to show.")
+        raise NothingToDraw(NEEDS_COHORT if not any(len(f.participants) for f in results.cohorts.values()) else FEW)
     figure, axes = panels(len(shown), across=3, width=3.5, height=3.1, extra=0.5)
     limit = max(0.1, float(max(np.nanquantile(np.abs(_off_diagonal(facts)), 0.99) for facts in shown)))
     image = None

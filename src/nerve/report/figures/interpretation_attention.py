@@ -16,13 +16,13 @@ _NEEDED = {"layer", "head", "from", "to", "ratio"}
 
 
 def caption(results: Results) -> str:
-    """What to see, and how far to trust it."""
+    """What is shown, what to look for, and how far to trust it."""
     said = [f"{label}{': ' if label else ''}{agreement(_part(table, 'rollout'))}" for label, table in _tables(results)]
     return (
         "How much tokens of the row's network look at tokens of the column's, against even attention (log₂ of the "
-        "ratio: 1 is twice as much, -1 half; mean over people, heads and seeds). Rollout follows attention through all "
-        "layers. See columns of one colour: networks that everything reads. Agreement of rollouts over seeds is "
-        f"{'; '.join(said)}."
+        "ratio: 1 is twice as much, -1 half; mean over participants, heads and seeds). Rollout follows attention "
+        "through all layers. Look for columns of one colour: networks that everything reads. Agreement of rollouts "
+        f"over seeds is {'; '.join(said)}."
     )
 
 

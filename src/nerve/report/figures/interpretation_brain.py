@@ -23,13 +23,13 @@ _PAGE_INK = "#111111"  # drawn on white in a dark page too: the outlines of the 
 
 
 def caption(results: Results) -> str:
-    """What to see, and how far to trust it."""
+    """What is shown, what to look for, and how far to trust it."""
     label, table = _table(results)
     whose = f" ({label})" if label else ""
     return (
         f"How much the embedding of its network weighs each region{whose}; 1 is the average region of the network. "
         "Above: regions' centres in a glass brain. Below: fsaverage, each vertex in the colour of the nearest centre, "
-        "so borders of regions are approximate. See whether neighbours and the two hemispheres agree. "
+        "so borders of regions are approximate. Look for agreement of neighbours and of the two hemispheres. "
         f"Agreement over seeds is {agreement(table)}."
     )
 

@@ -19,21 +19,21 @@ MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
 
 
 def caption(results: Results) -> str:
-    """What to see, and how far to trust it."""
+    """What is shown, what to look for, and how far to trust it."""
     said = []
     for label, table in _tables(results):
         for target, part in table.groupby("target", sort=False):
             said.append(f"{_name(label, target)}: {agreement(part)}")
     return (
-        "For each pair of networks: how much out-of-fold r falls when its patch is replaced by the training people's "
-        "mean (star: the 95 % interval excludes zero), and the covariance of its connectivity with the prediction "
-        "(Haufe's transform of the ridge weights). See pairs that stand out in both. A map that seeds do not share "
-        f"says nothing about the brain; agreement over seeds is {'; '.join(said)}."
+        "For each pair of networks: how much out-of-fold r falls when its patch is replaced by the training "
+        "participants' mean (star: the 95 % interval excludes zero), and the covariance of its connectivity with the "
+        "prediction (Haufe's transform of the ridge weights). Look for pairs that stand out in both. A map that seeds "
+        f"do not share says nothing about the brain; agreement over seeds is {'; '.join(said)}."
     )
 
 
 def draw(results: Results) -> Figure:
-    """One row a target: drop at the left, pattern at the right."""
+    """One row per target: drop at the left, pattern at the right."""
     parts = [
         (_name(label, target), part, value, what)
         for label, table in _tables(results)

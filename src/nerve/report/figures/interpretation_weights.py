@@ -1,4 +1,4 @@
-"""Which regions each network's embedding relies on: one dot a region, the heaviest of each network named."""
+"""Which regions each network's embedding relies on: one dot per region, the heaviest of each network named."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _NEEDED = {"network", "weight", "region"}
 
 
 def caption(results: Results) -> str:
-    """What to see, and how far to trust it."""
+    """What is shown, what to look for, and how far to trust it."""
     label, table = _table(results)
     whose = f" ({label})" if label else ""
     return (
         f"Each dot is a region{whose}: how much its network's embedding weighs it (norm of its row of U, divided by "
         "the mean over the network's regions; 1 is the average region). The heaviest region of each network is named "
-        "at the right. See networks that rest on few regions: dots far to the right. Agreement over seeds "
+        "at the right. Look for networks that rest on few regions: dots far to the right. Agreement over seeds "
         f"is {agreement(table)}."
     )
 
 
 def draw(results: Results) -> Figure:
-    """One row a network."""
+    """One row per network."""
     _, table = _table(results)
     networks = list(dict.fromkeys(table["network"].astype(str)))
     colours = network_colours(networks)

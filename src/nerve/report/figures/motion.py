@@ -5,49 +5,43 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import GRID, MUTED, ORANGE, VERMILION, lined, panels, short
-from nerve.report.results import NothingToDraw, Results, model_name
+from nerve.report.figures.style import GRID, MUTED, ORANGE, VERMILION, lined, panels, readable, short
+from nerve.report.results import NothingToDraw, Results
 
 SECTION = "prediction"
 TITLE = "Head motion"
-MOST = 24
 
 
 def caption(results: Results) -> str:
-    """What to see."""
+    """What is shown, and what to look for."""
     return (
         "Correlation of each model's predictions with mean framewise displacement (dots), beside that of the target "
-        "itself (dashed line; before covariates were removed). See dots near zero. Red: the "
-        "predictions follow motion more closely than they follow the target; such a model may have learned who moved."
+        "itself (dashed line; before covariates were removed). Look for dots near zero. Red: "
+        "predictions follow motion more closely than the target; such a model may have learned who moved."
     )
 
 
 def draw(results: Results) -> Figure:
-    """One panel a cohort and target, one row a method."""
-    wanted = {"r_prediction_motion", "r_target_motion"}
-    scores = results.scores
-    if scores.empty or not wanted <= set(scores.columns) or scores["r_prediction_motion"].isna().all():
+    """One panel per cohort and target, one row per line."""
+    scores = results.mean_scores
+    if "r_prediction_motion" not in scores or scores["r_prediction_motion"].isna().all():
         raise NothingToDraw("Head motion is not known (no column mean_fd), so it cannot be checked.")
     known = scores.dropna(subset=["r_prediction_motion"])
-    columns = list(dict.fromkeys(zip(known["cohort"], known["target"], strict=True)))[:MOST]
-    models = results.models
-    figure, axes = panels(len(columns), across=3, width=3.2, height=0.9 + 0.24 * len(models), sharex=True, sharey=True)
-    mean = results.by_place
-    for ax, (cohort, target) in zip(axes, columns, strict=True):
+    groups = list(known.groupby(["cohort", "target"], sort=False))[: readable(len(results.lines))]
+    lines = list(results.lines.index)
+    places = {line: i for i, line in enumerate(lines)}
+    figure, axes = panels(len(groups), across=3, width=3.2, height=0.9 + 0.24 * len(lines), sharex=True, sharey=True)
+    for ax, (column, part) in zip(axes, groups, strict=True):
+        rows, r = part["line"].map(places), part["r_prediction_motion"]
+        more = np.where(r.abs() > part["r"].abs(), VERMILION, ORANGE)
         ax.axvline(0, color=MUTED, linewidth=0.9)
-        for row, model in enumerate(models):
-            one = mean.get((cohort, target, *model))
-            if one is None:
-                continue
-            more = abs(one["r_prediction_motion"]) > abs(one["r"])
-            ax.plot([0, one["r_prediction_motion"]], [row, row], color=ORANGE, linewidth=1.4)
-            ax.plot(one["r_prediction_motion"], row, "o", color=VERMILION if more else ORANGE, markersize=5)
-        target_motion = known[(known["cohort"] == cohort) & (known["target"] == target)]["r_target_motion"].mean()
-        ax.axvline(target_motion, color=MUTED, linestyle="--", linewidth=1.1)
-        ax.set_title(lined(results.column_name(cohort, target)))
+        ax.hlines(rows, 0, r, color=ORANGE, linewidth=1.4)
+        ax.scatter(r, rows, s=25, color=more, zorder=3)
+        ax.axvline(part["r_target_motion"].mean(), color=MUTED, linestyle="--", linewidth=1.1)
+        ax.set_title(lined(results.column_name(*column)))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r with mean FD")
-    axes[0].set_yticks(np.arange(len(models)), [short(model_name(*model), 34) for model in models])
-    axes[0].set_ylim(len(models) - 0.4, -0.6)
+    axes[0].set_yticks(np.arange(len(lines)), [short(results.label(line), 34) for line in lines])
+    axes[0].set_ylim(len(lines) - 0.4, -0.6)
     return figure

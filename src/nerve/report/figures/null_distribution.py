@@ -8,46 +8,39 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import CYCLE, INK, MUTED, lined, panels, short
-from nerve.report.results import NothingToDraw, Results, model_name
+from nerve.report.results import NothingToDraw, Results
 
 SECTION = "prediction"
 TITLE = "Chance, and what was observed"
 MOST = 12
+Panel = tuple[str, np.ndarray, dict[str, float]]  # title, null, observed r by name
 
 
 def caption(results: Results) -> str:
-    """What to see."""
+    """What is shown, and what to look for."""
     parts = []
     if len(results.nulls):
         parts.append(
-            "Bars: r when the target is permuted over people and the model is fitted again, for the best method that "
-            "has such a null; the line is the observed r, p the share of permutations that reach it."
+            "Bars: r when the target is permuted over participants and the model is fitted again, for the best line "
+            "that has such a null; the line is the observed r, p the share of permutations that reach it."
         )
     if len(results.null_scores):
         parts.append(
             "Panels named “networks”: r of models trained with permuted networks; lines are the models with real ones."
         )
-    return " ".join(parts) + " See the line stand clear of the bars."
+    return " ".join(parts) + " Look for lines that stand clear of the bars."
 
 
 def draw(results: Results) -> Figure:
-    """One panel a cohort and target, for each kind of null."""
-    wanted = [("target", column) for column in results.columns if len(_null(results, *column)[0])]
-    wanted += [("networks", column) for column in results.columns if len(_networks(results, *column))]
-    if not wanted:
+    """One panel per cohort and target, for each kind of null."""
+    drawn = [panel for column in results.columns if (panel := _of_target(results, column))]
+    drawn += [panel for column in results.columns if (panel := _of_networks(results, column))]
+    if not drawn:
         raise NothingToDraw("No permutations were made (n_permutations: 0), so there is no null distribution.")
-    figure, axes = panels(len(wanted[:MOST]), across=3, width=3.0, height=2.2)
-    for ax, (kind, column) in zip(axes, wanted, strict=False):
-        name = results.column_name(*column)
-        if kind == "target":
-            null, model = _null(results, *column)
-            _bars(ax, null, {short(model_name(*model), 26): _observed(results, *column, model)})
-            ax.set_title(lined(name))
-        else:
-            null = _networks(results, *column)
-            models = [model for model in results.models if np.isfinite(_observed(results, *column, model))]
-            _bars(ax, null, {short(model_name(*m), 26): _observed(results, *column, m) for m in models[-4:]})
-            ax.set_title(lined(f"{name} · networks"))
+    figure, axes = panels(len(drawn[:MOST]), across=3, width=3.0, height=2.2)
+    for ax, (title, null, observed) in zip(axes, drawn, strict=False):
+        _bars(ax, null, observed)
+        ax.set_title(lined(title))
     return figure
 
 
@@ -64,29 +57,24 @@ def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
     ax.set_ylabel("permutations")
 
 
-def _null(results: Results, cohort: str, target: str) -> tuple[np.ndarray, tuple[str, str]]:
-    table = results.nulls
-    if table.empty:
-        return np.empty(0), ("", "")
-    mine = table[(table["cohort"] == cohort) & (table["target"] == target)]
-    if mine.empty:
-        return np.empty(0), ("", "")
-    models = list(dict.fromkeys(zip(mine["method"], mine["variant"], strict=True)))
-    try:
-        method, variant = results.best(cohort, target, among=models)
-    except NothingToDraw:
-        return np.empty(0), ("", "")
-    values = mine[(mine["method"] == method) & (mine["variant"] == variant)]["r"].to_numpy(float)
-    return values[np.isfinite(values)], (method, variant)
+def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
+    """The null of the best line that has one: that of its own rows, found by their ids."""
+    mine = _at(results.nulls, column)
+    best = results.best(*column, among=set(mine["line"])) if len(mine) else None
+    if best is None:
+        return None
+    null = mine.loc[mine["line"] == best, "r"].dropna().to_numpy(float)
+    return results.column_name(*column), null, {short(results.label(best), 26): results.r(*column, best)}
 
 
-def _networks(results: Results, cohort: str, target: str) -> np.ndarray:
-    table = results.null_scores
-    if table.empty:
-        return np.empty(0)
-    values = table[(table["cohort"] == cohort) & (table["target"] == target)]["r"]
-    return pd.to_numeric(values, errors="coerce").dropna().to_numpy(float)
+def _of_networks(results: Results, column: tuple[str, str]) -> Panel | None:
+    null = _at(results.null_scores, column)
+    if null.empty:
+        return None
+    observed = {short(results.label(line), 26): results.r(*column, line) for line in results.contenders}
+    observed = {name: r for name, r in observed.items() if np.isfinite(r)}
+    return f"{results.column_name(*column)} · networks", null["r"].to_numpy(float), dict(list(observed.items())[-4:])
 
 
-def _observed(results: Results, cohort: str, target: str, model: tuple[str, str]) -> float:
-    return float(results.by_place.get((cohort, target, *model), {}).get("r", np.nan))
+def _at(table: pd.DataFrame, column: tuple[str, str]) -> pd.DataFrame:
+    return table[(table["cohort"] == column[0]) & (table["target"] == column[1])] if len(table) else table

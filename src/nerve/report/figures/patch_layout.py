@@ -19,7 +19,7 @@ TITLE = "From connectivity to tokens"
 
 
 def caption(results: Results) -> str:
-    """What to see, in this parcellation's numbers."""
+    """What is shown, in this parcellation's numbers."""
     patching = Patching.from_parcellation(_parcellation(results))
     sizes = patching.sizes
     return (
@@ -58,7 +58,7 @@ def draw(results: Results) -> Figure:
 
 
 def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
-    """One disc a token, in two halves with the colours of its networks; faded ones are masked."""
+    """One disc per token, in two halves with the colours of its networks; faded ones are masked."""
     from matplotlib.patches import Wedge
 
     colours = network_colours(patching.group_names)
@@ -81,7 +81,7 @@ def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
     ax.text(
         -0.5,
         n * 0.68,
-        f"{patching.n_patches} tokens, one\na pair of networks",
+        f"{patching.n_patches} tokens, one\nper pair of networks",
         va="bottom",
         weight="bold",
         fontsize=9.5,

@@ -1,4 +1,4 @@
-"""Error of masked patches in held-out people: the model against the group mean and against a constant patch."""
+"""Error of masked patches in held-out participants: the model against the group mean and against a constant patch."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ GUESSES = {"model": ("model", BLUE), "group_mean": ("group mean", ORANGE), "patc
 
 
 def caption(results: Results) -> str:
-    """What to see, in numbers."""
+    """What is shown, what to look for, and the numbers."""
     parts = []
     for encoder in _described(results):
         model, mean = float(encoder.errors["model"]), float(encoder.errors["group_mean"])
         if mean > 0:
             side = "below" if model < mean else "above"
             parts.append(f"{encoder.label}: {abs(1 - model / mean):.0%} {side} the group mean")
-    people = _described(results)[0].errors.get("n_people")
-    who = f"{people} people" if people else "people"
+    errors = _described(results)[0].errors
+    n = errors.get("n_participants") or errors.get("n_people")
+    who = f"{n:,} participants" if n else "participants"
     return (
         f"Mean squared error of masked patches in {who} held out of training (they only chose the epoch that was "
-        "kept; lines: 95 % interval over people). The group mean is the training people's average matrix; the patch "
-        "mean is its average within each patch. See the model below the group mean: only then has it learned how "
-        f"people differ. {'; '.join(parts)}."
+        "kept; lines: 95 % interval over participants). The group mean is the training participants' average matrix; "
+        "the patch mean is its average within each patch. Look for a model below the group mean: only then has it "
+        f"learned how participants differ. {'; '.join(parts)}."
     )
 
 
 def draw(results: Results) -> Figure:
-    """One row an encoder, three dots."""
+    """One row per encoder, three dots."""
     encoders = _described(results)
     figure = Figure(figsize=(7.2, 1.1 + 0.36 * len(encoders)), layout="constrained")
     ax = figure.subplots()

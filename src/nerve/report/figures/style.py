@@ -93,6 +93,18 @@ def panels(
     return figure, list(axes[:n])
 
 
+def readable(n_lines: int, most: int = 24) -> int:
+    """How many panels of `n_lines` lines each a reader can take in, and a page hold."""
+    return max(3, min(most, 420 // max(1, n_lines)))
+
+
+def log_scale(axes: Axes) -> None:
+    """A logarithmic y axis whose ticks are plain numbers: matplotlib's own are TeX, which is not parsed here."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
+
+
 def lined(text: object, width: int = 26, most: int = 2) -> str:
     """A title in at most `most` lines, broken at spaces, cut with an ellipsis."""
     lines = textwrap.wrap(" ".join(str(text).split()), width) or [""]
