@@ -34,9 +34,11 @@ nerve.plot.interpretation_importance(Results(interpretation={"importance": table
 
 # %%
 # Two small encoders that differ in the seed. Trained for three epochs they hardly agree (`stability`): such maps show
-# the random start, not the brain.
+# the random initial weights, not the brain.
 encoders = [
-    nerve.NERVE(preset="small", dim=16, depth=1, epochs=3, pooling="tokens", seed=seed, device="cpu").fit(cohort)
+    nerve.NERVE(
+        preset="small", dim=16, depth=1, epochs=3, pooling="tokens", seed=seed, device="cpu", options={"init": "scaled"}
+    ).fit(cohort)
     for seed in range(2)
 ]
 weights = network_weights(encoders)

@@ -8,7 +8,7 @@ paper's. The training is far too short for conclusions: it shows how the compari
 
 # %%
 # A tokenizer says where the matrix of each patch comes from, there (`embed`) and back (`reconstruct`). Here both are
-# one row a patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is the
+# one row per patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is the
 # same for all its entries.
 import torch
 from torch import nn
@@ -28,32 +28,21 @@ class MeanTokenizer(Tokenizer):
     def reconstruct_weights(self):  # (size, decoder_dim) of each patch
         return (row.expand(size, -1) for row, size in zip(self.reconstruct_rows, self.sizes, strict=True))
 
-    def start(self, how):
+    def initialise(self, how, size):  # `size`: the root mean square of the entries
         nn.init.normal_(self.embed_rows)
         nn.init.normal_(self.reconstruct_rows, std=0.02)
 
 
 # %%
-# The encoder is NERVE with this tokenizer put in.
+# A class is accepted wherever the name of a tokenizer is. Everything else is the same: people, view, width, epochs,
+# seed. Here the view is FC itself, as in the paper.
 import nerve
 
-
-class MeanNERVE(nerve.NERVE):
-    def build(self, parcellation):
-        model = super().build(parcellation)
-        model.tokenizer = MeanTokenizer(self.patching_, self.config_.dim, self.config_.decoder_dim)
-        model.tokenizer.start(self.config_.init)
-        return model
-
-
-# %%
-# Everything but the tokenizer is the same: people, width, epochs, seed and start.
 cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
-same = {"preset": "small", "dim": 32, "epochs": 15, "seed": 0, "device": "cpu", "options": {"init": "scaled"}}
+same = {"preset": "small", "view": "fc", "dim": 32, "epochs": 15, "lr": 1e-3, "seed": 0, "device": "cpu"}
 encoders = {
-    "bilinear": nerve.NERVE(tokenizer="bilinear", **same),
-    "shared": nerve.NERVE(tokenizer="shared", **same),
-    "mean": MeanNERVE(tokenizer="shared", **same),
+    name: nerve.NERVE(tokenizer=tokenizer, **same)
+    for name, tokenizer in {"bilinear": "bilinear", "shared": "shared", "mean": MeanTokenizer}.items()
 }
 features = {name: encoder.fit(cohort).transform(cohort) for name, encoder in encoders.items()}
 for name, encoder in encoders.items():
@@ -61,7 +50,8 @@ for name, encoder in encoders.items():
     print(f"{name:9} {size:6} parameters, held-out loss {encoder.history_['validation_loss'].min():.4f}")
 
 # %%
-# The losses over training. All three see the mean of a patch; only the first two can see more.
+# The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only the first two can
+# see more.
 import matplotlib.pyplot as plt
 
 figure, axis = plt.subplots(figsize=(6, 3.5))

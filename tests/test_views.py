@@ -5,7 +5,7 @@ import pytest
 from scipy import linalg
 
 from nerve.checks import AboutPeople, NerveError
-from nerve.views import VIEWS, TangentView, make_view, restored
+from nerve.views import VIEWS, ShrunkView, TangentView, checked_arrays, make_view
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,8 @@ def test_a_view_gives_symmetric_matrices_and_survives_its_arrays(name, fc):
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, found.transpose(0, 2, 1), atol=1e-6)
     assert view.name == name
-    again = restored(make_view(name), {k: v.copy() for k, v in view.arrays.items()}, 6, "here")
+    again = make_view(name)
+    again.arrays = checked_arrays({k: v.copy() for k, v in view.arrays.items()}, view.shapes(6), "here")
     np.testing.assert_array_equal(again.apply(fc), found)
 
 
@@ -68,5 +69,35 @@ def test_what_has_no_logarithm_is_refused_by_its_row(fc):
         TangentView(shrinkage=1.0)
     with pytest.raises(NerveError, match="Did you mean 'tangent'"):
         make_view("tangant")
-    with pytest.raises(NerveError, match=r"has arrays \{\}, expected"):
-        restored(TangentView(), {}, 6, "model.safetensors")
+    with pytest.raises(NerveError, match=r"its arrays are \{\}, expected"):
+        checked_arrays({}, TangentView().shapes(6), "model.safetensors")
+
+
+def test_shrunk_is_the_written_sum_over_principal_directions(fc):
+    view, tangent = ShrunkView().fit(fc[:50]), TangentView().fit(fc[:50])
+    above = np.triu_indices(6)
+    vectors = tangent.apply(fc)[:, *above].astype(float)
+    mean = vectors[:50].mean(0)
+    _, size, directions = np.linalg.svd(vectors[:50] - mean, full_matrices=False)
+    variances = size**2 / 50
+    weights = np.maximum(0, 1 - np.median(variances) / variances)
+    expected = ((vectors - mean) @ directions.T * weights) @ directions
+    np.testing.assert_allclose(view.apply(fc)[:, *above], expected, atol=1e-5)
+    assert view.arrays["directions"].shape[1] == (weights > 0).sum()
+
+
+def test_shrinking_brings_noisy_people_nearer_to_their_truth():
+    """People who differ along three directions, seen through short scans."""
+    rng = np.random.default_rng(1)
+    loadings = rng.normal(size=(3, 12)) / 4
+    people = rng.normal(size=(200, 3))
+    truth = np.eye(12) + np.einsum("pk,ki,kj->pij", 1 + 0.5 * people, loadings, loadings)
+    scale = np.sqrt(np.einsum("pii->pi", truth))
+    truth /= scale[:, :, None] * scale[:, None]
+    seen = np.stack([np.corrcoef(rng.multivariate_normal(np.zeros(12), one, 60).T) for one in truth])
+    tangent, shrunk = TangentView().fit(seen), ShrunkView().fit(seen)
+    wanted = tangent.apply(truth)
+    wanted -= wanted.mean(0)
+    found = tangent.apply(seen)
+    error = np.square(found - found.mean(0) - wanted).mean()
+    assert np.square(shrunk.apply(seen) - wanted).mean() < 0.7 * error

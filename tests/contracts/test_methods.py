@@ -285,12 +285,12 @@ SHORTER = {
     "brainnettf": {"epochs": 10, "lr": 1e-3},
     "gate": {"epochs": 150},
     "graphmae": {"epochs": 8},
-    "nerve": {"epochs": 10, "lr": 5e-3},
+    "nerve": {"epochs": 8},
 }
 N_TRAINING = 180
 CHANCE_80, CHANCE_260 = 0.19, 0.105  # correlations that chance exceeds once in twenty times, for so many people
 # self-supervised methods that do not beat their own untrained weights here; their pages say so
-NO_BETTER_THAN_UNTRAINED = {"graphmae", "braingsls"}
+NO_BETTER_THAN_UNTRAINED = {"nerve", "graphmae", "braingsls"}
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ def trained(planted):
 
     def get(name):
         if name not in made:
-            method = method_class(name).from_preset("small", device="cpu", **SHORTER.get(name, {}))
+            method = make_method(name, "small", SHORTER.get(name, {}), device="cpu")
             made[name] = fit(method, planted.subset(np.arange(N_TRAINING)))
         return made[name]
 

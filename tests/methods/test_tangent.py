@@ -35,5 +35,5 @@ def test_what_is_no_correlation_is_refused_by_name(people):
         TangentSpace().fit(people).transform(bad)
     with pytest.raises(NerveError, match="mean FC is not positive definite"):
         TangentSpace().fit(fc[[3, 3, 3]])
-    with pytest.raises(NerveError, match="shrinkage is 1.0, expected less than 1"):
+    with pytest.raises(NerveError, match=r"shrinkage is 1\.0, expected less than 1"):
         TangentSpace(shrinkage=1.0).fit(people)

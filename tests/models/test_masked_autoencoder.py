@@ -112,7 +112,9 @@ def test_standardised_entries_have_mean_zero_and_unit_size_and_reconstructions_b
     assert entries.square().mean().item() == pytest.approx(1, rel=1e-5)
     masked = model.split(torch.rand(20, patching.n_patches))[1]
     torch.testing.assert_close(model.reconstruct(packed, masked), packed.mean(0).expand(20, -1), atol=1e-5, rtol=0)
-    assert model.masked_loss(packed, *model.split(torch.rand(20, patching.n_patches))).item() == pytest.approx(1, abs=0.2)
+    assert model.masked_loss(packed, *model.split(torch.rand(20, patching.n_patches))).item() == pytest.approx(
+        1, abs=0.2
+    )
 
 
 def test_poolings_and_their_shapes():

@@ -225,9 +225,9 @@ def write_run(folder: Path, run: dict[str, Any], made: Made, rng: np.random.Gene
     patching = Patching.from_parcellation(PARCELLATION)
     original = patching.unpack(rng.normal(0, 0.2, patching.n_entries))
     masked = np.where(patching.group_of[:, None] == patching.group_of, np.nan, original)
-    pictures = {"original": original, "masked": masked, "reconstructed": original * 0.8, "n_participants": 12}
+    pictures = {"original": original, "masked": masked, "reconstructed": original * 0.8}
     np.savez_compressed(folder / "reconstruction.npz", **pictures, group_of=patching.group_of)
-    errors = {"model": 0.03, "group_mean": 0.04, "patch_mean": 0.06, "model_se": 0.002, "n_participants": 12}
+    errors = {"model": 0.03, "group_mean": 0.04, "patch_mean": 0.06, "model_se": 0.002, "n_people": 12, "example_n": 12}
     write_json(folder / "reconstruction.json", errors | {"networks": list(patching.group_names), "example_r": 0.7})
 
 

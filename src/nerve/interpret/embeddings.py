@@ -58,7 +58,7 @@ class TokenEmbedding(Embedding):
             for token in range(1, everyone.shape[1]):
                 x = everyone.clone()
                 x[:, token] = average[:, token]
-                pooled = self.module.pool(self.module.contextualise(x), self.pooling)
+                pooled = self.module.pool(self.module.stream(x), self.pooling)
                 yield self._flat(pooled.float().cpu().numpy())
 
     def _sequence(self, fc: np.ndarray) -> Any:

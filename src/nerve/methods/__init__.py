@@ -26,6 +26,7 @@ METHODS: dict[str, str] = {
     "pca": "nerve.methods.references:PrincipalComponents",
     "ppca": "nerve.methods.ppca:PPCA",
     "tangent": "nerve.methods.tangent:TangentSpace",
+    "shrunk": "nerve.methods.tangent:ShrunkTangentSpace",
     "factors": "nerve.methods.factors:Factors",
     "covariates": "nerve.methods.references:Covariates",
 }
@@ -72,7 +73,7 @@ def make_method(
     >>> make_method("brainnetcnn", "small", {"epochs": 3}).epochs
     3
     >>> make_method("nerve", "small").view
-    'tangent'
+    'shrunk'
     """
     cls = method_class(name)
     common = {"seed": seed, "device": device}

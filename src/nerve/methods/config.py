@@ -45,7 +45,7 @@ class NerveConfig(TrainingSettings):
     model_config = STRICT
 
     view: Literal[tuple(VIEWS)] = Field(  # type: ignore[valid-type]
-        "fc", description="The matrix that is cut into patches: fc (the paper) or tangent."
+        "fc", description="The matrix that is cut into patches: fc (the paper), tangent or shrunk."
     )
     patching: str = Field(
         "networks", description="networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
@@ -85,6 +85,16 @@ class NerveConfig(TrainingSettings):
 
 
 # Small enough to read: what each preset sets, over the defaults above.
+_MINUTES: dict[str, Any] = {
+    "view": "shrunk",
+    "standardise": True,
+    "init": "signs",
+    "epochs": 3,
+    "warmup_epochs": 0.5,
+    "batch_size": 16,
+    "lr": 3e-4,
+    "weight_decay": 0.0,
+}
 PRESETS: dict[str, dict[str, Any]] = {
     # the paper's text, and its released code where the text is silent
     "paper": {
@@ -101,28 +111,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "tokenizer_bias": True,
         "pooling": "mean",
     },
-    # the paper's architecture in minutes on two CPU cores
-    "default": {
-        "view": "tangent",
-        "standardise": True,
-        "epochs": 10,
-        "warmup_epochs": 0.5,
-        "batch_size": 16,
-        "lr": 1e-3,
-        "weight_decay": 0.0,
-    },
-    # a smaller one, for a first look
-    "small": {
-        "view": "tangent",
-        "standardise": True,
-        "epochs": 10,
-        "warmup_epochs": 0.5,
-        "batch_size": 16,
-        "lr": 1e-3,
-        "weight_decay": 0.0,
-        "dim": 64,
-        "depth": 2,
-    },
+    # the paper's model with half its layers on another view of FC, in minutes on two CPU cores; chosen on ABIDE
+    "default": {**_MINUTES, "depth": 2},
+    # the same, narrower
+    "small": {**_MINUTES, "depth": 2, "dim": 64},
 }
 
 

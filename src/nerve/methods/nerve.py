@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
-from nerve.checks import NerveWarning, one_of, problem
+from nerve.checks import NerveWarning, naming, one_of, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.methods.base import WEIGHTS, Role, read_configuration
@@ -26,7 +26,7 @@ from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
-from nerve.views import View, make_view, restored
+from nerve.views import View, checked_arrays, make_view
 
 _AT_A_TIME = 512  # participants read together for the mean
 _LOOKED_AT = 2048  # participants, at most, from whom the components of `pooling="pca"` come
@@ -50,7 +50,7 @@ class NERVE(Encoder):
         ``"schaefer400-7"``.
     preset : {"default", "paper", "small"}
         Where every setting that is not given comes from.
-    view : {"fc", "tangent"}, optional
+    view : {"fc", "tangent", "shrunk"}, optional
         The matrix that is cut into patches (see `nerve.views`); one other than ``fc`` is not the paper's.
     tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.models.Tokenizer`, optional
     mask_ratio : float, optional
@@ -181,7 +181,9 @@ class NERVE(Encoder):
         """The view first: it decides what is packed, and knows the training participants only."""
         self.view_ = make_view(self.config().view)
         if self.view_.shapes(cohort.n_regions):  # one that has nothing to learn need not read everybody
-            self.view_.fit(cohort.subset(rows).connectivity)
+            training = cohort.subset(rows)
+            with naming(training.participants["participant_id"].to_numpy(object)):
+                self.view_.fit(training.connectivity)
         return super().begin_training(cohort, rows, folder)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
@@ -194,19 +196,21 @@ class NERVE(Encoder):
         module.standardise_by(_batches(source, rows))
 
     def finish(self, module: torch.nn.Module, source: Source) -> None:
-        """Components of the tokens of everyone given to `fit`, for ``pca``.
+        """Components of what sets the tokens of everyone given to `fit` apart, for ``pca``.
 
-        Validation participants too: among fewer participants than numbers, those whom the components have not seen
-        come out shorter than the others, and a kernel between the two kinds is distorted.
+        Of validation participants too: among fewer participants than numbers, those whom the components have not seen
+        come out shorter than the others, and a kernel between the two kinds is distorted. Not centred: the mean matrix
+        is the origin. Centred, the numbers of all would sum to zero, and who is tested be known from the others.
         """
-        if not isinstance(module, MaskedAutoencoder) or module.components is None or module.origin is None:
+        if not isinstance(module, MaskedAutoencoder) or module.components is None:
             return
         chosen = np.sort(np.random.default_rng([self.seed, 6]).permutation(len(source))[:_LOOKED_AT])
-        tokens = self.apply(lambda packed: module.embed(packed, "tokens"), Chosen(source, chosen))
+        sums = [batch.sum(0, dtype=torch.float64) for batch in _batches(source, chosen)]
+        module.set_origin((torch.stack(sums).sum(0) / len(chosen)).float())
+        apart = self.apply(module.apart, Chosen(source, chosen))  # (participants, P · dim)
         width = module.components.shape[1]
-        mean, components, _ = principal_components(tokens.reshape(len(chosen), -1), width - 1)
+        components = principal_components(apart, width - 1, center=False)[1]
         with torch.no_grad():
-            module.origin.copy_(torch.from_numpy(mean))
             module.components.copy_(torch.from_numpy(turned(components, width)))
 
     def _patching(self, parcellation: Parcellation) -> Patching:
@@ -338,8 +342,8 @@ class NERVE(Encoder):
         """The view's arrays, then the module."""
         own = {name: tensor for name, tensor in tensors.items() if not name.startswith(_VIEW)}
         arrays = {name.removeprefix(_VIEW): tensors[name].numpy() for name in tensors.keys() - own.keys()}
-        view = make_view(self.config().view)
-        self.view_ = restored(view, arrays, self.parcellation_.n_regions, folder / WEIGHTS)
+        self.view_ = make_view(self.config().view)
+        self.view_.arrays = checked_arrays(arrays, self.view_.shapes(self.parcellation_.n_regions), folder / WEIGHTS)
         super().restore(own, folder)
 
     @classmethod

@@ -25,6 +25,7 @@ from nerve.methods.outputs import checked_embeddings
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
 from nerve.training.sources import check_numbers
+from nerve.views import checked_arrays
 
 _CHUNK = 64  # participants at a time
 
@@ -57,19 +58,12 @@ class Reference(TransformerMixin, Method):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The arrays."""
-        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in self.arrays_.items()}
+        return {name: torch.from_numpy(np.array(array)) for name, array in self.arrays_.items()}
 
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
         """The arrays, if they are those of this method."""
-        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        expected = self.shapes()
-        fits = found.keys() == expected.keys() and all(
-            len(found[name]) == len(shape) and all(b in (None, a) for a, b in zip(found[name], shape, strict=True))
-            for name, shape in expected.items()
-        )
-        if not fits:
-            raise problem(folder, f"its arrays are {found}", expected=str(expected), remedy="Fit the model again.")
-        self.arrays_ = {name: tensor.numpy() for name, tensor in tensors.items()}
+        fitting = checked_arrays(tensors, self.shapes(), folder)
+        self.arrays_ = {name: tensor.numpy() for name, tensor in fitting.items()}
 
 
 class RawFC(Reference):

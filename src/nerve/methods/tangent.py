@@ -12,7 +12,7 @@ from nerve.methods.outputs import checked_embeddings
 from nerve.methods.references import Reference, chunks
 from nerve.methods.settings import Share
 from nerve.training.sources import check_numbers
-from nerve.views import TangentView, restored
+from nerve.views import ShrunkView, TangentView
 
 
 class TangentSpace(Reference):
@@ -37,19 +37,22 @@ class TangentSpace(Reference):
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
+    view_class: ClassVar[type[TangentView]] = TangentView
+
     def __init__(self, shrinkage: Share = 0.5) -> None:
         self.shrinkage = shrinkage
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
-        """What whitens the cohort."""
+        """What the view learns from the cohort."""
         for rows in chunks(len(cohort)):
             check_numbers(cohort.inputs("fc", rows), cohort, rows)
-        return TangentView(self.shrinkage).fit(cohort.connectivity).arrays
+        with naming(cohort.participants["participant_id"].to_numpy(object)):
+            return self.view_class(self.shrinkage).fit(cohort.connectivity).arrays
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, R (R + 1) / 2) entries of the logarithm."""
-        cohort = self.fitted_cohort(X)
-        view = restored(TangentView(self.shrinkage), self.arrays_, cohort.n_regions, type(self).__name__)
+        """(n, R (R + 1) / 2) entries of the view."""
+        cohort, view = self.fitted_cohort(X), self.view_class(self.shrinkage)
+        view.arrays = self.arrays_
         above = np.triu_indices(cohort.n_regions)
         ids = cohort.participants["participant_id"].to_numpy(object)
         features = np.empty((len(cohort), len(above[0])), np.float32)
@@ -60,4 +63,26 @@ class TangentSpace(Reference):
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view."""
-        return dict(TangentView().shapes(self.parcellation_.n_regions))
+        return self.view_class().shapes(self.parcellation_.n_regions)
+
+
+class ShrunkTangentSpace(TangentSpace):
+    """Tangent space shrunk towards the group: the entries of the shrunk view, and the yardstick of what reads it.
+
+    See `nerve.views.ShrunkView`: directions in which the training participants differ no more than by noise count less.
+
+    Parameters
+    ----------
+    shrinkage : float
+        Of FC towards the identity, as in `TangentSpace`.
+
+    Examples
+    --------
+    >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
+    >>> ShrunkTangentSpace().fit_transform(fc).shape
+    (12, 36)
+    """
+
+    title: ClassVar[str] = "Shrunk tangent space"
+    paper: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
+    view_class: ClassVar[type[TangentView]] = ShrunkView

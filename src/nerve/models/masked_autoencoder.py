@@ -147,14 +147,30 @@ class MaskedAutoencoder(nn.Module):
         ----------
         packed : (participants, S) tensor
         pooling : {"pca", "mean", "cls", "tokens"}
-            Principal components of the patch tokens; their mean, without CLS; the CLS token; all patch tokens in the
-            order of `patching.pairs`.
+            Principal components of `apart`; the mean of the patch tokens, without CLS; the CLS token; all patch tokens
+            in the order of `patching.pairs`.
 
         Returns
         -------
         (participants, n_components), (participants, dim), or (participants, P, dim) for ``tokens``
         """
-        return self.pool(self.encode(packed, None), pooling)
+        return self.pool(self.stream(self.sequence(packed, None)), pooling)
+
+    def apart(self, packed: torch.Tensor) -> torch.Tensor:
+        """What sets a participant apart: patch tokens before the last norm, minus those of the mean matrix.
+
+        The norm brings every token to the same length, however little of it is the participant's own.
+
+        (participants, S) → (participants, P · dim)
+        """
+        return self._apart(self.stream(self.sequence(packed, None)))
+
+    @torch.no_grad()
+    def set_origin(self, mean: torch.Tensor) -> None:
+        """Keep the tokens of the mean matrix, (S,), from which `apart` measures."""
+        if self.origin is not None:
+            x = self.sequence(mean[None].to(self.origin.device), None)
+            self.origin.copy_(self.stream(x)[0, 1:].flatten())
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
         """Matrices as predicted from their visible patches.
@@ -207,13 +223,13 @@ class MaskedAutoencoder(nn.Module):
 
     def encode(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """Patches → contextual tokens: (participants, 1 + K, dim), CLS first."""
-        return self.contextualise(self.sequence(packed, visible))
+        return self.encoder_norm(self.stream(self.sequence(packed, visible)))
 
-    def contextualise(self, x: torch.Tensor) -> torch.Tensor:
-        """The transformer: (participants, 1 + K, dim) → the same shape."""
+    def stream(self, x: torch.Tensor) -> torch.Tensor:
+        """The transformer, before its last norm: (participants, 1 + K, dim) → the same shape."""
         for block in self.encoder:
             x = block(x)
-        return self.encoder_norm(x)
+        return x
 
     def decode(self, encoded: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """Contextual tokens, mask tokens elsewhere → decoded tokens of all patches: (participants, P, decoder_dim)."""
@@ -237,19 +253,23 @@ class MaskedAutoencoder(nn.Module):
             errors = [error / size for error, size in zip(errors, self.tokenizer.sizes, strict=True)]
         return torch.stack(errors).sum() / masked.numel()
 
-    def pool(self, encoded: torch.Tensor, pooling: str) -> torch.Tensor:
-        """Contextual tokens, CLS first → the representation; see `embed`."""
-        if one_of("pooling", pooling, POOLINGS) == "cls":
+    def pool(self, stream: torch.Tensor, pooling: str) -> torch.Tensor:
+        """What `stream` gives, CLS first → the representation; see `embed`."""
+        if one_of("pooling", pooling, POOLINGS) == "pca":
+            apart, components = self._apart(stream), self.components
+            return apart if components is None else apart @ components
+        encoded = self.encoder_norm(stream)
+        if pooling == "cls":
             return encoded[:, 0]
-        tokens = encoded[:, 1:]
-        if pooling == "pca":
-            if self.components is None or self.origin is None:
-                raise NerveError(
-                    "pooling is 'pca', and this model was fitted without components of its tokens. Fit it with "
-                    "pooling='pca', or choose mean, cls or tokens."
-                )
-            return (tokens.flatten(1) - self.origin) @ self.components
-        return tokens.mean(1) if pooling == "mean" else tokens
+        return encoded[:, 1:].mean(1) if pooling == "mean" else encoded[:, 1:]
+
+    def _apart(self, stream: torch.Tensor) -> torch.Tensor:
+        if self.origin is None:
+            raise NerveError(
+                "pooling is 'pca', and this model was fitted without components of its tokens. Fit it with "
+                "pooling='pca', or choose mean, cls or tokens."
+            )
+        return stream[:, 1:].flatten(1) - self.origin
 
     def _standardised(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self.mean is None or self.scale is None else (packed - self.mean) / self.scale

@@ -60,8 +60,9 @@ class Tokenizer(nn.Module):
         Parameters
         ----------
         how : {"scaled", "released", "signs"}
-            Normal numbers such that tokens have unit size and reconstructions the size of the entries; as in the
-            released code of the paper; or as ``scaled`` with random signs on the way to the tokens.
+            Normal numbers such that tokens of every patch have unit size and reconstructions the size of the entries;
+            as in the released code of the paper; or random signs on the way to the tokens, of one size for all patches,
+            so that the tokens of a matrix are a sketch that keeps the distances between matrices.
         size : float
             Root mean square of the entries that are read.
         """
@@ -134,6 +135,10 @@ class Tokenizer(nn.Module):
         """The bias of each patch's entries, or None."""
         return None
 
+    def _mean_size(self) -> float:
+        """Entries of the average patch."""
+        return sum(self.sizes) / len(self.sizes)
+
 
 class PatchChoice:
     """K patches of each participant, sorted by patch once so that each patch is one matrix product.
@@ -194,19 +199,16 @@ class BilinearTokenizer(Tokenizer):
 
     @torch.no_grad()
     def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
-        """``scaled``: U_l ~ N(0, 1 / (n_l · size)), D ~ N(0, size / √decoder_dim). ``released``: N(0, 1).
-
-        With ``signs`` tokens keep the distances between patches (a random sketch) better than with normal numbers,
-        whose products have long tails.
-        """
+        """``scaled``: U_l ~ N(0, 1 / (n_l · size)), D ~ N(0, size / √decoder_dim). ``released``: N(0, 1)."""
         nn.init.normal_(self.embed_factors)
         nn.init.normal_(self.reconstruct_factors)
         if one_of("init", how, INITS) == "released":
             return
         if how == "signs":
-            self.embed_factors.sign_()
-        scale = torch.tensor([[(self.group_sizes[g] * size) ** -0.5] for g in self.group_of])  # (regions, 1)
-        self.embed_factors.mul_(scale)
+            self.embed_factors.sign_().mul_((self._mean_size() ** 0.5 * size) ** -0.5)
+        else:
+            scale = torch.tensor([[(self.group_sizes[g] * size) ** -0.5] for g in self.group_of])  # (regions, 1)
+            self.embed_factors.mul_(scale)
         self.reconstruct_factors.mul_(size**0.5 * self.decoder_dim**-0.25)
 
 
@@ -237,7 +239,7 @@ class SpecificTokenizer(Tokenizer):
         """``scaled``: rows of patch p ~ N(0, 1 / (size_p · size²)). ``released``: Xavier, patch by patch."""
         one_of("init", how, INITS)
         for there, back, entries in zip(self.embed_weights(), self.reconstruct_weights(), self.sizes, strict=True):
-            _draw(there, how, entries**-0.5 / size, entries)
+            _draw(there, how, (self._mean_size() if how == "signs" else entries) ** -0.5 / size, entries)
             _draw(back, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5, entries)
 
 
@@ -269,8 +271,8 @@ class SharedTokenizer(Tokenizer):
     def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
         """``scaled``: N(0, 1 / (mean size of a patch · size²)). ``released``: Xavier of the largest patch."""
         one_of("init", how, INITS)
-        largest, mean = max(self.sizes), sum(self.sizes) / len(self.sizes)
-        _draw(self.embed_matrix, how, mean**-0.5 / size, largest)
+        largest = max(self.sizes)
+        _draw(self.embed_matrix, how, self._mean_size() ** -0.5 / size, largest)
         _draw(self.reconstruct_matrix, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5, largest)
 
 

@@ -22,7 +22,7 @@ def caption(results: Results) -> str:
             side = "below" if model < mean else "above"
             parts.append(f"{encoder.label}: {abs(1 - model / mean):.0%} {side} the group mean")
     errors = _described(results)[0].errors
-    n = errors.get("n_participants") or errors.get("n_people")
+    n = errors.get("n_people")
     who = f"{n:,} participants" if n else "participants"
     return (
         f"Mean squared error of masked patches in {who} held out of training (they only chose the epoch that was "
