@@ -9,8 +9,9 @@ One eigendecomposition of K serves every λ and every target: in its basis K_r�
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,12 @@ from nerve.evaluation.kernels import (
     median_gamma,
     rbf_kernel,
 )
+from nerve.evaluation.krylov import Krylov, pays
 from nerve.protocol import KERNELS, LAMBDAS
 
-"""CBIG's grid."""
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal
+
+HeldOut = Iterator[tuple[int, Any, np.ndarray]]  # place of λ, label of the inner fold, (fold, T) predictions
 
 
 @dataclass(frozen=True)
@@ -135,21 +138,17 @@ def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: A
     return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=spread > 0)
 
 
-def inner_scores(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool) -> np.ndarray:
+def inner_scores(held_out: HeldOut, targets: np.ndarray, folds: np.ndarray, n_lambdas: int) -> np.ndarray:
     """Predictive COD of every λ and target, averaged over the inner folds, (L, T)."""
-    held_out = held_out_of_kernel if spectrum.rows is None else held_out_of_factor
-    total = np.zeros((len(lambdas), targets.shape[1]))
+    total = np.zeros((n_lambdas, targets.shape[1]))
     labels = np.unique(folds)
     means = {label: targets[folds != label].mean(axis=0) for label in labels}
-    for i, label, predicted in held_out(spectrum, targets, folds, lambdas, bias):
+    for i, label, predicted in held_out:
         total[i] += predictive_cod(targets[folds == label], predicted, means[label])
     return total / len(labels)
 
 
-HeldOut = Iterator[tuple[int, Any, np.ndarray]]  # place of λ, label of the fold, (fold, T) predictions
-
-
-def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool) -> HeldOut:
+def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, bias: bool, lambdas: Any) -> HeldOut:
     """What each fold would be predicted by a model of the others, from the one decomposition of all.
 
     With G = K_r⁻¹ and A = G − G1 1ᵀG / 1ᵀG1 (A = G without a bias), leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
@@ -171,7 +170,7 @@ def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
             yield i, label, targets[some] - scipy.linalg.cho_solve(factor, applied[some], check_finite=False)
 
 
-def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any, bias: bool) -> HeldOut:
+def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, bias: bool, lambdas: Any) -> HeldOut:
     """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs."""
     rows = spectrum.rows
     assert rows is not None
@@ -186,6 +185,8 @@ def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
 
 class KernelRidge(RegressorMixin, BaseEstimator):
     """Kernel ridge regression with λ chosen for each target by inner cross-validation.
+
+    Many participants in a kernel are solved by Lanczos' method (`krylov.py`) where a decomposition would take long.
 
     Parameters
     ----------
@@ -262,9 +263,19 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         targets = targets - centre  # the bias takes it up again: digits are not lost on a large offset
         self.one_target_ = y.ndim == 1
         self.n_features_in_ = X.shape[1]
-        self.spectrum_ = Spectrum.of_kernel(data) if self.pairwise_ else Spectrum.of_factor(data)
-        self.lambda_ = self._choose(targets, groups, strata)
-        self.coefficients_, self.bias_ = solve(self.spectrum_, targets, self.lambda_, self.bias)
+        folds = self._inner_folds(targets, groups, strata)
+        if self.pairwise_ and pays(len(X), targets.shape[1], self.n_inner_folds):
+            krylov = Krylov(data, targets, folds, self.bias)
+            self.lambda_ = self._choose(krylov.held_out, targets, folds)
+            alpha, self.bias_ = krylov.solution(self.lambda_)
+            # the solutions themselves as the basis: rows of a test kernel times α
+            self.spectrum_, self.coefficients_ = Spectrum(np.ones(alpha.shape[1]), alpha), np.eye(alpha.shape[1])
+        else:
+            self.spectrum_ = Spectrum.of_kernel(data) if self.pairwise_ else Spectrum.of_factor(data)
+            held_out = held_out_of_kernel if self.pairwise_ else held_out_of_factor
+            predict = partial(held_out, self.spectrum_, targets, folds, self.bias)
+            self.lambda_ = self._choose(predict, targets, folds)
+            self.coefficients_, self.bias_ = solve(self.spectrum_, targets, self.lambda_, self.bias)
         self.bias_ = self.bias_ + centre
         return self
 
@@ -289,16 +300,18 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             return linear_rows(X, self.training_)
         return X if self.kernel in ("precomputed", "rows") else rbf_kernel(X, self.training_, self.gamma_)
 
-    def _choose(self, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
+    def _inner_folds(self, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
+        if len(self.lambdas) == 1:
+            return np.arange(len(targets)) % 2  # not used: there is nothing to choose
+        if strata is None:
+            strata = np.column_stack([strata_of(column, self.n_inner_folds) for column in targets.T])
+        return stratified_folds(strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True)
+
+    def _choose(self, held_out: Callable[[Any], HeldOut], targets: np.ndarray, folds: np.ndarray) -> np.ndarray:
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
             return np.repeat(grid, targets.shape[1])
-        if strata is None:
-            strata = np.column_stack([strata_of(column, self.n_inner_folds) for column in targets.T])
-        folds = stratified_folds(
-            strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
-        )
-        self.inner_scores_ = inner_scores(self.spectrum_, targets, folds, grid, self.bias)
+        self.inner_scores_ = inner_scores(held_out(grid), targets, folds, len(grid))
         best = self.inner_scores_.max(axis=0)
         tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
         return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide

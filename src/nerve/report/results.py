@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -125,7 +125,9 @@ class Results:
     def of(cls, found: ResultsFolder, **more: Any) -> Results:
         """Results of a results folder, read or about to be written."""
         line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
-        tables = {name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls")}
+        tables: dict[str, Any] = {
+            name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls")
+        }
         permuted = set(found.rows.loc[found.rows["kind"] == NULL, "row"])
         is_null = tables["scores"].get("row", pd.Series(dtype=str)).isin(permuted)
         tables["null_scores"], tables["scores"] = tables["scores"][is_null], tables["scores"][~is_null]
@@ -164,8 +166,8 @@ class Results:
 
     @cached_property
     def _labels(self) -> dict[str, tuple[str, str]]:
-        rows = list(lines_of(self.rows).itertuples(index=False))
-        return {str(row.line): (line_label(row), line_label(row._replace(variant=""))) for row in rows}
+        rows = rows_of(lines_of(self.rows))
+        return {row.line: (line_label(row), line_label(replace(row, variant=""))) for row in rows}
 
     def label(self, line: str) -> str:
         """What figures and sentences call a line."""
