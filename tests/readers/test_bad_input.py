@@ -142,7 +142,7 @@ def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
         (["nowhere", "out"], "nowhere: there is no such file or folder."),
         (["empty", "out"], "empty: no scans were found, expected one of xcpd"),
         (["good", "out"], "100 regions and no usable labels. Say in which order they are"),
-        (["good", "out", "--parcellation", "schaefer100"], "Did you mean 'schaefer1000-17'|Did you mean 'schaefer100-"),
+        (["good", "out", "--parcellation", "schaefer100"], "say which, schaefer100-17, schaefer100-7"),
         (
             ["good", "out", "--parcellation", "schaefer100-17", "--repeats", "mean"],
             "--repeats is 'mean', expected one of",
