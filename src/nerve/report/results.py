@@ -18,7 +18,7 @@ import pandas as pd
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL, contenders, line_label, lines_of, rows_table
+from nerve.evaluation.rows import NULL, contenders, line_label, lines_of, rows_of, rows_table
 from nerve.parcellation import Parcellation
 from nerve.quality import OrderCheck, check_order
 
