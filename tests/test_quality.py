@@ -351,11 +351,35 @@ def test_the_table_of_eigenvalues_in_the_documents_is_what_the_data_give(shared_
     def lowest(change):
         return min(np.linalg.eigvalsh(change(one).astype(float))[0] for one in fc)
 
+    def z_for_r(one):
+        return np.where(np.eye(419) > 0, 1.0, np.arctanh(np.clip(one, -0.999, 0.999)))
+
+    def damaged(one):
+        one = one.copy()
+        one[7] = one[7, ::-1]
+        one[:, 7] = one[7]
+        one[7, 7] = 1
+        return one
+
+    halves = []
+    for name in series.files[:6]:
+        runs = [np.corrcoef(run.astype(float)) for run in np.split(series[name], 2, axis=1)]
+        mean = np.tanh(np.mean([np.arctanh(np.clip(run, -1 + 1e-7, 1 - 1e-7)) for run in runs], axis=0))
+        np.fill_diagonal(mean, 1.0)
+        halves.append(np.linalg.eigvalsh(mean)[0])
     found = {
         "float16": lowest(lambda one: one.astype(np.float16)),
+        "4 decimals": lowest(lambda one: np.round(one, 4)),
+        "3 decimals": lowest(lambda one: np.round(one, 3)),
         "2 decimals": lowest(lambda one: np.round(one, 2)),
+        "halves averaged": min(halves),
+        "z for r": lowest(z_for_r),
         "positive": lowest(lambda one: np.maximum(one, 0)),
+        "damaged row": lowest(damaged),
         "unfolded": lowest(unfolded_wrongly),
     }
-    expected = {"float16": -0.002, "2 decimals": -0.11, "positive": -1.3, "unfolded": -22}
+    expected = {
+        "float16": -0.002, "4 decimals": -0.001, "3 decimals": -0.011, "2 decimals": -0.11, "halves averaged": -0.46,
+        "z for r": -0.87, "positive": -1.3, "damaged row": -4.5, "unfolded": -22,
+    }  # fmt: skip
     assert {name: float(f"{value:.2g}") for name, value in found.items()} == expected
