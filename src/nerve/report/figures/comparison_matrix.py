@@ -21,8 +21,7 @@ def caption(results: Results) -> str:
     return (
         "Score of the row's method less that of the column's (same numbers; r, or AUC for two-class targets), from a "
         "paired bootstrap on the same participants. A dot marks p < 0.05, two-sided, not corrected; the table below "
-        "gives q. Look for whole rows of one colour: a method that is better, or worse, than all others."
-        + cut
+        "gives q. Look for whole rows of one colour: a method that is better, or worse, than all others." + cut
     )
 
 
