@@ -1,19 +1,24 @@
 """Figures show what the tables say."""
 
+import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import nerve.report.figures as package
 from nerve import plot
 from nerve.cohort import Cohort
 from nerve.parcellation import load_parcellation
-from nerve.report.figures import FIGURES, NothingToDraw, draw, svg
+from nerve.report.figures import FIGURES, NothingToDraw, draw, reconstruction, svg
 from nerve.report.figures.interpretation_importance import square
+from nerve.report.figures.null_distribution import _of_target
 from nerve.report.figures.style import YEO7, YEO17, network_colours, network_order
 from nerve.report.figures.sweep import swept
 from nerve.report.results import Results, cohort_facts
@@ -36,24 +41,77 @@ def test_contract_of_a_figure(name):
         draw(name, Results())
 
 
+@pytest.fixture
+def drawn_words(monkeypatch):
+    """Every word that is drawn, with its box and that of its figure, as it is drawn: in the SVG letters are paths."""
+    words, draw_text = [], Text.draw
+
+    def draw_and_note(text, renderer, *args, **options):
+        if text.get_visible() and text.get_text():
+            box, whole = text.get_window_extent(renderer), text.get_figure(root=True).bbox
+            words.append((text.get_text(), [box.x0, box.y0, whole.x1 - box.x1, whole.y1 - box.y1]))
+        return draw_text(text, renderer, *args, **options)
+
+    monkeypatch.setattr(Text, "draw", draw_and_note)
+    return words
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_figure_is_drawn_with_a_caption_and_turns_dark(name, results):
+def test_figure_is_drawn_with_a_caption_turns_dark_and_cuts_no_word(name, results, drawn_words):
     figure = draw(name, results)
     assert isinstance(figure, Figure)
     text = svg(figure)
     assert "prefers-color-scheme:dark" in text
     assert "<text" not in text  # letters are shapes: no font is needed to read it
     assert len(import_module(FIGURES[name]).caption(results)) > 80
+    assert not [words for words, _ in drawn_words if re.search(r"[$`…]|mathdefault", words)]
+    assert not [words for words, margins in drawn_words if min(margins) < -1]
 
 
 def test_forest_dots_stand_at_the_mean_over_seeds(results):
     axes = draw("forest", results).axes[0]
-    dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+    dots = next(one for one in axes.collections if len(one.get_offsets()) == len(results.lines)).get_offsets()
     cohort, target = results.columns[0]
     scores = results.scores
     mine = scores[(scores["cohort"] == cohort) & (scores["target"] == target)]
-    expected = [mine[(mine["method"] == m) & (mine["variant"] == v)]["r"].mean() for m, v in results.models]
-    np.testing.assert_allclose(dots, expected)
+    expected = [mine[mine["line"] == line]["r"].mean() for line in results.lines.index]
+    np.testing.assert_allclose(dots[:, 0], expected)
+    np.testing.assert_allclose(dots[:, 1], np.arange(len(expected)))
+
+
+def test_a_logarithmic_axis_has_plain_numbers(results):
+    axes = draw("loss_curves", results).axes[0]
+    assert axes.get_yscale() == "log"
+    FigureCanvasAgg(axes.figure).draw()
+    assert {"0.1", "1", "10"} <= {label.get_text() for label in axes.get_yticklabels()}
+
+
+def test_the_null_is_that_of_the_row_itself(results):
+    """Two lines whose names begin alike, and a null that a former evaluation left: neither is taken for another's."""
+    column = results.columns[0]
+    best = results.best(*column, among=results.lines.index)
+    alike = results.nulls.assign(line=results.nulls["line"] + "-other", r=9.0)
+    _, null, observed = _of_target(replace(results, nulls=pd.concat([alike, results.nulls])), column)
+    mine = results.nulls
+    mine = mine[(mine["cohort"] == column[0]) & (mine["target"] == column[1]) & (mine["line"] == best)]
+    np.testing.assert_array_equal(np.sort(null), np.sort(mine["r"]))
+    assert list(observed.values()) == [results.r(*column, best)]
+
+
+def test_captions_say_what_is_shown_then_what_to_look_for(results):
+    for name in FIGURES:
+        words = import_module(FIGURES[name]).caption(results)
+        assert not re.search(r"\b(See|people|person)\b", words), name
+        assert name == "patch_layout" or "Look for" in words, name
+
+
+def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
+    example = dict(results.encoders[0].example)
+    assert "Mean connectivity of 12 participants held out" in reconstruction.caption(results)
+    example.pop("n_participants")
+    unknown = replace(results, encoders=[replace(results.encoders[0], example=example)])
+    with pytest.raises(NothingToDraw, match="mean reconstruction of a group"):
+        draw("reconstruction", unknown)
 
 
 def test_group_mean_is_the_mean_sorted_by_network():
@@ -88,6 +146,8 @@ def test_sweep_holds_each_value_of_the_setting(results):
     table = swept(results)
     assert set(table["setting"]) == {"mask_ratio"}
     assert set(table["value"]) == {"0.25", "0.5"}
+    assert set(table["name"]) == {"NERVE"}
+    assert swept(replace(results, rows=results.rows.assign(variant="in words"))).equals(table)  # words are never parsed
 
 
 def test_networks_have_the_colours_of_yeo():
@@ -113,5 +173,5 @@ def test_facts_of_a_cohort_hold_no_ids():
     people = pd.DataFrame({"participant_id": ["sub-1"], "age": [9.0]})
     gone = pd.DataFrame({"participant_id": ["sub-2", "sub-3"], "reason": ["sub-2: moved", "sub-3: moved"]})
     facts = cohort_facts(Cohort(np.eye(100)[None], people, "schaefer100-7", exclusions=gone))
-    assert "sub-" not in facts.people.to_csv() + facts.left_out.to_csv()
-    assert facts.left_out["people"].tolist() == [2]
+    assert "sub-" not in facts.participants.to_csv() + facts.left_out.to_csv()
+    assert facts.left_out["participants"].tolist() == [2]

@@ -42,7 +42,7 @@ def draw(results: Results) -> Figure:
         network_grid(ax, names)
         ax.set_title(lined(" · ".join(filter(None, [label, layer if layer == "rollout" else f"layer {layer}"])), 34))
     if image is not None:
-        figure.colorbar(image, ax=axes, shrink=0.6, label="log₂ (attention / even attention)")
+        figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
     return figure
 
 
