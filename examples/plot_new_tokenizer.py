@@ -50,7 +50,7 @@ for name, encoder in encoders.items():
     print(f"{name:9} {size:6} parameters, held-out loss {encoder.history_['validation_loss'].min():.4f}")
 
 # %%
-# The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only the first two can
+# The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only two can
 # see more.
 import matplotlib.pyplot as plt
 
