@@ -8,8 +8,8 @@ paper's. The training is far too short for conclusions: it shows how the compari
 
 # %%
 # A tokenizer says where the matrix of each patch comes from, there (`embed`) and back (`reconstruct`). Here both are
-# one row per patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is the
-# same for all its entries.
+# one row per patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is
+# the same for all its entries.
 import torch
 from torch import nn
 
