@@ -16,7 +16,7 @@ import numpy as np
 
 PARCELLATION, BATCH, VOLUMES, REPEATS = "schaefer400-17", 16, 300, 2
 SLOW = 20.0  # seconds: a first step that takes longer needs no warm-up and is not repeated
-REFERENCES = ("raw", "pca", "ppca", "covariates")  # nothing to step
+REFERENCES = ("raw", "pca", "ppca", "tangent", "shrunk", "covariates")
 
 
 def people() -> Any:
