@@ -16,7 +16,7 @@ import numpy as np
 
 PARCELLATION, BATCH, VOLUMES, REPEATS = "schaefer400-17", 16, 300, 2
 SLOW = 20.0  # seconds: a first step that takes longer needs no warm-up and is not repeated
-REFERENCES = ("raw", "pca", "ppca", "covariates")  # nothing to step
+REFERENCES = ("raw", "pca", "ppca", "tangent", "shrunk", "covariates")
 
 
 def people() -> Any:
@@ -51,10 +51,9 @@ def measure(name: str) -> tuple[float, float, int]:
     method = method_class(name).from_preset("paper", device="cpu")
     before = _peak()
     method.parcellation_, method.n_features_in_, method.binary_ = cohort.parcellation, cohort.n_regions, False
-    module = method.module_ = method.seeded_build(cohort.parcellation)  # as in fit, up to the first step
-    source = method.source(cohort)
-    method.start(module, source, np.arange(len(source)))
-    if method.supervised:
+    source = method.begin_training(cohort, np.arange(len(cohort)))  # as in fit, up to the first step
+    module = method.module_
+    if method.role == "supervised":
         source = PairedSource(source, np.linspace(-1, 1, BATCH))
     optimizer = method.training_settings().build_optimizer(module)
     batch = source.batch(np.arange(min(BATCH, len(source))))

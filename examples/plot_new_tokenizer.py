@@ -8,8 +8,8 @@ paper's. The training is far too short for conclusions: it shows how the compari
 
 # %%
 # A tokenizer says where the matrix of each patch comes from, there (`embed`) and back (`reconstruct`). Here both are
-# one row per patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is the
-# same for all its entries.
+# one row per patch, repeated for all its entries: the token is a multiple of the patch's mean, and what comes back is
+# the same for all its entries.
 import torch
 from torch import nn
 
@@ -50,7 +50,7 @@ for name, encoder in encoders.items():
     print(f"{name:9} {size:6} parameters, held-out loss {encoder.history_['validation_loss'].min():.4f}")
 
 # %%
-# The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only the first two can
+# The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only two can
 # see more.
 import matplotlib.pyplot as plt
 

@@ -1,8 +1,8 @@
-"""Regenerate the tables of docs/recipe.md from real cohorts.
+"""Make the tables of docs/what-nerve-learns.md from real cohorts, each by one command.
 
-`python -m tools.recipe abide|features|stages|transfer|labels|simulated` writes OUT/<command>.tsv and prints its table,
-with `--page` into docs/recipe.md too; `curves` draws. Rows that are in the TSV already are not computed again; trained
-models are kept in OUT/models. Times are CPU seconds of one thread.
+`python -m tools.recipe features|masked|labels|stages --data FOLDER` writes OUT/<table>.tsv and prints the table, with
+`--page` into the page too. Fitted models are kept in OUT/models and not fitted again.
+Times are CPU seconds of one thread.
 """
 
 from __future__ import annotations
@@ -12,55 +12,31 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import re
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from tools.recipe_tables import TABLES, TARGETS, fill
 
 import nerve
 from nerve.checks import NerveWarning
-from nerve.evaluation import KernelRidge, compare, evaluate, score_table
+from nerve.evaluation import KernelRidge, compare, score_table
 from nerve.files import write_text, write_tsv
+from nerve.methods import make_method
 from nerve.methods.ppca import PPCA
-from nerve.methods.references import PrincipalComponents
-from nerve.methods.tangent import TangentSpace
-from nerve.patching import Patching
-from nerve.simulate import simulate_cohort
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipe.md"
-PAPER_SECONDS = 200.0  # as long as the default takes
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-nerve-learns.md"
+TARGETS = {"age": "r", "sex": "auc", "diagnosis": "auc"}
+LABELLED = (25, 50, 100, 200)
+Rows = Iterator[dict[str, Any]]
 
-
-class Table:
-    """Rows of results, written after each one; what is there already is not computed again."""
-
-    def __init__(self, path: Path, keys: list[str]) -> None:
-        self.path, self.keys = path, keys
-        self.rows: list[dict[str, Any]] = []
-        if path.is_file():
-            self.rows = pd.read_csv(path, sep="\t", dtype=dict.fromkeys(keys, str)).to_dict("records")
-
-    def add(self, key: dict[str, Any], compute: Callable[[], dict[str, Any] | None]) -> None:
-        """One row, or the rows of a DataFrame under ``rows``."""
-        key = {name: str(value) for name, value in key.items()}
-        if any(all(row.get(name) == value for name, value in key.items()) for row in self.rows):
-            return
-        found = compute()
-        if found is None:
-            return
-        self.rows += [key | row for row in found.pop("rows", [found])]
-        write_tsv(self.path, pd.DataFrame(self.rows))
-
-
-# ---- people
+# ---- participants
 
 
 def whole(upper: np.ndarray, n_regions: int) -> np.ndarray:
@@ -72,24 +48,17 @@ def whole(upper: np.ndarray, n_regions: int) -> np.ndarray:
 
 
 def abide(data: Path) -> nerve.Cohort:
-    """ABIDE CC200 in Yeo-17 and NonCortical groups, people without constant regions."""
+    """ABIDE CC200 in Yeo-17 and NonCortical groups, participants without constant regions."""
     folder = data / "abide_cc200"
     table = pd.read_csv(folder / "participants.tsv", sep="\t", na_values="n/a")
     good = (table["n_constant_rois"] == 0).to_numpy()
-    names = {
-        "FILE_ID": "participant_id",
-        "AGE_AT_SCAN": "age",
-        "SEX": "sex",
-        "DX_GROUP": "diagnosis",
-        "SITE_ID": "site",
-    }
+    ours = ("participant_id", "age", "sex", "diagnosis", "site")
+    names = dict(zip(("FILE_ID", "AGE_AT_SCAN", "SEX", "DX_GROUP", "SITE_ID"), ours, strict=True))
     regions = pd.read_csv(folder / "regions.tsv", sep="\t", dtype=str)
     networks = tuple(regions["net17"].fillna("NonCortical"))
     parcellation = nerve.Parcellation(tuple(regions["label"]), networks, name="cc200")
-    upper = np.load(folder / "fc_upper_200.npy", mmap_mode="r")[good]
-    return nerve.Cohort(
-        whole(upper, 200), table[good].reset_index(drop=True).rename(columns=names), parcellation, name="abide"
-    )
+    fc = whole(np.load(folder / "fc_upper_200.npy", mmap_mode="r")[good], 200)
+    return nerve.Cohort(fc, table[good].reset_index(drop=True).rename(columns=names), parcellation, name="abide")
 
 
 def ucla(data: Path) -> nerve.Cohort:
@@ -100,393 +69,240 @@ def ucla(data: Path) -> nerve.Cohort:
     return nerve.Cohort(fc, table, "schaefer400-17+aseg19", name="ucla")
 
 
-def stages(data: Path) -> tuple[nerve.Cohort, nerve.Cohort]:
-    """The two sessions of the people who came twice, in the region order of UCLA."""
+def stages(data: Path) -> list[nerve.Cohort]:
+    """The two sessions of the participants who came twice, in the region order of UCLA."""
     sessions = [np.load(data / "stages" / f"timeseries_ses-{s}.npz", allow_pickle=False) for s in (1, 2)]
     ids = [key for key in sessions[0].files if key in sessions[1].files]
+    order = nerve.load_parcellation("schaefer400-17+aseg19")
 
-    def correlations(series: np.ndarray) -> np.ndarray:
-        return np.corrcoef(series if series.shape[0] == 419 else series.T)
+    def cohort(session: Any) -> nerve.Cohort:
+        series = [session[key] if session[key].shape[0] == 419 else session[key].T for key in ids]
+        fc = np.nan_to_num(np.stack([np.corrcoef(one) for one in series])).astype(np.float32)
+        return nerve.Cohort(fc, pd.DataFrame({"participant_id": ids}), "schaefer400-7+aseg19").align(order)
 
-    def cohort(session: Any, name: str) -> nerve.Cohort:
-        fc = np.nan_to_num(np.stack([correlations(session[key]) for key in ids])).astype(np.float32)
-        table = pd.DataFrame({"participant_id": ids})
-        order = nerve.load_parcellation("schaefer400-17+aseg19")
-        return nerve.Cohort(fc, table, "schaefer400-7+aseg19", name=name).align(order)
-
-    return cohort(sessions[0], "ses-1"), cohort(sessions[1], "ses-2")
+    return [cohort(session) for session in sessions]
 
 
-def held_out(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test people: a fifth is held out."""
-    order = np.random.default_rng(seed).permutation(n)
-    return np.sort(order[n // 5 :]), np.sort(order[: n // 5])
+COHORTS = {"abide": abide, "ucla": ucla}
 
+# ---- models: label → method, preset and settings
 
-# ---- models
-
-
-def trained(
-    args: argparse.Namespace, name: str, cohort: nerve.Cohort, seed: int, **changes: Any
-) -> tuple[nerve.NERVE, float]:
-    """A model from OUT/models, trained if it is not there, and the CPU seconds of its training."""
-    folder = args.out / "models" / f"{name}_{seed}"
-    clock = folder / "cpu_seconds.txt"
-    if clock.is_file():
-        return nerve.NERVE.load(folder, device="cpu"), float(clock.read_text())
-    preset = changes.pop("preset", "default")
-    began = time.process_time()
-    encoder = nerve.NERVE.from_preset(preset, seed=seed, device="cpu", **changes).fit(cohort)
-    seconds = time.process_time() - began
-    encoder.save(folder)
-    clock.write_text(f"{seconds:.1f}")
-    return encoder, seconds
-
-
-def untrained(cohort: nerve.Cohort, seed: int, **changes: Any) -> nerve.NERVE:
-    """The default with what it takes from the training people, and no step."""
-    encoder = nerve.NERVE.from_preset("default", seed=seed, device="cpu", **changes)
-    encoder.parcellation_, encoder.n_features_in_ = cohort.parcellation, cohort.n_regions
-    encoder.module_ = encoder.seeded_build(cohort.parcellation)
-    training, _ = encoder.split(cohort, cohort, encoder.training_settings())
-    encoder.start(encoder.module_, encoder.source(cohort), training)
-    return encoder
-
-
-def masked_error(method: Any, patching: Patching, training: nerve.Cohort, test: nerve.Cohort, seed: int) -> float:
-    """Error of masked patches relative to that of the training people's mean.
-
-    Σ over people and masked patches of ‖x̂_p - x_p‖² / size_p, for the model and for the mean.
-    """
-    noise = np.random.default_rng(1234 + seed).random((len(test), patching.n_patches))
-    masked = np.sort(np.argsort(noise, axis=1)[:, patching.n_patches // 2 :], axis=1)
-    truth = patching.pack(test.connectivity)
-    mean = patching.pack(np.mean(training.connectivity, axis=0, dtype=float))
-
-    def error(guess: np.ndarray) -> float:
-        by_patch = np.add.reduceat(np.square(guess - truth), patching.offsets[:-1], axis=1) / patching.sizes
-        return float(np.take_along_axis(by_patch, masked, axis=1).sum())
-
-    return error(patching.pack(method.reconstruct(test, masked))) / error(mean)
-
-
-# ---- the tables
-
-
-def run_abide(args: argparse.Namespace) -> None:
-    """Masked error of held-out people: the recipe, the linear reference, the paper in the same time, controls."""
-    cohort, table = abide(args.data), Table(args.out / "abide.tsv", ["model", "seed"])
-    for seed in args.seeds:
-        for name, compute in abide_rows(args, cohort, seed).items():
-            if not args.only or name in args.only:
-                table.add({"model": name, "seed": seed}, compute)
-
-
-def abide_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dict[str, Callable[[], dict[str, Any]]]:
-    """What computes each row."""
-    training, test = (cohort.subset(rows) for rows in held_out(len(cohort), seed))
-
-    def row(method: Any, seconds: float) -> dict[str, Any]:
-        error = masked_error(method, method.patching_, training, test, seed)
-        return {"masked_error": error, "cpu_seconds": round(seconds)}
-
-    def ppca() -> dict[str, Any]:
-        began = time.process_time()
-        model = PPCA().fit(training)
-        return row(model, time.process_time() - began)
-
-    def paper(name: str, probe: int, **changes: Any) -> dict[str, Any]:
-        began = time.process_time()
-        nerve.NERVE.from_preset("paper", seed=seed, device="cpu", max_steps=probe, **changes).fit(training)
-        steps = max(1, int(PAPER_SECONDS * probe / (time.process_time() - began)))
-        epoch = -(-len(training) // changes.get("batch_size", len(training)))
-        changes |= {"preset": "paper", "max_steps": steps, "warmup_epochs": steps / epoch / 10}
-        return row(*trained(args, name, training, seed, **changes))
-
-    return {
-        "default": lambda: row(*trained(args, "default", training, seed)),
-        "default, 20 epochs": lambda: row(*trained(args, "longer", training, seed, epochs=20)),
-        "permuted networks": lambda: row(*trained(args, "permuted", training, seed, patching=f"permuted{seed}")),
-        "default, no training": lambda: row(untrained(training, seed), 0.0),
-        "ppca, 200 components": ppca,
-        "small": lambda: row(*trained(args, "small", training, seed, preset="small")),
-        "permuted networks, no training": lambda: row(untrained(training, seed, patching=f"permuted{seed}"), 0.0),
-        "paper, same time": lambda: paper("paper", probe=1),
-        "paper, batch of 16, same time": lambda: paper("paper16", probe=20, batch_size=16),
-    }
-
-
-CURVES = {
-    "default": "default",
-    "default, 20 epochs": "longer",
-    "paper's recipe": "paper",
-    "paper's, batch of 16": "paper16",
+MODELS: dict[str, dict[str, Any]] = {
+    "PCA of raw FC, 256": {"method": "pca"},
+    "tangent space": {"method": "tangent"},
+    "shrunk tangent space": {"method": "shrunk"},
+    "**NERVE, `default`**": {"method": "nerve", "preset": "default"},
+    "**NERVE, `small`**": {"method": "nerve", "preset": "small"},
+    "`default`, untrained": {"method": "nerve", "preset": "default", "untrained": True},
+    "`default`, permuted networks": {"method": "nerve", "preset": "default", "patching": "permuted0"},
+    "`default`, mean of tokens": {"method": "nerve", "preset": "default", "pooling": "mean"},
+    "`default`, view `tangent`": {"method": "nerve", "preset": "default", "view": "tangent"},
+    "`default`, view `fc`": {"method": "nerve", "preset": "default", "view": "fc"},
 }
 
 
-def run_curves(args: argparse.Namespace) -> None:
-    """Masked error of validation people against CPU time, from the histories of the models of `abide`."""
-    import matplotlib.pyplot as plt
-
-    cohort = abide(args.data)
-    figure, (axes, near) = plt.subplots(1, 2, figsize=(9, 3.6), width_ratios=(3, 2), layout="constrained")
-    for color, (label, name) in enumerate(CURVES.items()):
-        for seed in args.seeds:
-            folder = args.out / "models" / f"{name}_{seed}"
-            if not (folder / "cpu_seconds.txt").is_file():
-                continue
-            encoder = nerve.NERVE.load(folder, device="cpu")
-            training = cohort.subset(held_out(len(cohort), seed)[0])
-            times, errors = learning_curve(encoder, training, float((folder / "cpu_seconds.txt").read_text()))
-            axes.plot(times, errors, color=f"C{color}", label=label if seed == args.seeds[0] else None, alpha=0.8)
-            if name in ("default", "longer"):
-                near.plot(times, errors, color=f"C{color}", alpha=0.8)
-    for error, label, side in ((1.0, "group mean", "bottom"), (0.733, "linear, 200 components", "top")):
-        axes.axhline(error, color="0.5", linewidth=0.8, linestyle="--")
-        axes.annotate(label, (0.99, error), xycoords=("axes fraction", "data"), ha="right", va=side, fontsize=8)
-    axes.set(xscale="log", yscale="log", xlabel="CPU seconds", ylabel="masked error / group mean")
-    axes.legend(frameon=False)
-    near.set(xlabel="CPU seconds", title="The default, closer", ylim=(0.1, None))
-    figure.savefig(args.out / "recipe_curves.svg")
-    say(f"{args.out / 'recipe_curves.svg'}")
+def fitted(args: argparse.Namespace, label: str, where: str, cohort: nerve.Cohort, seed: int) -> tuple[Any, float]:
+    """A model from OUT/models, fitted if it is not there, and the CPU seconds that this took."""
+    spec = dict(MODELS[label])
+    name, preset, untrained = spec.pop("method"), spec.pop("preset", "paper"), spec.pop("untrained", False)
+    method = make_method(name, preset, spec, seed=seed, device="cpu")
+    folder = args.out / "models" / f"{re.sub(r'[^a-z]+', '-', label.lower()).strip('-')}_{where}_{seed}"
+    clock = folder / "cpu_seconds.txt"
+    if clock.is_file():
+        return type(method).load(folder, device="cpu"), float(clock.read_text())
+    began = time.process_time()
+    if untrained:  # with all that it takes from the participants, and no step
+        source = method.begin_training(method.begin_fit(cohort), np.arange(len(cohort)))
+        method.finish(method.module_, source)
+        return method, 0.0
+    method.fit(cohort)
+    seconds = time.process_time() - began
+    method.save(folder)
+    clock.write_text(f"{seconds:.1f}")
+    return method, seconds
 
 
-def learning_curve(encoder: nerve.NERVE, training: nerve.Cohort, seconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """CPU time of each validation, and its loss relative to the group mean's; wall time is scaled to CPU time."""
-    history = encoder.history_.dropna(subset=["validation_loss"])
-    fitted, validation = encoder.split(training, training, encoder.training_settings())
-    packed = encoder.patching_.pack(training.connectivity)
-    deviation = np.square(packed[validation] - packed[fitted].mean(0))
-    patching = encoder.patching_
-    mean_loss = (np.add.reduceat(deviation, patching.offsets[:-1], axis=1) / patching.sizes).mean()
-    times = history["seconds"].to_numpy(float)
-    return times / times[-1] * seconds, history["validation_loss"].to_numpy(float) / mean_loss
+def labels_of(seed: int, first: int) -> list[str]:
+    """The rows of a seed: controls and references have the first only."""
+    return [label for label in MODELS if seed == first or label.startswith("**")]
 
 
-def feature_rows(
-    cohort: nerve.Cohort, training: nerve.Cohort, encoder: nerve.NERVE, others: dict[str, nerve.NERVE]
-) -> dict[str, Any]:
-    """r and AUC of every feature set, and the paired bootstrap of NERVE's against raw FC and its components.
-
-    `raw` and `pca` (256 components) know the training folds only. One control is fitted inside each fold as they are:
-    the recipe without training, so that what it has to do with people of the test fold is nothing.
-    """
-    sets: dict[str, Any] = {
-        "raw": "raw",
-        "pca": "pca",
-        "NERVE pca": encoder.transform(cohort, "pca"),
-        "NERVE factors": encoder.transform(cohort, "factors"),
-        "NERVE tokens": flat(encoder.transform(cohort, "tokens")),
-        "raw minus mean": cohort.inputs("upper") - training.inputs("upper").mean(0),
-        "tangent": TangentSpace().fit(training).transform(cohort),
-    }
-    for name, other in others.items():
-        for pooling in ("pca", "tokens"):
-            sets[f"{name}, {pooling}"] = flat(other.transform(cohort, pooling))
-    predictions = evaluate(sets, cohort, TARGETS, motion=None)
-    if others:
-        raw = predictions[predictions["method"] == "raw"]
-        predictions = pd.concat([predictions, inside_folds(cohort, raw, "NERVE no training, in folds, pca")])
-    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
-    rows = []
-    for method in scores.index.unique("method"):
-        references = [other for other in ("raw", "pca") if other != method]
-        found = {other: compare(predictions, method, other).set_index("target") for other in references}
-        for target in TARGETS:
-            one = scores.loc[target, method]
-            line = {"target": target, "features": method, "r": float(one["r"]), "auc": float(one["auc"])}
-            rows.append(line | {f"minus_{other}": difference_text(found[other].loc[target]) for other in references})
-    return {"rows": rows}
+# ---- the tables: each yields rows, and is made Markdown of
 
 
-def inside_folds(cohort: nerve.Cohort, raw: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Predictions by the recipe without training, its mean, factors and components from each fold's training people.
-
-    `raw` are the predictions of another row: folds and observed values are taken from there.
-    """
-    ids = cohort.participants["participant_id"].to_numpy(object)
-    rows = raw.set_index("participant")
-    found = []
-    for _, fold in rows.groupby("fold"):
-        test = np.isin(ids, fold.index.to_numpy(object))
-        features = untrained(cohort.subset(np.flatnonzero(~test)), 0).transform(cohort, "pca")
-        for target, people in fold.groupby("target"):
-            y = rows.loc[rows["target"] == target, "observed"].reindex(ids).to_numpy(float)
-            model = KernelRidge().fit(features[~test], y[~test])
-            predicted = pd.Series(np.ravel(model.predict(features[test])), index=ids[test])
-            found.append(people.assign(predicted=predicted.reindex(people.index), method=name))
-    return pd.concat(found).reset_index()[raw.columns]
-
-
-def flat(features: np.ndarray) -> np.ndarray:
-    """(n, …) → (n, numbers)."""
-    return features.reshape(len(features), -1)
-
-
-def difference_text(found: pd.Series) -> str:
-    """A difference with its interval, as one cell."""
-    return f"{found['difference']:.3f} [{found['difference_low']:.3f}, {found['difference_high']:.3f}]"
-
-
-def run_features(args: argparse.Namespace) -> None:
-    """Age, sex and diagnosis out of fold. Encoders saw everyone, unlabelled, but for the control inside folds."""
-    table = Table(args.out / "features.tsv", ["cohort", "seed"])
-    for name, read in (("abide", abide), ("ucla", ucla)):
+def features(args: argparse.Namespace) -> Rows:
+    """Age, sex and diagnosis out of fold; what is fitted has seen everyone unlabelled, but for `raw` and `pca`."""
+    for name, read in COHORTS.items():
         if args.only and name not in args.only:
             continue
         cohort = read(args.data)
         for seed in args.seeds:
-            encoder, _ = trained(args, f"default_{name}", cohort, seed)
-            controls = {}
-            if seed == 0:
-                controls["NERVE no training"] = untrained(cohort, seed)
-                permuted = {"patching": f"permuted{seed}"}
-                controls["NERVE no training, permuted networks"] = untrained(cohort, seed, **permuted)
-                controls["NERVE permuted networks"] = trained(args, f"permuted_{name}", cohort, seed, **permuted)[0]
-            table.add({"cohort": name, "seed": seed}, partial(feature_rows, cohort, cohort, encoder, controls))
+            wanted = [label for label in labels_of(seed, args.seeds[0]) if label != "PCA of raw FC, 256"]
+            sets: dict[str, Any] = {"raw FC": "raw", "PCA of raw FC, 256": "pca"}
+            sets |= {label: fitted(args, label, name, cohort, seed)[0].transform(cohort) for label in wanted}
+            yield from ({"cohort": name, "seed": seed, **row} for row in scored(cohort, sets))
 
 
-def identification(
-    sessions: tuple[nerve.Cohort, nerve.Cohort], embed: Callable[[nerve.Cohort], np.ndarray]
-) -> dict[str, float]:
-    """Share of people whose other session is the most correlated one, both ways."""
-    first, second = (flat(np.asarray(embed(cohort))) for cohort in sessions)
-    similarity = np.corrcoef(first, second)[: len(first), len(first) :]
-    right = np.arange(len(first))
-    return {"identified": float(((similarity.argmax(1) == right).mean() + (similarity.argmax(0) == right).mean()) / 2)}
+def scored(cohort: nerve.Cohort, sets: dict[str, Any]) -> Rows:
+    """Scores of every feature set, and the paired bootstrap against raw FC and its components."""
+    predictions = nerve.evaluate(sets, cohort, list(TARGETS), motion=None)
+    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
+    for label in sets:
+        others = [other for other in ("raw FC", "PCA of raw FC, 256") if other != label]
+        found = {other: compare(predictions, label, other).set_index("target") for other in others}
+        for target, metric in TARGETS.items():
+            row = {"features": label, "target": target, "score": float(scores.loc[(target, label), metric])}
+            yield row | {f"minus {other}": interval(found[other].loc[target]) for other in others}
 
 
-def run_stages(args: argparse.Namespace) -> None:
-    """Do two sessions three months apart belong together? Components and encoders come from UCLA alone."""
-    table, other = Table(args.out / "stages.tsv", ["features", "seed"]), ucla(args.data)
-    sessions = stages(args.data)
-    mean = other.inputs("upper").mean(0)
-    components = PrincipalComponents().fit(other)
-    references: dict[str, Callable[[nerve.Cohort], np.ndarray]] = {
-        "raw": lambda cohort: cohort.inputs("upper"),
-        "raw minus mean": lambda cohort: cohort.inputs("upper") - mean,
-        "tangent": TangentSpace().fit(other).transform,
-        "pca": components.transform,
-    }
-    for name, embed in references.items():
-        table.add({"features": name, "seed": 0}, partial(identification, sessions, embed))
+def interval(found: pd.Series) -> str:
+    return f"{found['difference']:+.3f} [{found['difference_low']:.3f}, {found['difference_high']:.3f}]"
+
+
+def masked(args: argparse.Namespace) -> Rows:
+    """Masked error of held-out participants of ABIDE, in the view of the row, over that of the training mean."""
+    cohort = abide(args.data)
     for seed in args.seeds:
-        encoders = {"NERVE": trained(args, "default_ucla", other, seed)[0], "NERVE no training": untrained(other, seed)}
-        for name, encoder in encoders.items():
-            for pooling in ("pca", "factors", "tokens"):
-                embed = partial(encoder.transform, pooling=pooling)
-                table.add({"features": f"{name}, {pooling}", "seed": seed}, partial(identification, sessions, embed))
+        order = np.random.default_rng(seed).permutation(len(cohort))
+        test, training = (cohort.subset(np.sort(rows)) for rows in np.split(order, [len(cohort) // 5]))
+        for label in [name for name in labels_of(seed, args.seeds[0]) if "NERVE" in name or "`default`, " in name]:
+            model, seconds = fitted(args, label, "abide-four-fifths", training, seed)
+            inside = [in_view(model, one) for one in (training, test)]
+            linear = PPCA(patching=model.config().patching).fit(inside[0])
+            row = {"features": label, "view": model.view_.name, "seed": seed, "cpu seconds": round(seconds)}
+            yield row | {
+                "error": masked_error(model, test, *inside, model.patching_, seed),
+                "linear": masked_error(linear, inside[1], *inside, model.patching_, seed),
+            }
 
 
-def run_transfer(args: argparse.Namespace) -> None:
-    """Encoder of half of the ABIDE sites; prediction within the others, whom it has never seen."""
-    cohort, table = abide(args.data), Table(args.out / "transfer.tsv", ["seed"])
-    sites = np.array(sorted(cohort.participants["site"].unique()))
+def in_view(model: Any, cohort: nerve.Cohort) -> nerve.Cohort:
+    """A cohort whose matrices are those that the model cuts."""
+    return nerve.Cohort(model.view_.apply(cohort.inputs("fc")), cohort.participants, cohort.parcellation)
+
+
+def masked_error(
+    method: Any, data: nerve.Cohort, training: nerve.Cohort, test: nerve.Cohort, patching: nerve.Patching, seed: int
+) -> float:
+    """Σ over participants and masked patches of ‖x̂_p - x_p‖² / size_p, over the same of the training mean."""
+    noise = np.random.default_rng(1234 + seed).random((len(test), patching.n_patches))
+    hidden = np.sort(np.argsort(noise, axis=1)[:, patching.n_patches // 2 :], axis=1)
+    truth = patching.pack(test.connectivity)
+
+    def error(guess: np.ndarray) -> float:
+        by_patch = np.add.reduceat(np.square(guess - truth), patching.offsets[:-1], axis=1) / patching.sizes
+        return float(np.take_along_axis(by_patch, hidden, axis=1).sum())
+
+    mean = patching.pack(np.mean(training.connectivity, axis=0, dtype=float))
+    return error(patching.pack(method.reconstruct(data, hidden))) / error(mean)
+
+
+def labels(args: argparse.Namespace) -> Rows:
+    """Kernel ridge on few labelled participants of ABIDE, tested on all others; mean r over 20 draws."""
+    cohort = abide(args.data)
+    for seed in args.seeds[:1]:
+        sets = {"raw FC": cohort.inputs("upper")}
+        sets |= {label: fitted(args, label, "abide", cohort, seed)[0].transform(cohort) for label in MODELS}
+        for label, values in sets.items():
+            rows = values - values.mean(1, keepdims=True)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            kernel = (rows @ rows.T).astype(float)
+            for target in TARGETS:
+                y = pd.to_numeric(cohort.participants[target]).to_numpy(float)
+                found = {str(n): few_labels(kernel, y, n) for n in LABELLED}
+                yield {"features": label, "target": target, "seed": seed, **found}
+
+
+def few_labels(kernel: np.ndarray, y: np.ndarray, n: int, draws: int = 20) -> float:
+    found = []
+    for draw in range(draws):
+        order = np.random.default_rng([n, draw]).permutation(len(y))
+        train, test = order[:n], order[n:]
+        model = KernelRidge(kernel="precomputed").fit(kernel[np.ix_(train, train)], y[train])
+        found.append(np.corrcoef(model.predict(kernel[np.ix_(test, train)]).ravel(), y[test])[0, 1])
+    return float(np.mean(found))
+
+
+def identified(args: argparse.Namespace) -> Rows:
+    """Whether two sessions three months apart belong together; everything is fitted on UCLA."""
+    other, sessions = ucla(args.data), stages(args.data)
     for seed in args.seeds:
-        chosen = np.random.default_rng(seed).permutation(sites)[: len(sites) // 2]
-        there = cohort.participants["site"].isin(chosen).to_numpy()
-        training, test = cohort.subset(there), cohort.subset(~there)
-        encoder, _ = trained(args, "default_sites", training, seed)
-        controls = {"NERVE no training": untrained(training, seed)}
-        table.add({"seed": seed}, partial(feature_rows, test, training, encoder, controls))
+        verbs: dict[str, Callable[[nerve.Cohort], np.ndarray]] = {"raw FC": lambda one: one.inputs("upper")}
+        verbs |= {name: fitted(args, name, "ucla", other, seed)[0].transform for name in labels_of(seed, args.seeds[0])}
+        for label, embed in verbs.items():
+            first, second = (embed(session) for session in sessions)
+            likeness = np.corrcoef(first, second)[: len(first), len(first) :]
+            right = np.arange(len(first))
+            share = ((likeness.argmax(1) == right).mean() + (likeness.argmax(0) == right).mean()) / 2
+            yield {"features": label, "seed": seed, "identified": float(share)}
 
 
-def run_simulated(args: argparse.Namespace) -> None:
-    """The same where the truth is known: 400 people, scores of which FC explains much, and one of which nothing."""
-    table = Table(args.out / "simulated.tsv", ["seed"])
-    for seed in args.seeds:
-        cohort = simulate_cohort(400, "schaefer100-17", 200, seed=seed, keep_timeseries=False)
-        table.add({"seed": seed}, partial(simulated_rows, args, cohort, seed))
-
-
-def simulated_rows(args: argparse.Namespace, cohort: nerve.Cohort, seed: int) -> dict[str, Any]:
-    """Masked error of held-out people, and r of each score."""
-    training, test = (cohort.subset(rows) for rows in held_out(len(cohort), seed))
-    encoder, start = trained(args, "simulated", training, seed)[0], untrained(training, seed)
-    models = {"NERVE": encoder, "NERVE no training": start, "ppca": PPCA().fit(training)}
-    rows = [
-        {"what": "masked error", "model": name, "value": masked_error(model, model.patching_, training, test, seed)}
-        for name, model in models.items()
-    ]
-    everyone = trained(args, "simulated_all", cohort, seed)[0]
-    sets: dict[str, Any] = {"raw": "raw", "pca": "pca"}
-    sets |= {f"NERVE {pooling}": flat(everyone.transform(cohort, pooling)) for pooling in ("pca", "factors", "tokens")}
-    scores = score_table(evaluate(sets, cohort, ["p_factor", "internalizing", "null"], motion=None), n_bootstrap=0)
-    rows += [{"what": f"r of {s.target}", "model": s.method, "value": float(s.r)} for s in scores.itertuples()]
-    return {"rows": rows}
-
-
-def run_labels(args: argparse.Namespace) -> None:
-    """Prediction from few labelled people: kernel ridge on 25 … 200 of them, tested on all others, 20 draws."""
-    cohort, table = abide(args.data), Table(args.out / "labels.tsv", ["seed"])
-    for seed in args.seeds:
-        training = cohort.subset(held_out(len(cohort), seed)[0])
-        encoder, _ = trained(args, "default", training, seed)
-        table.add({"seed": seed}, partial(label_rows, cohort, training, encoder))
-
-
-def label_rows(cohort: nerve.Cohort, training: nerve.Cohort, encoder: nerve.NERVE) -> dict[str, Any]:
-    """`few_labels` of raw FC and of the features of one encoder."""
-    upper = cohort.inputs("upper")
-    sets = {"raw": upper, "raw minus mean": upper - training.inputs("upper").mean(0)}
-    sets |= {f"NERVE {pooling}": flat(encoder.transform(cohort, pooling)) for pooling in ("pca", "factors", "tokens")}
-    return {"rows": [{"n": n} | row for n in (25, 50, 100, 200) for row in few_labels(sets, cohort, n)]}
-
-
-def few_labels(sets: dict[str, np.ndarray], cohort: nerve.Cohort, n: int, draws: int = 20) -> Any:
-    """Mean correlation of predicted and observed over draws, for each target and feature set."""
-    kernels = {}
-    for name, features in sets.items():
-        rows = features - features.mean(1, keepdims=True)
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        kernels[name] = (rows @ rows.T).astype(float)
-    for target in TARGETS:
-        y = pd.to_numeric(cohort.participants[target]).to_numpy(float)
-        for name, kernel in kernels.items():
-            found = []
-            for draw in range(draws):
-                order = np.random.default_rng([n, draw]).permutation(len(y))
-                train, test = order[:n], order[n:]
-                model = KernelRidge(kernel="precomputed").fit(kernel[np.ix_(train, train)], y[train])
-                found.append(np.corrcoef(model.predict(kernel[np.ix_(test, train)]).ravel(), y[test])[0, 1])
-            yield {"target": target, "features": name, "r": float(np.mean(found)), "sd": float(np.std(found))}
-
-
-def say(text: str) -> None:
-    """To standard output."""
-    sys.stdout.write(text + "\n")
-
-
-COMMANDS = {
-    "abide": run_abide,
-    "curves": run_curves,
-    "features": run_features,
-    "stages": run_stages,
-    "transfer": run_transfer,
-    "labels": run_labels,
-    "simulated": run_simulated,
+TABLES: dict[str, Callable[[argparse.Namespace], Rows]] = {
+    "features": features,
+    "masked": masked,
+    "labels": labels,
+    "stages": identified,
 }
 
 
+def markdown(name: str, found: pd.DataFrame) -> dict[str, str]:
+    """The blocks of the page that a table fills, as Markdown; means over seeds, intervals of the first."""
+    if name == "features":
+        return {f"features-{cohort}": _features(part) for cohort, part in found.groupby("cohort")}
+    keys = [column for column in ("features", "view", "target") if column in found]
+    means = found.groupby(keys, sort=False).mean(numeric_only=True).drop(columns="seed").reset_index()
+    return {name: _lines(list(means), [[_cell(value) for value in row] for row in means.to_numpy(object)])}
+
+
+def _features(found: pd.DataFrame) -> str:
+    rows = []
+    for label, part in found.groupby("features", sort=False):
+        cells = []
+        for target in TARGETS:
+            one = part[part["target"] == target].sort_values("seed")
+            bounds = re.search(r"\[.*\]", str(one["minus raw FC"].iloc[0]))
+            cells.append(f"{one['score'].mean():.3f}" + (f" {bounds[0]}" if bounds else ""))
+        rows.append([str(label), *cells])
+    return _lines(["features", "age r", "sex AUC", "diagnosis AUC"], rows)
+
+
+def _cell(value: Any) -> str:
+    return str(value) if not isinstance(value, float) else f"{value:.3f}" if abs(value) < 10 else f"{value:.0f}"
+
+
+def _lines(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table; signs are set as signs."""
+    text = "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+    return re.sub(r"-(?=\d)", "−", text)
+
+
+def fill(page: str, name: str, table: str) -> str:
+    """The page with the block between the marks of one table replaced."""
+    begin, end = f"<!-- table {name} -->\n", f"<!-- end of {name} -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"the page must have one {begin.strip()} and one {end}")
+    before, rest = page.split(begin)
+    return before + begin + table + "\n" + end + rest.split(end)[1]
+
+
 def main() -> None:
-    """Read the command line and run one table."""
+    """Read the command line and make one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=list(COMMANDS))
+    parser.add_argument("table", choices=list(TABLES))
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--out", type=Path, default=Path("out/recipe"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", nargs="*", default=[], help="Some rows (abide) or cohorts (features).")
-    parser.add_argument("--page", action="store_true", help="Put the table into docs/recipe.md.")
+    parser.add_argument("--only", nargs="*", default=[], help="Cohorts of `features`: abide, ucla.")
+    parser.add_argument("--page", action="store_true", help="Put the table into the page.")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NerveWarning)
-    COMMANDS[args.table](args)
-    for name, render in TABLES.items():
-        if name.split("-")[0] == args.table:
-            lines = render(pd.read_csv(args.out / f"{args.table}.tsv", sep="\t", na_values=["n/a"]))
-            say(lines)
-            if args.page and lines:
-                write_text(PAGE, fill(PAGE.read_text(), name, lines))
+    found = pd.DataFrame(list(TABLES[args.table](args)))
+    write_tsv(args.out / f"{args.table}.tsv", found)
+    for name, table in markdown(args.table, found).items():
+        sys.stdout.write(f"{name}\n{table}\n")
+        if args.page:
+            write_text(PAGE, fill(PAGE.read_text(), name, table))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def train(folder: Path, n: int, seed: int) -> dict[str, float]:
     from nerve.methods.nerve import NERVE
 
     cohort = Cohort.load(folder / "cohort").subset(np.arange(min(n, 128)))
-    small = {"completion": 0, "patching": "schaefer400-7", "dim": 32, "heads": 2, "depth": 1, "epochs": 2}
+    small = {"view": "fc", "patching": "schaefer400-7", "dim": 32, "heads": 2, "depth": 1, "epochs": 2}
     encoder = NERVE.from_preset("small", **small, device="cpu", seed=seed)
     encoder.fit(cohort).save(folder.parent / "model")
     return {}

@@ -23,7 +23,7 @@ HERE = b"/folder-of-the-case"  # stands for the folder of a case, in files that 
 N_PEOPLE = 16
 SMALL = {
     "epochs": 1, "warmup_epochs": 0, "batch_size": 8, "dim": 8, "depth": 1, "heads": 2, "decoder_dim": 8,
-    "decoder_depth": 1, "decoder_heads": 2, "completion": 2, "mask_ratio": 0.5, "lr": 0.001, "seed": 0, "device": "cpu",
+    "decoder_depth": 1, "decoder_heads": 2, "mask_ratio": 0.5, "lr": 0.001, "seed": 0, "device": "cpu",
 }  # fmt: skip
 EXPERIMENT = {
     "name": "tiny",

@@ -26,7 +26,7 @@ NUMBER = 914270000  # every second id is a number from here on
 OF_PEOPLE = ("cohort/*", "embeddings.tsv", "*/predictions.tsv", "*/folds.tsv", "*/parts/*")
 # records of where the cohorts are, so that work can go on and reports find them: folders, but nobody's id or date
 OF_PATHS = ("evaluated/inputs.json", "experiment/experiment.yaml")
-METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16, "completion": 4}
+METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16}
 RUNNER = """
 import json, sys
 from nerve.cli import main

@@ -5,6 +5,8 @@ import pytest
 from nerve import NERVE
 from nerve.simulate import simulate_cohort
 
+OPTIONS = {"heads": 2, "decoder_dim": 16, "init": "scaled", "n_components": 16}
+
 
 @pytest.fixture(scope="session")
 def cohort():
@@ -14,8 +16,6 @@ def cohort():
 @pytest.fixture(scope="session")
 def encoders(cohort):
     return [
-        NERVE(
-            preset="small", dim=16, depth=2, epochs=2, seed=seed, device="cpu", options={"heads": 2, "decoder_dim": 16}
-        ).fit(cohort)
+        NERVE(preset="small", dim=16, depth=2, epochs=2, seed=seed, device="cpu", options=OPTIONS).fit(cohort)
         for seed in range(2)
     ]

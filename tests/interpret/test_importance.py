@@ -82,7 +82,9 @@ def test_maps_state_their_stability(raw_table):
 def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
     options = {"heads": 2, "decoder_dim": 16}
     encoders = [
-        NERVE(preset="small", dim=16, depth=1, epochs=10, seed=s, pooling="tokens", device="cpu", options=options)
+        NERVE(
+            "schaefer100-7", None, "small", "fc", dim=16, depth=1, epochs=3, seed=s, pooling="tokens", options=options
+        )
         for s in range(2)
     ]
     table = patch_importance([one.fit(planted) for one in encoders], planted, ["score"], **QUICK)
@@ -114,22 +116,29 @@ def predictions_of(embedding, cohort, targets, covariates=()):
 
 @pytest.fixture(scope="module")
 def plain_encoder(cohort):
-    """Without completion, as in the paper: a token is made of its patch alone."""
-    options = {"dim": 16, "depth": 1, "heads": 2, "epochs": 1, "completion": 0, "scale_tokens": True}
+    options = {"dim": 16, "depth": 1, "heads": 2, "epochs": 1, "n_components": 16}
     return nerve.NERVE.from_preset("small", **options).fit(cohort)
 
 
-def test_tokens_that_know_all_patches_are_not_hidden_one_by_one(encoders):
-    assert type(embedding_of(encoders[0], encoders[0].patching_)) is Embedding
+def test_patches_of_another_patching_are_hidden_in_the_matrices_of_the_view(encoders, cohort):
+    other = Patching.grid(100, 25)
+    embedding = embedding_of(encoders[0], other)
+    assert type(embedding) is Embedding
+    fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
+    first = next(iter(embedding.hidden(fc, mean)))
+    view = encoders[0].view_
+    matrices, average = view.apply(fc), view.apply(mean[None])[0]
+    matrices[:, :25, :25] = average[:25, :25]
+    assert first == pytest.approx(encoders[0].embed_matrices(matrices), abs=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "tokens"])
+@pytest.mark.parametrize("pooling", ["pca", "mean", "cls", "tokens"])
 def test_hiding_a_token_is_hiding_its_patch_in_the_matrix(cohort, plain_encoder, pooling):
     encoder = copy.copy(plain_encoder).set_params(pooling=pooling)
     embedding = embedding_of(encoder, encoder.patching_)
     assert isinstance(embedding, TokenEmbedding)
     fc, mean = cohort.inputs("fc", np.arange(6)), cohort.inputs("fc").mean(axis=0)
-    slow = Embedding(encoder.transform, encoder.patching_).hidden(fc, mean)
+    slow = Embedding(encoder.embed_matrices, encoder.patching_, encoder.view_).hidden(fc, mean)
     for quick, literal in zip(embedding.hidden(fc, mean), slow, strict=True):
         assert quick == pytest.approx(literal, abs=1e-5)
 

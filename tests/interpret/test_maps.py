@@ -78,7 +78,8 @@ def test_attention_is_the_mean_over_people_of_the_models_maps(encoders, cohort):
     found = attention_summary(encoders, few)
     module, patching = encoders[1].module_, encoders[1].patching_
     with torch.inference_mode():
-        maps = [module.attention(torch.from_numpy(patching.pack(fc)[None]))[0].numpy() for fc in few.inputs("fc")]
+        matrices = encoders[1].view_.apply(few.inputs("fc"))
+        maps = [module.attention(torch.from_numpy(patching.pack(one)[None]))[0].numpy() for one in matrices]
     assert found.maps[1] == pytest.approx(np.mean(maps, axis=0), abs=1e-5)
     rollout = np.mean([_literal_rollout(one) for one in maps], axis=0)
     assert found.rollout[1] == pytest.approx(rollout, abs=1e-5)

@@ -53,7 +53,7 @@ def test_a_view_is_the_correlation_of_a_fifth_fewer_volumes():
     """Give each volume a region of its own that is 1 there only: its variance tells whether the volume was kept."""
     volumes = 20
     marked = torch.eye(volumes)
-    first, second = dropped_volume_views([marked] * 5, 0.2, Draws(0, 0, 5))
+    first, second = model().views([marked] * 5, Draws(0, 0, 5))
     # two volumes that are both kept correlate at -1/15; a dropped one is constant 0
     kept = [(view.fill_diagonal_(0).abs().sum(-1) > 0).sum().item() for view in (*first, *second)]
     assert kept == [16] * 10
@@ -62,8 +62,8 @@ def test_a_view_is_the_correlation_of_a_fifth_fewer_volumes():
 
 def test_views_do_not_depend_on_how_processes_share_the_batch():
     many = tensors(series())
-    whole = dropped_volume_views(many, 0.2, Draws(3, 1, 6))
-    part = dropped_volume_views(many[4:], 0.2, Draws(3, 1, 6, slice(4, 6)))
+    whole = model().views(many, Draws(3, 1, 6))
+    part = model().views(many[4:], Draws(3, 1, 6, slice(4, 6)))
     assert all(torch.equal(w[4:], p) for w, p in zip(whole, part, strict=True))
 
 
@@ -73,7 +73,7 @@ def test_wishart_views_scatter_about_fc_as_a_scan_of_that_length_would():
     fc[0, 1] = fc[1, 0] = 0.6
     for degrees in (50, 200):
         n = 1500
-        views, _ = wishart_views(fc.expand(n, 3, 3), torch.full((n,), float(degrees)), Draws(0, 0, n))
+        views = torch.stack(wishart_views(fc, torch.tensor(float(degrees)), range(n)))
         assert views[:, 0, 1].mean() == pytest.approx(0.6, abs=0.02)
         assert views[:, 0, 1].std() == pytest.approx((1 - 0.36) / degrees**0.5, rel=0.1)
         assert views[:, 0, 2].std() == pytest.approx(1 / degrees**0.5, rel=0.1)
@@ -82,15 +82,15 @@ def test_wishart_views_scatter_about_fc_as_a_scan_of_that_length_would():
 def test_wishart_views_of_a_singular_fc_are_correlation_matrices():
     one = np.random.default_rng(0).normal(size=(5, R))  # fewer volumes than regions
     fc = torch.from_numpy(np.corrcoef(one.T).astype(np.float16).astype("f"))
-    for view in wishart_views(fc[None], torch.tensor([4.0]), Draws(0, 0, 1)):
-        assert torch.equal(view[0].diagonal(), torch.ones(R))
+    for view in wishart_views(fc, torch.tensor(4.0), (0, 1)):
+        assert torch.equal(view.diagonal(), torch.ones(R))
         assert view.isfinite().all()
-        torch.testing.assert_close(view, view.transpose(1, 2))
+        torch.testing.assert_close(view, view.T)
 
 
 def test_agreement_is_byols_symmetric_loss_one_person_at_a_time():
     module = model().eval()
-    first, second = dropped_volume_views(tensors(series()), 0.2, Draws(0, 0, 6))
+    first, second = module.views(tensors(series()), Draws(0, 0, 6))
     torch.nn.init.normal_(module.target.head[3].weight)
     total = 0.0
     with torch.no_grad():
@@ -194,6 +194,24 @@ def test_views_follow_the_cohort_and_adapted_rows_are_marked():
     assert "Wishart" in BrainMass(**settings, views="wishart").fit(cohort(True)).adapted_
     with pytest.raises(MissingInput, match="wishart"):
         BrainMass(**settings, views="timeseries").fit(cohort(False))
+
+
+def test_in_a_pool_the_series_of_those_who_have_them_are_used():
+    scanned, bare = cohort(True), cohort(False)
+    bare.participants["participant_id"] = [f"other-{i}" for i in range(6)]
+    method = BrainMass(**TINY, epochs=1, batch_size=4)
+    pooled = method.begin_fit([scanned, bare])
+    assert pooled.timeseries is None
+    batch = method.source(pooled).batch(np.array([1, 7, 5]))
+    np.testing.assert_allclose(batch[0], scanned.timeseries[1], rtol=1e-6)
+    np.testing.assert_allclose(batch[1][0], bare.connectivity[1])
+    assert float(batch[1][1]) == method.degrees_of_freedom
+    views = model().views(batch, Draws(0, 0, 3))
+    expected = dropped_volume_views(batch[0], 0.2, (Draws(0, 0, 3).uniform(2) * 2**24).long().tolist()[0])
+    assert torch.equal(views[0][0], expected[0])
+    fitted = BrainMass(**TINY, epochs=1, batch_size=4).fit([scanned, bare])
+    assert fitted.adapted_ == "views drawn from a Wishart distribution for 6 of 12 participants"
+    assert not hasattr(fitted, "_pool")
 
 
 def test_a_saved_model_remembers_that_it_was_adapted(tmp_path):

@@ -142,7 +142,7 @@ def test_projection_has_orthonormal_components_of_the_windows_and_empty_ones_whe
     fitted = gate(n_components=20).fit(cohort(n=3))
     components = fitted.module_.components
     used = components.abs().sum(-1) > 0
-    assert used.sum() == 12  # three people with four windows each
+    assert used.sum() == 11  # three people with four windows each, about their mean
     torch.testing.assert_close(components[used] @ components[used].T, torch.eye(12), rtol=1e-3, atol=1e-4)
 
 

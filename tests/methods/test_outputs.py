@@ -59,7 +59,7 @@ def test_batches_name_people_whose_fc_is_of_no_use(fc):
 
 @pytest.mark.parametrize("method", [PrincipalComponents, PPCA])
 def test_components_of_identical_people_are_refused(fc, method):
-    with pytest.raises(NerveError, match="the FC of all 12 people is the same"):
+    with pytest.raises(NerveError, match="the FC of all 12 participants is the same"):
         method(n_components=3).fit(cohort_of(np.repeat(fc[:1], 12, axis=0)))
 
 

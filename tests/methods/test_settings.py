@@ -1,0 +1,74 @@
+"""Every setting of every method is checked before anything runs: a mistake is a sentence, never a traceback."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from nerve.checks import NerveError
+from nerve.methods import METHODS, make_method, method_class
+from nerve.methods.config import NerveConfig
+
+ODD = ["abc", "", None, -1, 0, 1.5, 1e400, float("nan"), True, [], {}, "3", [1], 10**30, np.float32(-1)]
+
+
+def settings_of(name: str) -> list[str]:
+    own = list(inspect.signature(method_class(name)).parameters)
+    return sorted({*own, *NerveConfig.model_fields} - {"options", "preset", "parcellation"}) if name == "nerve" else own
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_odd_values_are_accepted_or_refused_with_a_sentence(name):
+    for setting in settings_of(name):
+        for value in ODD:
+            try:
+                make_method(name, "small", {setting: value})
+            except NerveError as error:
+                assert setting in str(error), (setting, value, str(error))
+                assert "validation error" not in str(error)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("setting", "value"), [("seed", -1), ("seed", 1.5), ("seed", "one"), ("device", "gpu"), ("device", 3)]
+)
+def test_seed_and_device_are_checked_where_there_are_any(name, setting, value):
+    if setting not in inspect.signature(method_class(name)).parameters:
+        with pytest.raises(NerveError, match=f"no setting '{setting}'|has no"):
+            make_method(name, "small", {setting: value})
+        return
+    with pytest.raises(NerveError, match=f"{setting} is"):
+        make_method(name, "small", **{setting: value})
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_names_and_presets_that_do_not_exist_are_refused_with_the_nearest(name):
+    with pytest.raises(NerveError, match="there is no setting 'epochz'"):
+        make_method(name, "small", {"epochz": 3})
+    with pytest.raises(NerveError, match="Did you mean 'small'"):
+        make_method(name, "smal")
+    with pytest.raises(NerveError, match="Did you mean"):
+        make_method(name + "x")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_preset_can_be_built_for_a_parcellation_without_allocating_it(name):
+    for preset in method_class(name).presets:
+        make_method(name, preset, parcellation="schaefer400-17")
+
+
+def test_what_only_the_regions_can_tell_is_found_before_anything_runs():
+    with pytest.raises(NerveError, match="cannot be shared by 5 attention heads"):
+        make_method("nerve", "small", {"heads": 5}, parcellation="schaefer100-7")
+    with pytest.raises(NerveError, match="mask_ratio is 0.99"):
+        make_method("nerve", "small", {"mask_ratio": 0.99}, parcellation="schaefer100-7")
+    with pytest.raises(NerveError, match="schaefer200-7"):
+        make_method("nerve", "small", {"patching": "schaefer200-7"}, parcellation="schaefer100-7")
+
+
+def test_fit_checks_too():
+    fc = np.stack([np.corrcoef(np.random.default_rng(i).normal(size=(6, 30))) for i in range(8)])
+    with pytest.raises(NerveError, match="width is 0, expected greater than or equal to 1"):
+        method_class("graphmae")(width=0).fit(fc)
+    with pytest.raises(NerveError, match="n_components is 'many'"):
+        method_class("pca")(n_components="many").fit(fc)
