@@ -149,9 +149,12 @@ def report(folder: Annotated[str, typer.Argument(help="What `nerve experiment` o
 
     Example: `nerve report out/table2`
     """
+    from nerve.progress import Progress
     from nerve.report.page import write_report
 
-    say(f"{write_report(folder)}")
+    with Progress("writing the report"):
+        path = write_report(folder)
+    say(f"{path}")
 
 
 @app.command()
