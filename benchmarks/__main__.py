@@ -1,6 +1,6 @@
 """`make bench`: run every benchmark, or those named, and print one table.
 
-python -m benchmarks [reading evaluation model methods permutations] [--out FILE.tsv]
+python -m benchmarks [beside evaluation model thousands waiting …] [--out FILE.tsv]
 """
 
 import argparse

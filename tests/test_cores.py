@@ -22,6 +22,8 @@ def test_waiting_threads_sleep_unless_the_user_decided():
     assert in_a_new_process(SAID).startswith("PASSIVE")
     assert in_a_new_process(SAID, OMP_WAIT_POLICY="ACTIVE").startswith("ACTIVE")
     assert in_a_new_process(SAID, GOMP_SPINCOUNT="1000").startswith("None")
+    blas = "import nerve, os; print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
+    assert in_a_new_process(blas, OPENBLAS_THREAD_TIMEOUT="20") == "20"
 
 
 def test_import_costs_no_library_so_that_the_policy_comes_first():

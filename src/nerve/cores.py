@@ -25,11 +25,13 @@ def usable_cores() -> int:
 def share_the_machine() -> None:
     """Let waiting threads sleep, and start no more of them than there are cores; what the user has set is kept.
 
-    At the end of each parallel region libgomp's threads spin until the last one arrives. Where another program holds
-    that one's core, all of them burn their time slice, thousands of times per training step.
+    At the end of each parallel region libgomp's threads (torch) spin until the last one arrives. Where another program
+    holds that one's core, all of them burn their time slice, thousands of times per training step. OpenBLAS (numpy,
+    scipy) spins likewise between two calls.
     """
     if not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # too late for a torch that is imported already, and harmless
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2⁴ cycles, the fewest it accepts, then sleep
     if usable_cores() < _seen_by_libraries() and not any(name in os.environ for name in THREADS):
         os.environ["OMP_NUM_THREADS"] = str(usable_cores())
         _limit_loaded_torch(usable_cores())

@@ -34,17 +34,9 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Any]:
-    """A progress bar on standard error, as a function of a label and the share done."""
-    from rich.console import Console
-    from rich.progress import Progress
+def shown_progress(label: str = "preparing") -> Iterator[Any]:
+    """Progress on standard error, as a function of a label and the share done."""
+    from nerve.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def update(label: str, share: float) -> None:
-            if label not in tasks:
-                tasks[label] = bar.add_task(label, total=1.0)
-            bar.update(tasks[label], completed=share)
-
-        yield update
+    with Progress(label, 1.0) as progress:
+        yield lambda label, share: progress.update(share, label=label)

@@ -39,6 +39,7 @@ def pretrain(
     from nerve.cohort import Cohort
     from nerve.interpret.pretraining import describe_run
     from nerve.methods.runs import pretrain as run
+    from nerve.progress import Progress
     from nerve.training import TrainingStopped
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -53,7 +54,8 @@ def pretrain(
         for last in encoder.history_.tail(1).to_dict("records"):  # none where the curve was lost
             steps, loss = int(last["step"]), last["training_loss"]
             say(f"{out}: {steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
-        described = describe_run(encoder, [Cohort.load(cohort) for cohort in cohorts], out)
+        with Progress("describing the run"):
+            described = describe_run(encoder, [Cohort.load(cohort) for cohort in cohorts], out)
         if described:
             error, mean = described["model"], described["group_mean"]
             say(f"masked patches of held-out people: {error / mean:.3f} of the error of the group mean")

@@ -118,10 +118,13 @@ def report(
     Example: `nerve report out/table2`
     """
     from nerve.cohort import Cohort
+    from nerve.progress import Progress
     from nerve.report.page import write_report
 
     opened = [Cohort.load(path) for path in cohort or []]
-    say(f"{write_report(folder, {one.name: one for one in opened})}")
+    with Progress("writing the report"):
+        path = write_report(folder, {one.name: one for one in opened})
+    say(f"{path}")
 
 
 @app.command()

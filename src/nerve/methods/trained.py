@@ -22,8 +22,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from rich.console import Console
-from rich.progress import track
 from sklearn.base import TransformerMixin
 
 from nerve.checks import NerveError, problem
@@ -32,6 +30,7 @@ from nerve.files import claim, read_tsv, write_tsv
 from nerve.methods.base import CONFIG, WEIGHTS, Method, cohort_counts, read_configuration
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
+from nerve.progress import tracked
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
 from nerve.training.checkpoint import check_weights, restore_weights
 from nerve.training.distributed import current_processes
@@ -150,9 +149,8 @@ class Trained(Method):
         self.module_.to(device).eval()
         values: np.ndarray | None = None
         starts = range(0, len(source), self.batch_size_apply)
-        console = Console(stderr=True)
         with torch.inference_mode():
-            for start in track(starts, type(self).__name__, console=console, disable=not progress, transient=True):
+            for start in tracked(starts, type(self).__name__, len(starts), shown=progress):
                 rows = np.arange(start, min(start + self.batch_size_apply, len(source)))
                 part = verb(to_device(source.batch(rows), device)).float().cpu().numpy()
                 if values is None:  # a whole cohort's tokens are gigabytes: written in place, never joined

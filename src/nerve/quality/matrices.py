@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import lapack
 
 from nerve.cohort import Cohort
+from nerve.progress import tracked
 
 CHUNK = 32  # matrices in memory at a time
 TOLERANCE = 2e-3  # float16 near 1 is this coarse
@@ -18,7 +18,7 @@ POSITIVE = ("pearson", "covariance")  # measures whose matrices have no negative
 
 
 def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Facts about every matrix, and their group mean; with a progress bar on standard error if asked for.
+    """Facts about every matrix, and their group mean; with progress on standard error if asked for.
 
     Returns
     -------
@@ -36,7 +36,8 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
     facts = []
     rounding = ROUNDING[str(cohort.connectivity.dtype)] if cohort.measure in POSITIVE else None
-    for start in _tracked(range(0, len(cohort), CHUNK), progress):
+    starts = range(0, len(cohort), CHUNK)
+    for start in tracked(starts, "checking", len(starts), shown=progress):
         for matrix in np.asarray(cohort.connectivity[start : start + CHUNK]):
             digest = hashlib.blake2b(np.ascontiguousarray(matrix).data, digest_size=16).hexdigest()
             fact, clean = _facts(matrix.astype(np.float64), rounding)
@@ -48,14 +49,6 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     with np.errstate(invalid="ignore"):
         mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]), mean, lacking
-
-
-def _tracked(starts: range, shown: bool) -> Iterable[int]:
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return track(starts, "checking", console=console, transient=True, disable=not (shown and console.is_terminal))
 
 
 def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float], np.ndarray]:

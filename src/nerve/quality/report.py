@@ -65,7 +65,7 @@ class Quality:
 
 
 def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
-    """Check a cohort in one pass over its matrices, with a progress bar on standard error if asked for.
+    """Check a cohort in one pass over its matrices, with progress on standard error if asked for.
 
     Examples
     --------

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nerve.checks import NerveError
 from nerve.measures import in_words
+from nerve.progress import tracked
 from nerve.readers.base import Scan
 from nerve.readers.matrices import describe_missing, missing_regions
 from nerve.readers.missing import MOST_MISSING
@@ -142,16 +143,7 @@ def _read_item(recipe: Recipe, item: tuple[str, list[Scan]]) -> Person:
 
 
 def _tracked(results: Iterable[Person], total: int, shown: bool) -> Iterator[Person]:
-    """The results, with a progress bar on standard error while they come."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    """The results, with progress while they come."""
     results = iter(results)
-    first = list(islice(results, 1))  # so that reading processes are forked before the bar starts its thread
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True) as bar:
-        task = bar.add_task("reading", total=total)
-        for result in chain(first, results):
-            yield result
-            bar.advance(task)
+    first = list(islice(results, 1))  # so that reading processes are forked before progress starts its thread
+    yield from tracked(chain(first, results), "reading", total, unit="participants", shown=shown)

@@ -78,7 +78,7 @@ class Settings:
     overwrite : bool
         Replace an existing output folder.
     progress : bool
-        Show a progress bar on standard error.
+        Show progress on standard error.
     """
 
     parcellation: Parcellation | str | None = None

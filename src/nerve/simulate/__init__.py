@@ -36,6 +36,7 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import write_json, write_tsv
 from nerve.parcellation import Parcellation
+from nerve.progress import tracked
 from nerve.simulate import people
 from nerve.simulate.people import Target, default_targets
 from nerve.simulate.plan import Plan
@@ -205,13 +206,14 @@ def simulate_to(
     overwrite : bool
         Replace what is there.
     progress : bool
-        Show a progress bar on standard error.
+        Show progress on standard error.
     **settings
         As in `simulate_cohort`.
     """
     plan = Plan(n=n, parcellation=parcellation, timepoints=timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer, _one_thread():
-        for start in _shown(range(0, n, _CHUNK), f"simulating {n} people", progress):
+        starts = range(0, n, _CHUNK)
+        for start in tracked(starts, f"simulating {n} participants", len(starts), shown=progress):
             writer.append(*_scanned(plan, start))
         participants = plan.participants()
         writer.finish(participants, name=plan.name, notes=plan.notes())
@@ -258,12 +260,3 @@ def _scanned(plan: Plan, start: int) -> tuple[np.ndarray, list[np.ndarray] | Non
 def _one_thread() -> threadpool_limits:
     """Thousands of small matrix products: one thread is several times faster, and rounds alike on every machine."""
     return threadpool_limits(1)
-
-
-def _shown(steps: Sequence[int], label: str, progress: bool) -> Any:
-    if not progress:
-        return steps
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(steps, label, console=Console(stderr=True), transient=True)

@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 
 from nerve.checks import NerveError, listed
+from nerve.progress import Progress
 from nerve.training.checkpoint import (
     BEST,
     LAST,
@@ -34,7 +35,6 @@ from nerve.training.checkpoint import (
 )
 from nerve.training.distributed import Processes, current_processes
 from nerve.training.draws import VALIDATION_STEP, Draws, mixed_seed
-from nerve.training.progress import TrainingProgress
 from nerve.training.settings import TrainingSettings, choose_device
 from nerve.training.sources import Source, to_device
 from nerve.training.splits import split_rows
@@ -222,13 +222,16 @@ class _Trainer:
         """All steps that are left."""
         began = saved = time.perf_counter()
         validation = self.history[-1].get("validation_loss") if self.history else None
-        with TrainingProgress(self.total_steps, self.step, progress, label) as shown:
+        samples = 0
+        with Progress(label, self.total_steps, done=self.step, unit="steps", shown=progress) as shown:
             for rows, batch in self._batches():
                 loss, norm = self._advance(rows, batch)
-                shown.advance(self.step, len(rows), loss, validation)
+                samples += len(rows)
+                throughput = samples / max(time.perf_counter() - began, 1e-9)
+                shown.update(self.step, _status(loss, validation, throughput))
                 if self.step % self.steps_per_epoch == 0 or self.step == self.total_steps:
                     seconds = self.seconds_before + time.perf_counter() - began
-                    validation = self._end_epoch(norm, seconds, shown.throughput)
+                    validation = self._end_epoch(norm, seconds, throughput)
                 now = time.perf_counter()
                 stopping = self.processes.any(bool(stop), self.device)
                 done = self.step == self.total_steps
@@ -357,3 +360,8 @@ class _Trainer:
                 loss = self.verb(batch, draws)
             summed += float(loss) * (part.stop - part.start)
         return float(self.processes.sum(summed)) / total
+
+
+def _status(loss: float, validation: float | None, throughput: float) -> str:
+    checked = "" if validation is None else f", validation {validation:.4g}"
+    return f"loss {loss:.4g}{checked}, {throughput:,.0f} samples/s"

@@ -1,0 +1,106 @@
+"""How far long work is, on standard error: a live bar on a terminal, elsewhere a line every five seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+SECONDS_BETWEEN_LINES = 5.0
+Item = TypeVar("Item")
+
+
+class Progress:
+    """Says every few seconds how far the work is, even while a single step takes long.
+
+    Parameters
+    ----------
+    label : str
+        What is being done.
+    total : float, optional
+        Amount of work; unknown by default.
+    done : float
+        What of it was done before.
+    unit : str
+        Of the work ("steps"); a share of it in percent by default.
+    shown : bool
+        Without it nothing is said.
+    """
+
+    def __init__(
+        self, label: str, total: float | None = None, *, done: float = 0, unit: str = "", shown: bool = True
+    ) -> None:
+        self.label, self.total, self.unit, self.shown = label, total, unit, shown
+        self.first = self.done = done
+        self.status = ""
+        self.began = time.perf_counter()
+        self.ended = threading.Event()
+        self.bar: Any = None
+
+    def __enter__(self) -> Progress:
+        if self.shown and sys.stderr.isatty():
+            self._start_bar()
+        elif self.shown:
+            threading.Thread(target=self._speak, name="says how far the work is", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.ended.set()
+        if self.bar:
+            self.bar.stop()
+
+    def update(self, done: float, status: str = "", label: str | None = None) -> None:
+        """`done` of the total is done; another label begins another piece of work."""
+        if label not in (None, self.label):
+            self.label, self.first, self.began = str(label), 0, time.perf_counter()
+        self.done, self.status = done, status
+        if self.bar:
+            self.bar.update(self.task, description=self.label, completed=done, status=self._state())
+
+    def line(self) -> str:
+        """How far the work is, in words.
+
+        Examples
+        --------
+        >>> work = Progress("reading", 300, unit="participants")
+        >>> work.update(30)
+        >>> work.line().split(", ")[0]
+        'reading: 30 of 300 participants'
+        """
+        seconds = time.perf_counter() - self.began
+        parts = [self._state(), f"{seconds:.0f} s"]
+        if self.total and self.done > self.first:
+            parts.append(f"about {seconds / (self.done - self.first) * (self.total - self.done):.0f} s left")
+        return f"{self.label}: {', '.join(part for part in parts if part)}"
+
+    def _state(self) -> str:
+        if self.total is None:
+            return self.status
+        amount = f"{self.done:,} of {self.total:,} {self.unit}" if self.unit else f"{self.done / self.total:.0%}"
+        return f"{amount}, {self.status}" if self.status else amount
+
+    def _speak(self) -> None:
+        while not self.ended.wait(SECONDS_BETWEEN_LINES):
+            sys.stderr.write(f"{self.line()}\n")
+            sys.stderr.flush()
+
+    def _start_bar(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = ("{task.description}", BarColumn(), TextColumn("{task.fields[status]}"), TimeElapsedColumn())
+        left = ("left", TimeRemainingColumn()) if self.total else ()
+        self.bar = Bar(*columns, *left, console=Console(stderr=True), transient=True)
+        self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, status=self._state())
+        self.bar.start()
+
+
+def tracked(items: Iterable[Item], label: str, total: int, *, unit: str = "", shown: bool = True) -> Iterator[Item]:
+    """The items, with progress while they are worked on."""
+    with Progress(label, total, unit=unit, shown=shown) as progress:
+        for i, item in enumerate(items):
+            progress.update(i)
+            yield item

@@ -1,0 +1,58 @@
+"""Long work is never silent: a line every few seconds in a log or a notebook, a bar on a terminal."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nerve import progress
+from nerve.progress import Progress, tracked
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.05)
+
+
+def test_a_log_gets_lines_even_while_one_step_takes_long(quick, capsys):
+    with Progress("folding", 4, unit="folds") as work:
+        work.update(1, "loss 2")
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2
+    assert re.fullmatch(r"folding: 1 of 4 folds, loss 2, 0 s, about \d+ s left", lines[-1])
+
+
+def test_short_work_and_work_that_is_not_shown_say_nothing(quick, capsys):
+    assert list(tracked(range(3), "counting", 3)) == [0, 1, 2]
+    with Progress("hiding", shown=False):
+        time.sleep(0.15)
+    assert capsys.readouterr().err == ""
+
+
+def test_it_ends_with_its_work_even_after_an_error(quick, capsys):
+    with pytest.raises(ZeroDivisionError), Progress("failing") as work:
+        work.update(1 / 0)
+    time.sleep(0.15)
+    assert capsys.readouterr().err == ""
+
+
+def test_another_label_is_another_piece_of_work(quick, capsys):
+    with Progress("raw", 1.0) as work:
+        work.update(0.9)
+        work.update(0.25, label="pca")
+        time.sleep(0.15)
+    assert "pca: 25%" in capsys.readouterr().err
+
+
+def test_a_terminal_gets_a_bar():
+    parent, child = pty.openpty()
+    code = "from nerve.progress import tracked; import time; [time.sleep(0.3) for _ in tracked('ab', 'waiting', 2)]"
+    subprocess.run([sys.executable, "-c", code], stderr=child, check=True, env=os.environ | {"TERM": "xterm"})
+    os.close(child)
+    assert b"waiting" in os.read(parent, 100_000)
+    os.close(parent)
