@@ -296,7 +296,7 @@ def test_conn(tmp_path, fc, one_each):
 def test_stacks_of_matlab_and_numpy_along_either_axis(tmp_path, fc, first, version):
     stack = fc if first else np.moveaxis(fc, 0, 2)
     if version == "v5":
-        savemat(tmp_path / "all_fc.mat", {"FCs": stack})
+        savemat(tmp_path / "all_fc.mat", {"fc": stack})
     elif version == "npy":
         np.save(tmp_path / "all_fc.npy", stack)
     else:

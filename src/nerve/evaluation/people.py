@@ -171,7 +171,9 @@ def _resolved(settings: Settings, table: pd.DataFrame, where: str) -> tuple[Sett
     if motion == "auto":
         motion = motion_column(table.columns)
         if motion and motion not in settings.covariates and motion not in settings.targets:
-            notes.append(f"Head motion ({motion}) is a covariate because the cohort has it; motion=None leaves it out.")
+            notes.append(
+                f"Head motion ({motion}) is a covariate because the cohort has it; --motion none leaves it out."
+            )
     elif motion:
         known_columns([motion], table.columns, where)
     if motion and not is_numeric(table[motion]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import yaml
@@ -91,8 +91,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def resolve(preset: str = "default", *layers: Mapping[str, Any], where: str = "The configuration") -> NerveConfig:
+def resolve(
+    preset: str = "default", *layers: Mapping[str, Any], where: str | Sequence[str] = "The configuration"
+) -> NerveConfig:
     """A preset with layers of settings over it, later ones winning; unknown names and bad values are refused.
+
+    `where` names the place of the settings in errors: one for all layers, or one for each.
 
     Examples
     --------
@@ -100,21 +104,25 @@ def resolve(preset: str = "default", *layers: Mapping[str, Any], where: str = "T
     (1024, 256)
     """
     values: dict[str, Any] = dict(PRESETS[one_of("preset", preset, list(PRESETS))])
-    for layer in layers:
+    places = [where] * len(layers) if isinstance(where, str) else list(where)
+    place_of: dict[str, str] = {}
+    for layer, place in zip(layers, places, strict=True):
         for name, value in layer.items():
             if name not in NerveConfig.model_fields:
                 raise NerveError(
-                    f"{where}: there is no setting {name!r}.{did_you_mean(str(name), NerveConfig.model_fields)} "
+                    f"{place}: there is no setting {name!r}.{did_you_mean(str(name), NerveConfig.model_fields)} "
                     "docs/howto/pretrain.md lists them all."
                 )
             values[name] = value
+            place_of[name] = place
     one_of("tokenizer", values.get("tokenizer", "bilinear"), list(TOKENIZERS))
     try:
         return NerveConfig(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise problem(where, f"{name} is {brief(first['input'])}", expected=_expectation(first["msg"])) from error
+        place = place_of.get(str(first["loc"][0]) if first["loc"] else "", places[-1] if places else preset)
+        raise problem(place, f"{name} is {brief(first['input'])}", expected=_expectation(first["msg"])) from error
 
 
 def read_config(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, Any]]:
