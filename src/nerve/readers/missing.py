@@ -87,7 +87,7 @@ def group_mean(spool: Spool, target: Parcellation) -> np.ndarray:
     nobody = [label for label, n in zip(target.labels, np.diagonal(spool.count), strict=True) if n == 0]
     if nobody:
         raise NerveError(
-            f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, most=6)}), so that there is no group "
+            f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)}), so that there is no group "
             "mean to fill in. Use --missing drop-region."
         )
     # two regions that nobody has both of: no relation is known, and 0 says so
