@@ -59,7 +59,9 @@ def embed(folder: Path, n: int, seed: int) -> dict[str, float]:
     """Embeddings of everyone, by the command's function."""
     from nerve.methods.runs import embed_file
 
-    values = embed_file(folder.parent / "model", folder / "cohort", folder / "embedding.tsv", device="cpu")
+    values = embed_file(
+        folder.parent / "model", folder / "cohort", folder / "embedding.tsv", device="cpu", overwrite=True
+    )
     return {"width": values.shape[1]}
 
 

@@ -105,6 +105,73 @@ def _netmats(folder: Path) -> None:
     write_ukb(folder / "netmats.txt", {"1000001": FC[0], "1000002": FC[1]})
 
 
+def _z(i: int, diagonal: float) -> np.ndarray:
+    z = np.arctanh(np.where(np.eye(N_REGIONS) == 1, 0.0, FC[i]))
+    np.fill_diagonal(z, diagonal)
+    return z
+
+
+def _folder(folder: Path, person: str, i: int) -> None:
+    (folder / person).mkdir()
+    np.savetxt(folder / person / "fc_matrix.txt", FC[i])
+
+
+def _dpabi(folder: Path, person: str, i: int) -> None:
+    arrays = {"ROISignals": SERIES[i], "ROICorrelation": FC[i], "ROICorrelation_FisherZ": _z(i, 0.0)}
+    for name, array in arrays.items():
+        savemat(folder / f"{name}_Sub_{person}.mat", {name: array})
+        np.savetxt(folder / f"{name}_Sub_{person}.txt", array)
+
+
+def _conn(folder: Path, person: str, i: int) -> None:
+    names = np.array(LABELS, dtype=object)[None]
+    content = {"Z": _z(i, np.nan), "names": names, "names2": names}
+    savemat(folder / f"resultsROI_Subject00{i + 1}_Condition001.mat", content)
+
+
+def _mat_of_all(folder: Path) -> None:
+    savemat(folder / "all.mat", {"fc": np.stack(FC[:2], axis=2)})
+    (folder / "participants.tsv").write_text("participant_id\nS01\nS02\n")
+
+
+def _pairs() -> tuple[list[str], list[str], np.ndarray]:
+    rows, columns = np.triu_indices(N_REGIONS, 1)
+    values = np.stack([one[rows, columns] for one in FC[:2]])
+    return [LABELS[i] for i in rows], [LABELS[i] for i in columns], values
+
+
+def _wide(folder: Path) -> None:
+    left, right, values = _pairs()
+    table = pd.DataFrame(values, columns=[f"{a}-{b}" for a, b in zip(left, right, strict=True)], index=list(PEOPLE))
+    table.to_csv(folder / "edges.csv", index_label="participant_id")
+
+
+def _long(folder: Path) -> None:
+    left, right, values = _pairs()
+    parts = [
+        pd.DataFrame({"participant_id": person, "region_a": left, "region_b": right, "r": values[i]})
+        for i, person in enumerate(PEOPLE)
+    ]
+    pd.concat(parts).to_csv(folder / "edges.tsv", sep="\t", index=False)
+
+
+def _giga_h5(folder: Path) -> None:
+    with h5py.File(folder / "atlas-Own_desc-simple.h5", "w") as file:
+        for i, person in enumerate(PEOPLE):
+            scan = f"sub-{person}/sub-{person}_task-rest_atlas-Own_desc-21"
+            file[f"{scan}_timeseries"], file[f"{scan}_connectome"] = SERIES[i], FC[i]
+
+
+def _decimal_comma(folder: Path, person: str, i: int) -> None:
+    pd.DataFrame(FC[i]).to_csv(folder / f"{person}.csv", sep=";", decimal=",", header=False, index=False)
+
+
+def _workbook(folder: Path) -> None:
+    for i, person in enumerate(PEOPLE):
+        np.save(folder / f"{person}.npy", FC[i])
+    pd.DataFrame({"participant_id": PEOPLE, "age": [10, 11]}).to_excel(folder / "people.xlsx", index=False)
+
+
 def write_hdf5(path: Path, array: np.ndarray, name: str = "corr_mat") -> None:
     """A MATLAB v7.3 file."""
     with h5py.File(path, "w", userblock_size=512) as file:
@@ -161,6 +228,26 @@ SOURCES = {
         _each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")), "S01.tsv", "text"
     ),
     "tsv.gz": Source(_each(_gz), "S01.tsv.gz", "gz"),
+    "folders": Source(_each(_folder), "S01/fc_matrix.txt", "text"),
+    "fisher z": Source(_each(lambda f, p, i: np.savetxt(f / f"{p}.txt", _z(i, np.inf))), "S01.txt", "text"),
+    "dpabi": Source(_each(_dpabi), "ROICorrelation_Sub_S01.mat", "mat5"),
+    "dpabi text": Source(_each(_dpabi), "ROISignals_Sub_S01.txt", "text", ("--data", "series")),
+    "vectors": Source(
+        _each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i][np.tril_indices(N_REGIONS, -1)])),
+        "S01.npy",
+        "npy",
+        ("--unfolding", "lower"),
+    ),
+    "conn": Source(_each(_conn), "Subject001_Condition001.mat", "mat5"),
+    "mat of all": Source(_mat_of_all, "all.mat", "mat5"),
+    "wide table": Source(_wide, "edges.csv", "text"),
+    "long table": Source(_long, "edges.tsv", "text"),
+    "giga h5": Source(_giga_h5, "atlas-Own_desc-simple.h5", "hdf5"),
+    "1D with tabs": Source(
+        _each(lambda f, p, i: np.savetxt(f / f"{p}.1D", np.c_[SERIES[i]], fmt="\t%.6f", delimiter="")), "S01.1D", "text"
+    ),
+    "decimal comma": Source(_each(_decimal_comma), "S01.csv", "text"),
+    "workbook": Source(_workbook, "people.xlsx", "npz", ("--participants", "{source}/people.xlsx")),
 }
 
 

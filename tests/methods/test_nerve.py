@@ -15,6 +15,7 @@ from sklearn.utils import estimator_checks
 import nerve
 from nerve.checks import NerveError, NerveWarning, NotFitted
 from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve
+from nerve.methods.runs import embed_file, run_config
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 
@@ -243,6 +244,24 @@ def test_yaml_and_assignments(tmp_path):
         read_config(file)
     with pytest.raises(NerveError, match="expected key=value"):
         parse_assignments(["lr"])
+
+
+def test_a_wrong_setting_is_blamed_on_where_it_stands(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("lr: 0.001\ndepth: 2\n")
+    with pytest.raises(NerveError, match=r"^--set: there is no setting 'epoch'\. Did you mean 'epochs'"):
+        run_config(tmp_path, None, file, ["epoch=3"], False)
+    with pytest.raises(NerveError, match=r"^--set: epochs is -3"):
+        run_config(tmp_path, None, file, ["epochs=-3"], False)
+    file.write_text("epoch: 3\n")
+    with pytest.raises(NerveError, match=r"c\.yaml: there is no setting 'epoch'"):
+        run_config(tmp_path, None, file, ["lr=0.1"], False)
+
+
+def test_embeddings_are_not_overwritten_unasked(tmp_path):
+    (tmp_path / "e.tsv").write_text("mine\n")
+    with pytest.raises(NerveError, match=r"e\.tsv: it already exists\. Choose another name, or say --overwrite"):
+        embed_file(tmp_path / "run", tmp_path / "cohort", tmp_path / "e.tsv")
 
 
 def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path, monkeypatch):

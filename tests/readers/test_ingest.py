@@ -122,7 +122,7 @@ def test_whoever_lacks_most_regions_is_left_out_under_any_policy(tmp_path):
 
 def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     write_people(tmp_path, 0, p00=with_missing(0, 3), p01=with_missing(1, 3))
-    with pytest.raises(NerveError, match=r"1 regions have data in nobody .*--missing drop-region"):
+    with pytest.raises(NerveError, match=r"Nobody has data in 1 region .*--missing drop-region"):
         read(tmp_path, missing="impute-group-mean")
     with pytest.raises(
         NerveError, match=r"All 2 participants were left out, nothing was written\. The first: .*: 1 of 100"

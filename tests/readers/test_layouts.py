@@ -81,7 +81,14 @@ def _z(series):
 
 @pytest.mark.parametrize(
     "name",
-    ["S00{i}/2023010{j}/fc.txt", "{j}/S00{i}.txt", "S00{i}_{j}_fc.txt", "A{j}/P{i}_conn.txt", "sub-0{i}_desc-{j}.txt"],
+    [
+        "S00{i}/2023010{j}/fc.txt",
+        "ses{i}{j}/fc.txt",
+        "{j}/S00{i}.txt",
+        "S00{i}_{j}_fc.txt",
+        "A{j}/P{i}_conn.txt",
+        "sub-0{i}_desc-{j}.txt",
+    ],
 )
 def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc, name):
     source, out = tmp_path / "in", tmp_path / "out"
@@ -296,7 +303,7 @@ def test_conn(tmp_path, fc, one_each):
 def test_stacks_of_matlab_and_numpy_along_either_axis(tmp_path, fc, first, version):
     stack = fc if first else np.moveaxis(fc, 0, 2)
     if version == "v5":
-        savemat(tmp_path / "all_fc.mat", {"FCs": stack})
+        savemat(tmp_path / "all_fc.mat", {"fc": stack})
     elif version == "npy":
         np.save(tmp_path / "all_fc.npy", stack)
     else:

@@ -70,6 +70,7 @@ def embed(
         str | None, typer.Option(help="pca, mean, cls or tokens (needs .npy); as the model does by default.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
 
@@ -77,7 +78,7 @@ def embed(
     """
     from nerve.methods.runs import embed_file
 
-    values = embed_file(run, cohort, out, pooling=pooling, device=device)
+    values = embed_file(run, cohort, out, pooling=pooling, device=device, overwrite=overwrite)
     say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
 
 

@@ -44,7 +44,9 @@ def run_config(
         config = saved
     named, settings = (None, {}) if config is None else read_config(config)
     name = preset or named or "default"
-    return name, resolve(name, settings | parse_assignments(assignments), where=str(config or "--set"))
+    assigned = parse_assignments(assignments)
+    resolve(name, assigned, where="--set")  # a mistake there is not blamed on the file
+    return name, resolve(name, settings | assigned, where=str(config or "--set"))
 
 
 def pretrain(
@@ -119,13 +121,14 @@ def embed_file(
     *,
     pooling: str | None = None,
     device: str = "auto",
+    overwrite: bool = False,
     progress: bool = True,
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
 
     A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
     participant each row is and, for ``tokens``, which pair of networks each token is. The pooling is the model's own by
-    default.
+    default. An existing file is refused unless `overwrite`.
     """
     path = Path(out)
     suffix = path.suffix.lower()
@@ -133,6 +136,8 @@ def embed_file(
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
     if pooling == "tokens" and suffix != ".npy":
         raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
+    if path.exists() and not overwrite:
+        raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
     _check_out(path)
     encoder = NERVE.load(run, device=device)
     pooling = pooling or encoder.config().pooling

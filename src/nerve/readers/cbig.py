@@ -36,7 +36,7 @@ class CBIG(Reader):
         shapes: dict[str, tuple[int, ...]] = {}
         for path in files[:_PROBES]:
             try:
-                shapes = mat_shapes(path)
+                shapes = {name: shape for name, shape in mat_shapes(path).items() if len(shape) == 2}
             except NerveError:  # a damaged file is reported when it is read
                 continue
             if set(known) & set(shapes):

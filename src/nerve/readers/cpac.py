@@ -79,7 +79,7 @@ class CPAC(Reader):
             labels=labels,
             motion=motion,
             notes=(*notes, *scan.extra.get("notes", ())),
-            stated=True,
+            stated=labels is not None,
         )
 
 

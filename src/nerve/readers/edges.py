@@ -138,6 +138,8 @@ def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wid
         return None
     ids = _id_column(first)
     others = [name for name in first if name != ids and name.lower() not in _SESSIONS]
+    if len(others) < 3:  # columns of the same name, say
+        return None
     named = _named_edges(others)
     if named is not None:
         return _Wide(*named)

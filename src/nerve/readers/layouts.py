@@ -147,7 +147,9 @@ def _parts_of(paths: Sequence[str], axis: Axis) -> list[Axis]:
 def _one_participant(paths: Sequence[str], names: Sequence[str], axes: Sequence[Axis]) -> Axis:
     """Nothing but sessions and runs differ: all files are of one participant, if something names one."""
     last = paths[0].rpartition("/")[2]
-    who = names[0] or next((axis.values[0] for axis in reversed(axes) if axis.values[0]), "")
+    who = (names[0] if len(set(names)) == 1 else "") or next(
+        (axis.values[0] for axis in reversed(axes) if axis.values[0]), ""
+    )
     if not who and len(paths) == 1:
         who = re.sub(r"\.[A-Za-z0-9.]+$", "", last)
     if who:

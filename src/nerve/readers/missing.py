@@ -11,6 +11,7 @@ import numpy as np
 
 from nerve.checks import NerveError, listed
 from nerve.parcellation import Parcellation
+from nerve.readers.ids import counted
 from nerve.readers.matrices import missing_regions
 from nerve.readers.person import Person
 
@@ -76,7 +77,8 @@ def without_regions(spool: Spool, target: Parcellation) -> tuple[np.ndarray, lis
         raise NerveError(
             "No two regions have data in everyone. Use --missing drop-participant, or check the parcellation."
         )
-    notes = [f"{len(gone)} regions that someone lacks are left out ({listed(gone, most=6)})"] if gone else []
+    are = "is" if len(gone) == 1 else "are"
+    notes = [f"{counted(len(gone), 'region')} that someone lacks {are} left out ({listed(gone, 6)})"] if gone else []
     return kept, notes
 
 
@@ -85,8 +87,8 @@ def group_mean(spool: Spool, target: Parcellation) -> np.ndarray:
     nobody = [label for label, n in zip(target.labels, np.diagonal(spool.count), strict=True) if n == 0]
     if nobody:
         raise NerveError(
-            f"{len(nobody)} regions have data in nobody ({listed(nobody, most=6)}), so that there is no group mean to "
-            "fill in. Use --missing drop-region."
+            f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)}), so that there is no group "
+            "mean to fill in. Use --missing drop-region."
         )
     # two regions that nobody has both of: no relation is known, and 0 says so
     return spool.total / np.maximum(spool.count, 1)

@@ -73,7 +73,9 @@ class Plain(Reader):
                 way = _unfolding([array], options, place(scan))
             return Reading(matrix=way.matrix(array, place(scan)), values=values, notes=(*notes, f"vectors are {way}"))
         if kind == "fc":
-            return Reading(matrix=array, labels=numbers.columns or numbers.rows, values=values, notes=notes)
+            counted = numbers.columns is None or all(label.isdigit() for label in numbers.columns)
+            labels = numbers.rows if counted and numbers.rows is not None else numbers.columns
+            return Reading(matrix=array, labels=labels, values=values, notes=notes)
         series, labels = _volumes_first(numbers, options, place(scan))
         return Reading(series=series, labels=labels, notes=notes)
 

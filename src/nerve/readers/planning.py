@@ -11,12 +11,12 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.readers import get_reader
-from nerve.readers.base import Options, Reader, Scan
+from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.discover import discover
 from nerve.readers.ids import counted
 from nerve.readers.participants import Joined, join_participants, parse_columns
 from nerve.readers.person import Recipe, scan_name
-from nerve.readers.regions import Regions, plan_regions
+from nerve.readers.regions import plan_regions
 from nerve.readers.repeats import filter_scans, group_scans, named_by
 from nerve.readers.settings import Settings
 from nerve.readers.valuing import decided_values, shown_values
@@ -74,9 +74,13 @@ def make_plan(source: Path, settings: Settings) -> Plan:
     excluded, left_over = _left_over(joined)
     people = {person: people[person] for person in joined.table["participant_id"]}
     options = reader.completed(options, found)
-    regions, region_notes = _probe(reader.name, people, options, settings.outside)
-    said = options.values != "auto"
-    values, value_notes = (options.values, []) if said else decide_values(reader.name, people, options, source)
+    first = _first_reading(reader.name, people, options)
+    regions, region_notes = plan_regions(
+        first.n_regions, first.reading.labels, options, settings.outside, first.where, stated=first.reading.stated
+    )
+    said = options.values != "auto" or first.reading.series is not None or first.reading.values is not None
+    chosen: tuple[str, list[str]] = ("z" if options.values == "z" else "r", [])
+    values, value_notes = chosen if said else decide_values(reader.name, people, options, source)
     notes += [*joined.notes, *left_over, *region_notes, *value_notes]
     recipe = Recipe(reader.name, options, regions, values, said)
     return Plan(recipe, people, joined.table, n_scans, excluded, notes)
@@ -118,8 +122,17 @@ def _left_over(joined: Joined) -> tuple[dict[str, str], list[str]]:
     return excluded, notes
 
 
-def _probe(reader: str, people: dict[str, list[Scan]], options: Options, outside: str) -> tuple[Regions, list[str]]:
-    """Plan the regions from the first scan that can be read; if none can, say why the first cannot."""
+@dataclass(frozen=True)
+class _First:
+    """The first scan that can be read."""
+
+    reading: Reading
+    n_regions: int
+    where: str
+
+
+def _first_reading(reader: str, people: dict[str, list[Scan]], options: Options) -> _First:
+    """The first scan that can be read, from which the regions are learned; if none can, why the first cannot."""
     scans = [scan for theirs in people.values() for scan in theirs]
     first: NerveError | None = None
     for scan in scans[:_PROBES]:
@@ -134,5 +147,5 @@ def _probe(reader: str, people: dict[str, list[Scan]], options: Options, outside
         except OSError as error:
             first = first or problem(scan_name(scan), f"it cannot be read ({error.strerror or error})")
             continue
-        return plan_regions(array.shape[1], reading.labels, options, outside, scan_name(scan), stated=reading.stated)
+        return _First(reading, array.shape[1], scan_name(scan))
     raise first or NerveError("There are no scans to read.")

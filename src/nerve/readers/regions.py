@@ -14,6 +14,7 @@ import numpy as np
 from nerve.checks import NerveError, listed, problem
 from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation, parcellation_names
 from nerve.readers.base import Options
+from nerve.readers.ids import counted
 
 N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
 MOST_LACKING = 0.1  # of the regions: a file that lacks more was made with another atlas
@@ -115,10 +116,11 @@ def plan_regions(
     notes = [_match_note(match, order, target)]
     if extra and outside == "keep":
         target = _kept(target, extra)
-        notes.append(f"{len(extra)} regions outside the networks are kept as network Subcortical ({listed(extra, 3)})")
+        kept = counted(len(extra), "region")
+        notes.append(f"{kept} outside the networks: kept as network Subcortical ({listed(extra, 3)})")
     elif extra:
         notes.append(
-            f"{len(extra)} regions that {target.name} does not have are left out ({listed(extra, 3)}); "
+            f"{counted(len(extra), 'region')} that {target.name} does not have: left out ({listed(extra, 3)}); "
             "--outside keep keeps them as a network of their own"
         )
     return Regions(target, order, match), notes

@@ -20,7 +20,7 @@ from nerve.checks import NerveError, listed, problem
 from nerve.formulas import unguarded_table
 from nerve.readers.base import require_file
 from nerve.readers.squares import read_square
-from nerve.unpacking import LARGE_TABLE, PACKED, open_table, require_ending
+from nerve.unpacking import LARGE_TABLE, PACKED, open_table, refuse_bomb, require_ending
 
 MENDING = "Fetch or write it again, or leave the participant out."
 _MISSING = ("n/a", "na", "nan", "")
@@ -407,7 +407,10 @@ def _read_excel(path: Path, where: object, options: dict[str, Any]) -> pd.DataFr
         remedy = "Install it (`pip install nerve-fc[excel]`), or save the sheet as .csv."
         raise problem(where, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
     try:
-        known = {name: value for name, value in options.items() if name != "low_memory"}
-        return unguarded_table(pd.read_excel(require_file(path), **known))
-    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError) as error:
+        with zipfile.ZipFile(require_file(path)) as archive:
+            refuse_bomb(path, path.stat().st_size, sum(member.file_size for member in archive.infolist()))
+        return unguarded_table(pd.read_excel(path, **options))
+    except NerveError:
+        raise
+    except Exception as error:  # a damaged workbook: zipfile, the parser of XML and openpyxl have errors of their own
         raise problem(where, "it is not a whole workbook", expected="an .xlsx file", remedy="Save it again.") from error

@@ -109,7 +109,7 @@ def _columns_of_netmats(path: Path, options: Options) -> tuple[int, int] | None:
     except OSError:
         return None
     for skip in (0, 1):
-        known = _NAMED.search(path.name) or (skip and re.fullmatch(rb"\d{7}", words[0]))
+        known = _NAMED.search(path.name) or (skip and words and re.fullmatch(rb"\d{7}", words[0]))
         if known and len(words) - skip in sizes and all(_is_number(word) for word in words[skip:]):
             return skip, len(words) - skip
     return None
