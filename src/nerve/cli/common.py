@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from nerve.checks import printable
+
 app = typer.Typer(
     name="nerve",
     help="Representations of brain functional connectivity, and an honest test of what they predict.",
@@ -30,14 +32,20 @@ def named(value: str | None) -> str | None:
 
 def say(text: str) -> None:
     """Print one line for the user, on standard output."""
-    typer.echo(text)
+    typer.echo(printable(text))
+
+
+def note(text: object, colour: str | None = None) -> None:
+    """Print one line for the user, on standard error."""
+    typer.secho(printable(text), fg=colour, err=True)
 
 
 @contextmanager
 def shown_progress() -> Iterator[Any]:
     """A progress bar on standard error, as a function of a label and the share done."""
-    from rich.console import Console
     from rich.progress import Progress
+
+    from nerve.terminal import Console
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}

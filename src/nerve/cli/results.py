@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, named, say, shown_progress
+from nerve.cli.common import app, named, note, say, shown_progress
 
 
 @app.command()
@@ -79,8 +79,8 @@ def evaluate(
     with shown_progress() as progress:
         scores, comparisons, notes = evaluate_to(out, sets, data, settings, progress)
     write_json(Path(out) / "inputs.json", {"cohort": str(Path(cohort).resolve())})  # for the report's cohort figures
-    for note in notes:
-        typer.secho(f"note: {note}", fg=typer.colors.YELLOW, err=True)
+    for one in notes:
+        note(f"note: {one}", typer.colors.YELLOW)
     _say_scores(scores, comparisons)
     say(f"{out}: folds, predictions, scores, comparisons (TSV) and protocol.md")
 

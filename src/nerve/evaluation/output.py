@@ -25,7 +25,7 @@ from nerve.evaluation.protocol_text import protocol_text
 from nerve.evaluation.run import Progress, all_notes, null_of_one, predict_one
 from nerve.evaluation.settings import Settings
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
-from nerve.files import claim, read_tsv, write_json, write_text, write_tsv
+from nerve.files import claim, read_tsv, write_json, write_markdown, write_tsv
 
 VERSION = 1  # of the parts; raised when the same settings would give other predictions
 
@@ -71,7 +71,7 @@ def evaluate_to(
     write_tsv(out / "comparisons.tsv", comparisons)
     # ids of people belong in tables of people only
     public = [note for note in notes if not any(note in one.notes for one in sets)]
-    write_text(out / "protocol.md", protocol_text(settings, people, sets, public))
+    write_markdown(out / "protocol.md", protocol_text(settings, people, sets, public))
     write_json(out / "settings.json", _record(settings, cohort, people, sets))
     return scores, comparisons, notes
 

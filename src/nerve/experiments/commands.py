@@ -7,8 +7,6 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from rich.console import Console
-
 from nerve.experiments.collect import runs_table
 from nerve.experiments.config import ExperimentConfig, load_config
 from nerve.experiments.launch import default_jobs
@@ -16,6 +14,7 @@ from nerve.experiments.main import Experiment, prepare, reopen
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
+from nerve.terminal import Console
 
 
 def run(

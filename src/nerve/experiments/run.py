@@ -27,8 +27,8 @@ from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, fingerprint, versions
 from nerve.experiments.workspace import Workspace
 from nerve.files import claim, write_json, write_npy, write_text, write_tsv
-from nerve.report.privacy import Scrubber
 from nerve.interpret.pretraining import describe_run
+from nerve.report.privacy import Scrubber
 from nerve.store import open_npy
 
 log = logging.getLogger("nerve.experiments")

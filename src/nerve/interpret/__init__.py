@@ -1,6 +1,6 @@
 """What encoders have learned, as small files that the report reads without torch.
 
-    RUN/reconstruction.npz, reconstruction.json    mean of held-out people, masked and reconstructed; errors (`pretraining`)
+    RUN/reconstruction.npz, reconstruction.json    held-out mean, masked and reconstructed; errors (`pretraining`)
     OUT/interpretation/network_weights.tsv         which regions each network's embedding relies on (`weights`)
     OUT/interpretation/attention.tsv               attention between networks, by layer and head, and rollout
     OUT/interpretation/attention_pairs.tsv         rollout received by each network pair

@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
-from nerve.files import claim, read_json, read_tsv, write_json, write_text, write_tsv
+from nerve.files import claim, read_json, read_tsv, write_json, write_markdown, write_tsv
 from nerve.methods.inputs import as_cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
@@ -174,7 +174,7 @@ class Method(BaseEstimator):
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.module_.state_dict())
             write_tsv(folder / HISTORY, self.history_)
-            write_text(folder / CARD, self.model_card())
+            write_markdown(folder / CARD, self.model_card())
             write_json(folder / CONFIG, self._configuration())  # last: a folder with it is complete
         return folder
 
