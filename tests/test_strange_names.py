@@ -1,4 +1,4 @@
-"""Names of others': bytes that are no UTF-8, escapes for a terminal, tags for a page. They stay text, and end nothing."""
+"""Names of others: bytes that are no UTF-8, escapes for a terminal, tags for a page. They stay text and end nothing."""
 
 import io
 import os

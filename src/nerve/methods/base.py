@@ -35,6 +35,7 @@ from nerve.cohort import Cohort
 from nerve.files import claim, read_json, read_tsv, write_json, write_markdown, write_tsv
 from nerve.methods.inputs import as_cohort
 from nerve.methods.outputs import checked_embeddings
+from nerve.methods.saved import check_regions
 from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
 from nerve.training.checkpoint import check_weights, load_tensors, restore_weights, save_tensors
@@ -226,6 +227,7 @@ class Method(BaseEstimator):
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
             method = cls(**cls.parameters_from_json(config["parameters"]))
             method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
+            check_regions(method.parcellation_, config["parcellation"], folder / CONFIG)
         except NerveError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
