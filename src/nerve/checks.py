@@ -43,7 +43,9 @@ class AboutPeople(NerveError):
 
     def __init__(self, rows: Any, sentence: str) -> None:
         self.rows, self.sentence = [int(row) for row in rows], sentence
-        super().__init__(sentence.replace("{people}", f"person {listed(self.rows, most=5)} (counted from 0)"))
+        rows = listed((row + 1 for row in self.rows), most=5)
+        who = f"the participant{'s' * (len(self.rows) > 1)} of row{'s' * (len(self.rows) > 1)} {rows}"
+        super().__init__(sentence.replace("{people}", who))
 
     def at(self, positions: Any) -> AboutPeople:
         """The same problem in larger data: where the rows at hand stand in it."""

@@ -82,7 +82,7 @@ def claim(folder: str | os.PathLike[str]) -> Path:
         theirs = sorted(name for name in os.listdir(path) if not _TEMPORARY.fullmatch(name))
     except (OSError, ValueError) as error:
         raise clear_errors("write", path, error) from error
-    if theirs:
+    if theirs and not (path / MARK).is_file():  # again: another process may have claimed it and begun
         raise problem(
             path,
             f"it holds {listed(theirs, most=3)} and was not made by nerve",

@@ -119,7 +119,8 @@ def test_load_refuses_by_name(cohort, tmp_path):
         MeanPredictor.load(changed())
     regions = {name: values[:-1] for name, values in config["parcellation"]["regions"].items()}
     with pytest.raises(NerveError, match=r"linear\.weight is \(1, 6\), expected \(1, 5\)"):
-        RowMean.load(changed(parcellation={"name": "tiny", "regions": regions}))
+        mark = Parcellation.from_table(pd.DataFrame(regions), name="tiny").fingerprint
+        RowMean.load(changed(parcellation={"name": "tiny", "regions": regions, "fingerprint": mark}))
     (folder / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(NerveError, match="not a readable safetensors"):
         RowMean.load(changed())
