@@ -43,7 +43,9 @@ class AboutPeople(NerveError):
 
     def __init__(self, rows: Any, sentence: str) -> None:
         self.rows, self.sentence = [int(row) for row in rows], sentence
-        super().__init__(sentence.replace("{people}", f"person {listed(self.rows, most=5)} (counted from 0)"))
+        rows = listed((row + 1 for row in self.rows), most=5)
+        who = f"the participant{'s' * (len(self.rows) > 1)} of row{'s' * (len(self.rows) > 1)} {rows}"
+        super().__init__(sentence.replace("{people}", who))
 
     def at(self, positions: Any) -> AboutPeople:
         """The same problem in larger data: where the rows at hand stand in it."""
@@ -94,6 +96,25 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     if len(words) <= most:
         return ", ".join(words)
     return f"{', '.join(words[:most])} and {len(words) - most} more"
+
+
+def printable(text: object) -> str:
+    """Text for a terminal or a line of a log: control characters, and bytes that were no UTF-8, are spelt out.
+
+    Examples
+    --------
+    >>> printable("red \\x1b[31m, α"), printable("a\\nb"), printable("sub-\\udcff")
+    ('red \\\\x1b[31m, α', 'a\\nb', 'sub-\\\\udcff')
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
+        for letter in str(text)
+    )
+
+
+def as_utf8(text: object) -> str:
+    """Text with bytes that were no UTF-8, as names of files may have them, spelt out."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def brief(value: Any) -> str:

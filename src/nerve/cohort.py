@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import MissingInput, NerveError, known_columns, listed, one_of, problem
+from nerve.checks import MissingInput, NerveError, as_utf8, known_columns, listed, one_of, problem
 from nerve.contents import digest_of, file_digest
 from nerve.files import read_json, read_tsv
 from nerve.measures import MEASURES, in_words
@@ -83,7 +83,7 @@ class Cohort:
         self.parcellation = load_parcellation(parcellation)
         self.connectivity = connectivity if isinstance(connectivity, (np.ndarray, Stack)) else np.asarray(connectivity)
         self.participants = _checked_participants(participants, name)
-        self.name = name
+        self.name = as_utf8(name)
         self.measure = one_of(f"measure of cohort {name!r}", measure, list(MEASURES))
         self.exclusions = _no_exclusions() if exclusions is None else exclusions.reset_index(drop=True)
         self.notes = dict(notes or {})
@@ -340,7 +340,7 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
     ids = table["participant_id"]
     if ids.isna().any() or (ids.astype(str).str.strip() == "").any():
         raise problem(where, "a participant has no id", expected="an id in every row")
-    table["participant_id"] = ids.astype(str)
+    table["participant_id"] = [as_utf8(one) for one in ids]  # from names of files, perhaps
     repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
     if len(repeated):
         raise problem(

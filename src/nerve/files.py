@@ -56,8 +56,8 @@ def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[A
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_drafts(path)
         descriptor, name = _draft(path)
-        encoding = None if "b" in mode else "utf-8"
-        with os.fdopen(descriptor, mode, encoding=encoding) as stream:
+        encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")  # names may be no UTF-8
+        with os.fdopen(descriptor, mode, encoding=encoding, errors=errors) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -82,7 +82,7 @@ def claim(folder: str | os.PathLike[str]) -> Path:
         theirs = sorted(name for name in os.listdir(path) if not _TEMPORARY.fullmatch(name))
     except (OSError, ValueError) as error:
         raise clear_errors("write", path, error) from error
-    if theirs:
+    if theirs and not (path / MARK).is_file():  # again: another process may have claimed it and begun
         raise problem(
             path,
             f"it holds {listed(theirs, most=3)} and was not made by nerve",
@@ -242,15 +242,19 @@ def _lock_file(path: Path) -> Path:
 
 def _stem(path: Path) -> str:
     """The name of a file, short enough to add to it."""
-    if len(path.name.encode()) <= 80:
-        return path.name
-    return f"{path.name[:30]}-{hashlib.blake2b(path.name.encode(), digest_size=6).hexdigest()}"
+    name = os.fsencode(path.name)
+    return path.name if len(name) <= 80 else f"{path.name[:30]}-{hashlib.blake2b(name, digest_size=6).hexdigest()}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write text as UTF-8, whole or not at all."""
     with atomic_file(path, "w") as stream:
         stream.write(text)
+
+
+def write_markdown(path: str | os.PathLike[str], text: str) -> None:
+    """Write Markdown in which no tag, link or picture begins: names of others' stand in it."""
+    write_text(path, re.sub(r"(?<!\\)\[", r"\\[", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)))
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:

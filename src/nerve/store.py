@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, known_columns, listed, one_of, problem
+from nerve.checks import NerveError, as_utf8, known_columns, listed, one_of, problem
 from nerve.contents import KEPT, ArrayDigest, remember, text_digest
 from nerve.files import MISSING, atomic_folder, read_tsv, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
@@ -186,7 +186,7 @@ def digests(
 
     The table is hashed as it reads back from disk, so that a cohort in memory and the same one saved agree.
     """
-    text = participants.to_csv(sep="\t", index=False, na_rep="n/a")
+    text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
     as_text = {"participant_id": str}
     table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
     columns = {

@@ -77,7 +77,7 @@ def test_people_whose_features_do_not_vary_are_named(y, features):
 def test_people_are_counted_through_all_blocks():
     rows = np.random.default_rng(0).normal(size=(20, 5))
     rows[13] = 1.0
-    with pytest.raises(NerveError, match="person 13 "):
+    with pytest.raises(NerveError, match="the participant of row 14 "):
         blockwise_gram(lambda some: rows[some], 20, correlation_rows, block=4)
 
 

@@ -28,7 +28,7 @@ def test_the_command_writes_every_table_with_its_stability(folders):
     assert "p_factor" in result.output
     names = {path.name for path in (out / "interpretation").iterdir()}
     expected = {"network_weights", "attention", "attention_pairs", "importance"}
-    assert names == {f"{name}.tsv" for name in expected} | {"stability.json"}
+    assert names == {f"{name}.tsv" for name in expected} | {"stability.json", ".nerve"}
     for name in expected:
         table = read_tsv(out / "interpretation" / f"{name}.tsv")
         assert table["stability"].between(-1, 1).all(), name

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sklearn.base import clone
 
 from nerve.checks import NerveError, NotFitted
@@ -125,7 +126,8 @@ def test_load_refuses_by_name(cohort, tmp_path):
         MeanPredictor.load(changed())
     regions = {name: values[:-1] for name, values in config["parcellation"]["regions"].items()}
     with pytest.raises(NerveError, match=r"linear\.weight is \(1, 6\), expected \(1, 5\)"):
-        RowMean.load(changed(parcellation={"name": "tiny", "regions": regions}))
+        mark = Parcellation.from_table(pd.DataFrame(regions), name="tiny").fingerprint
+        RowMean.load(changed(parcellation={"name": "tiny", "regions": regions, "fingerprint": mark}))
     (folder / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(NerveError, match="not a readable safetensors"):
         RowMean.load(changed())
@@ -162,3 +164,18 @@ def test_unusable_arrays_are_refused(data, sentence, parcellation):
 def test_not_fitted_is_said():
     with pytest.raises(NotFitted, match="Call fit first"):
         RowMean().transform(np.zeros((2, 6, 6)))
+
+
+def test_weights_of_another_type_and_labels_of_another_order_are_refused(cohort, tmp_path):
+    RowMean().fit(cohort).save(tmp_path / "model")
+    file, config = tmp_path / "model" / "model.safetensors", tmp_path / "model" / "config.json"
+    whole, described = load_file(file), json.loads(config.read_text())
+    save_file({name: (tensor * 10).to(torch.int8) for name, tensor in whole.items()}, file)
+    with pytest.raises(NerveError, match="holds int8, expected float32"):
+        RowMean.load(tmp_path / "model")
+    save_file(whole, file)
+    RowMean.load(tmp_path / "model")
+    described["parcellation"]["regions"]["label"].reverse()
+    config.write_text(json.dumps(described))
+    with pytest.raises(NerveError, match="regions are not those that the model was saved with"):
+        RowMean.load(tmp_path / "model")

@@ -241,11 +241,12 @@ def test_an_interrupted_ingest_leaves_nothing(tmp_path, how, missing):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 30
         while not writing(process.pid, tmp_path) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.005)
+            time.sleep(0.002)
+        process.send_signal(signal.SIGSTOP)  # so that it cannot end before the signal comes
         process.send_signal(how)
+        process.send_signal(signal.SIGCONT)
         errors = process.communicate(timeout=60)[1]
-    if process.returncode == 0:
-        pytest.skip("the ingest was done before the signal came")
+    assert process.returncode != 0, "the ingest was done before the signal came: let it read more people"
     assert os.listdir(tmp_path) == ["in"]
     assert "Traceback" not in errors
 

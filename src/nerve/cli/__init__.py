@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from nerve.cli import cohorts, models, results  # noqa: F401 - they register their commands
-from nerve.cli.common import app, say
+from nerve.cli.common import app, note, say
 
 __all__ = ["app", "main"]
 
@@ -31,11 +31,12 @@ def main() -> None:
     """Run the command line: a `NerveError` becomes one sentence and exit code 1, never a traceback."""
     from nerve.checks import NerveError
 
+    _speak_any_encoding()
     warnings.showwarning = _show_warning
     try:
         app()
     except NerveError as error:
-        typer.secho(f"nerve: {error}", fg=typer.colors.RED, err=True)
+        note(f"nerve: {error}", typer.colors.RED)
         sys.exit(1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -46,13 +47,30 @@ def main() -> None:
             said = f"{error}."
         elif isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
-        typer.secho(f"nerve: {said}", fg=typer.colors.RED, err=True)
+        note(f"nerve: {said}", typer.colors.RED)
         sys.exit(1)
     except OSError as error:  # a disk that is full, say, where no folder of the user's is named
-        where = "" if error.filename is None else f"{error.filename}: "
-        typer.secho(f"nerve: {where}{error.strerror or error}.", fg=typer.colors.RED, err=True)
+        where = f"{error.filename or _where_to()}: "
+        note(f"nerve: {where}{error.strerror or error}.", typer.colors.RED)
         sys.exit(1)
+
+
+def _speak_any_encoding() -> None:
+    """Let streams show what their encoding lacks (an ASCII locale, say) as question marks instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _where_to() -> str:
+    """What is written without a name: standard output, into a file perhaps, and the temporary folder."""
+    import tempfile
+
+    try:
+        return f"{os.readlink('/proc/self/fd/1')} or {tempfile.gettempdir()}"
+    except OSError:
+        return f"standard output or {tempfile.gettempdir()}"
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    typer.secho(f"note: {message}", fg=typer.colors.YELLOW, err=True)
+    note(f"note: {message}", typer.colors.YELLOW)

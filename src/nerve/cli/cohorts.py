@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, atlas, named, say
+from nerve.cli.common import app, atlas, named, note, say
 
 MOST_TARGETS = 40  # columns of the participants table that `check` shows on the screen
 
@@ -75,6 +75,7 @@ def simulate(
     """
     from pathlib import Path
 
+    from nerve.checks import as_utf8
     from nerve.files import read_json
     from nerve.simulate import default_targets, simulate_to
 
@@ -89,7 +90,7 @@ def simulate(
         progress=True,
         seed=seed,
         structure_seed=structure_seed,
-        name=name or Path(out).resolve().name,
+        name=as_utf8(name or Path(out).resolve().name),
         sites=sites,
         targets=default_targets(effect),
         session=session,
@@ -180,8 +181,8 @@ def ingest(
     except TwoReadings as several:
         _show(several.table, source)
         raise
-    for note in report.notes:
-        typer.secho(f"  {note}", err=True)
+    for one in report.notes:
+        note(f"  {one}")
     from nerve.readers.ids import counted
 
     say(f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out")
@@ -201,11 +202,11 @@ def check(
 
     Example: `nerve check cohorts/pnc --out quality.tsv`
     """
-    from rich.console import Console
     from rich.table import Table
 
     from nerve.cohort import Cohort
     from nerve.quality import check_cohort
+    from nerve.terminal import Console
 
     quality = check_cohort(Cohort.load(cohort), progress=True)
     table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
@@ -215,7 +216,7 @@ def check(
     targets = quality.table["check"].str.startswith("target ")
     for row in quality.table[~targets | (targets.cumsum() <= MOST_TARGETS)].itertuples(index=False):
         table.add_row(*map(str, row), style=styles.get(str(row.verdict), ""))
-    console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
     if (more := targets.sum() - MOST_TARGETS) > 0:
         say(f"and {more:,} more columns of the participants table{'' if out else ': --out writes what is in them'}")

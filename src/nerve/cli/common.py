@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from nerve.checks import printable
+
 app = typer.Typer(
     name="nerve",
     help="Representations of brain functional connectivity, and an honest test of what they predict.",
@@ -30,7 +32,12 @@ def named(value: str | None) -> str | None:
 
 def say(text: str) -> None:
     """Print one line for the user, on standard output."""
-    typer.echo(text)
+    typer.echo(printable(text))
+
+
+def note(text: object, colour: str | None = None) -> None:
+    """Print one line for the user, on standard error."""
+    typer.secho(printable(text), fg=colour, err=True)
 
 
 @contextmanager

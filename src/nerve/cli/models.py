@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nerve.cli.common import app, named, say, shown_progress
+from nerve.cli.common import app, named, note, say, shown_progress
 
 LEARNS = {
     "supervised": "learns with a target, inside each fold",
@@ -48,7 +48,7 @@ def pretrain(
             cohorts, out, preset=preset, config=config, assignments=assignments or [], resume=resume, device=device
         )
     except TrainingStopped as stopped:
-        typer.secho(f"nerve: {stopped}", fg=typer.colors.YELLOW, err=True)
+        note(f"nerve: {stopped}", typer.colors.YELLOW)
         raise typer.Exit(128 + stopped.signal_number) from None
     if os.environ.get("RANK", "0") == "0":
         for last in encoder.history_.tail(1).to_dict("records"):  # none where the curve was lost
@@ -124,7 +124,7 @@ def interpret(
             f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
         )
     if len(encoders) < 2:
-        typer.secho("note: one run; give runs with other seeds to learn how stable its maps are.", err=True)
+        note("note: one run; give runs with other seeds to learn how stable its maps are.")
     say(f"{out or runs[0]}/interpretation: {', '.join(tables)} (TSV) and stability.json")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, named, say
+from nerve.cli.common import app, named, note, say
 from nerve.cli.protocol_options import with_protocol
 
 
@@ -69,8 +69,8 @@ def _typed() -> str:
 
 
 def _close(notes: list[str], failures: list[str]) -> None:
-    for note in notes:
-        typer.secho(f"note: {note}", fg=typer.colors.YELLOW, err=True)
+    for one in notes:
+        note(f"note: {one}", typer.colors.YELLOW)
     if failures:
         raise typer.Exit(1)
 

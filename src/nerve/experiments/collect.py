@@ -18,7 +18,7 @@ from nerve.evaluation.statistics import all_comparisons, motion_table, score_tab
 from nerve.experiments.plan import Plan, Task
 from nerve.experiments.store import DONE, versions
 from nerve.experiments.workspace import Workspace
-from nerve.files import read_tsv, write_text, write_tsv
+from nerve.files import read_tsv, write_markdown, write_tsv
 from nerve.locks import only_one
 
 PLACE = ["cohort", "target", "row"]
@@ -68,7 +68,7 @@ def _write_texts(workspace: Workspace, results: ResultsFolder) -> None:
         given = workspace.config.protocol_of(name)
         known = {key: value for key, value in protocol.items() if hasattr(given, key)}
         texts.append(protocol_text(replace(given, **known), results.about["participants"][name], rows))
-    write_text(workspace.folder / "protocol.md", "\n".join(texts))
+    write_markdown(workspace.folder / "protocol.md", "\n".join(texts))
     write_tables(workspace.folder)
 
 

@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.results import read_results
@@ -23,6 +21,7 @@ from nerve.experiments.store import DONE, UNAVAILABLE
 from nerve.methods import METHODS
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
+from nerve.terminal import Console
 
 
 def run(

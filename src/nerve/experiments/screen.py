@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from nerve.evaluation.results import ResultsFolder
@@ -17,6 +16,7 @@ from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.report.paper_table import paper_table
 from nerve.report.table_formats import to_text
+from nerve.terminal import Console
 
 
 class RunsProgress:
@@ -32,7 +32,7 @@ class RunsProgress:
         if self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("{task.fields[now]}"), console=self.console,
+                TextColumn("{task.fields[now]}", markup=False), console=self.console,
             )  # fmt: skip
             self.row = self.bar.add_task("runs", total=self.total, completed=self.ended, now="")
 
@@ -54,7 +54,7 @@ class RunsProgress:
         if self.bar:
             self.bar.update(self.row, completed=self.ended, now=task.label)
             if status == FAILED:
-                self.bar.console.print(f"[red]failed[/red] {task.label}", highlight=False)
+                self.bar.console.print(f"failed {task.label}", style="red", highlight=False)
         elif status != RUNNING:
             seconds = time.perf_counter() - self.began
             self.console.print(

@@ -24,9 +24,10 @@ from sklearn.base import BaseEstimator
 
 from nerve.checks import NerveError, NotFitted, one_of, problem
 from nerve.cohort import Cohort
-from nerve.files import claim, read_json, write_json, write_text
+from nerve.files import claim, read_json, write_json, write_markdown
 from nerve.measures import CORRELATIONS
 from nerve.methods.inputs import as_cohort, of_measure
+from nerve.methods.saved import check_regions
 from nerve.methods.settings import check_names, check_values
 from nerve.parcellation import Parcellation
 from nerve.training.checkpoint import load_tensors, save_tensors
@@ -108,7 +109,7 @@ class Method(BaseEstimator):
         folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
-            write_text(folder / CARD, self.model_card())
+            write_markdown(folder / CARD, self.model_card())
             write_json(folder / CONFIG, self.configuration())  # last: a folder with it is complete
         return folder
 
@@ -134,6 +135,7 @@ class Method(BaseEstimator):
             regions = pd.DataFrame(config["parcellation"]["regions"])
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
             method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
+            check_regions(method.parcellation_, config["parcellation"], folder / CONFIG)
             if "device" in cls._get_param_names():
                 method.set_params(device=device)
             method.check_settings()

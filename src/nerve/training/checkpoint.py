@@ -65,7 +65,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 def restore_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], where: object) -> None:
-    """Load weights, naming what is missing, superfluous or of another shape."""
+    """Load weights, naming what is missing, superfluous or of another shape or type."""
     check_weights(module, tensors, where)
     module.load_state_dict(tensors)
 
@@ -77,6 +77,12 @@ def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], whe
         f"{name} is {tuple(tensors[name].shape)}, expected {tuple(own[name].shape)}"
         for name in own.keys() & tensors.keys()
         if own[name].shape != tensors[name].shape
+    ]
+    wrong += [
+        f"{name} holds {str(tensors[name].dtype).removeprefix('torch.')}, expected "
+        f"{str(own[name].dtype).removeprefix('torch.')}"
+        for name in own.keys() & tensors.keys()
+        if own[name].dtype != tensors[name].dtype
     ]
     wrong += [f"{name} is missing" for name in sorted(own.keys() - tensors.keys())]
     wrong += [f"{name} is not known" for name in sorted(tensors.keys() - own.keys())]

@@ -1,0 +1,95 @@
+"""Names of others: bytes that are no UTF-8, escapes for a terminal, tags for a page. They stay text and end nothing."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nerve import Cohort, Parcellation
+from nerve.checks import printable
+from nerve.files import write_markdown, write_text
+from nerve.terminal import Console
+
+ESCAPE = "\x1b[31mred\x1b]0;title\x07"
+STRANGE = os.fsdecode(b"caf\xe9")  # Latin-1
+
+
+def nerve(*words, folder, **environment):
+    variables = os.environ | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "200"} | environment
+    command = [sys.executable, "-m", "nerve", *map(os.fsencode, words)]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def letters(tmp_path):
+    table = pd.DataFrame({"label": list("abcdef"), "network": list("XXYYZZ")})
+    table.to_csv(tmp_path / "regions.tsv", sep="\t", index=False)
+    return Parcellation.from_table(tmp_path / "regions.tsv")
+
+
+def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_path, letters):
+    rng = np.random.default_rng(0)
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in [f"p{i:02}" for i in range(23)] + [STRANGE]:
+        np.save(source / f"{name}.npy", np.corrcoef(rng.normal(size=(6, 50))))
+    done = nerve("ingest", "source", STRANGE, "--parcellation", "regions.tsv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    cohort = Cohort.load(tmp_path / STRANGE)
+    assert len(cohort) == 24
+    assert r"caf\udce9" in cohort.participants["participant_id"].tolist()
+    assert cohort.changes == []
+    table = cohort.participants.assign(score=rng.normal(size=24))
+    table.to_csv(tmp_path / STRANGE / "participants.tsv", sep="\t", index=False)
+    out = f"results-{STRANGE}"
+    done = nerve(
+        "evaluate", STRANGE, "--targets", "score", "--out", out, "--folds", "3", "--bootstrap", "10", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert (tmp_path / out / "scores.tsv").is_file()
+
+
+def test_simulate_into_a_folder_whose_name_is_no_utf8(tmp_path):
+    done = nerve(
+        "simulate", STRANGE, "--subjects", "4", "--parcellation", "schaefer100-7", "--timepoints", "20", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert len(Cohort.load(tmp_path / STRANGE)) == 4
+
+
+@pytest.mark.parametrize("words", [["--help"], ["evaluate", "--help"], ["methods"]])
+def test_help_under_an_ascii_locale(tmp_path, words):
+    done = nerve(*words, folder=tmp_path, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
+def test_escapes_in_labels_do_not_reach_the_screen(tmp_path, letters):
+    assert printable(ESCAPE) == r"\x1b[31mred\x1b]0;title\x07"
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=300)
+    console.print(f"failed {ESCAPE} [/nothing]", style="red")
+    assert ESCAPE not in stream.getvalue()
+    assert r"red\x1b]0;title\x07 [/nothing]" in stream.getvalue()
+    fc = np.stack([np.corrcoef(np.random.default_rng(i).normal(size=(6, 50))) for i in range(12)])
+    people = pd.DataFrame({"participant_id": [f"{i}{ESCAPE}" for i in range(12)], f"score{ESCAPE}": range(12)})
+    people.loc[3, f"score{ESCAPE}"] = np.nan
+    fc[4, 1] = np.nan  # somebody to be named
+    Cohort(fc, people, letters, name=ESCAPE).save(tmp_path / "c")
+    done = nerve("check", "c", folder=tmp_path)
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert rb"\x1b[31m" in done.stdout
+    done = nerve("evaluate", "c", "--targets", ESCAPE, "--out", "out", folder=tmp_path)
+    assert done.returncode == 1
+    assert b"\x1b[31mred" not in done.stderr
+
+
+def test_names_in_markdown_begin_no_tag_link_or_picture(tmp_path):
+    write_markdown(tmp_path / "a.md", "# <img src=x onerror=y> ![p](http://x) p < 0.05 [0, 1] \\[done]\n")
+    assert (tmp_path / "a.md").read_text() == "# &lt;img src=x onerror=y> !\\[p](http://x) p < 0.05 \\[0, 1] \\[done]\n"
+    write_text(tmp_path / "b.txt", f"{STRANGE}\n")
+    assert (tmp_path / "b.txt").read_text() == "caf\\udce9\n"
