@@ -268,6 +268,7 @@ def test_the_command_line_writes_the_folder_and_says_the_scores(cohort, tmp_path
     assert (tmp_path / "out" / "protocol.md").is_file()
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(cohort, tmp_path):
     folder = cohort.save(tmp_path / "cohort")
     encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu")

@@ -21,6 +21,8 @@ from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, Store
 from nerve.experiments.workspace import _renamed
 
+pytestmark = pytest.mark.xdist_group("experiment")  # one process, for the runs that several tests look at
+
 
 def run(config, folder, **options):
     experiment = prepare(config, folder)
@@ -116,6 +118,7 @@ def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):
     assert experiment.counts == {DONE: 2}
 
 
+@pytest.mark.slow
 def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_path, tiny, monkeypatch):
     config = make_config(
         [{"method": "nerve", "label": "NERVE", "settings": tiny}],
@@ -149,9 +152,21 @@ def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_pat
     assert "training folds only" in (tmp_path / "tables" / "table.md").read_text()
 
 
-def test_permuted_networks_give_a_null_a_spread_and_p(make_config, tmp_path, tiny):
-    rows = [{"method": "nerve", "label": "7-network", "settings": tiny, "permutations": 3}]
-    _, results = run(make_config(rows, layout="parcellations"), tmp_path)
+@pytest.fixture(scope="module")
+def permuted(tmp_path_factory, make_config, tiny):
+    """An experiment with three null models, and the same with two of them trained together."""
+
+    def made(together):
+        row = {"method": "nerve", "label": "7", "settings": tiny | {"keep": "last"}, "permutations": 3}
+        config = make_config([row | {"together": together}], layout="parcellations")
+        return run(config, tmp_path_factory.mktemp("permuted"))
+
+    return {together: made(together) for together in (1, 2)}
+
+
+@pytest.mark.slow
+def test_permuted_networks_give_a_null_a_spread_and_p(permuted):
+    _, results = permuted[1]
     null = results["null_scores"]
     assert null.groupby(["cohort", "target"]).size().tolist() == [3, 3, 3]
     row = results["scores"].iloc[0]
@@ -162,14 +177,13 @@ def test_permuted_networks_give_a_null_a_spread_and_p(make_config, tmp_path, tin
     assert permuted.cells[0].spread == pytest.approx(values.std())
 
 
-def test_null_models_trained_together_are_those_trained_alone(make_config, tmp_path, tiny):
+@pytest.mark.slow
+def test_null_models_trained_together_are_those_trained_alone(permuted):
     nulls = []
-    for name, together in (("alone", 1), ("together", 2)):
-        settings = tiny | {"keep": "last"}
-        rows = [{"method": "nerve", "label": "7", "settings": settings, "permutations": 3, "together": together}]
-        experiment, results = run(make_config(rows, layout="parcellations"), tmp_path / name)
+    for together, encoders in ((1, 4), (2, 3)):
+        experiment, results = permuted[together]
         nulls.append(results["null_scores"].sort_values(["cohort", "target", "variant"])["r"].to_numpy())
-        assert sum(task.kind == "encode" for task in experiment.plan.unique) == {1: 4, 2: 3}[together]
+        assert sum(task.kind == "encode" for task in experiment.plan.unique) == encoders
     assert np.allclose(nulls[0], nulls[1], atol=2e-3)
 
 
@@ -183,6 +197,7 @@ def test_columns_may_have_been_renamed_by_ingest_already():
         _renamed(table, {"p": "lnog_name"}, "A")
 
 
+@pytest.mark.slow
 def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, tmp_path, tiny):
     settings = tiny | {"mask_ratio": [0.3, 0.6]}
     rows = [

@@ -30,6 +30,7 @@ def make(number, **changes):
     return NERVE.from_preset("small", patching=f"permuted{number}", **(SETTINGS | changes))
 
 
+@pytest.mark.slow
 def test_each_ends_with_the_weights_it_would_have_had_alone(cohort):
     alone = [make(k).fit(cohort) for k in range(3)]
     together = fit_together([make(k) for k in range(3)], cohort)
@@ -47,6 +48,7 @@ def test_a_permutation_is_an_index_into_the_same_matrices(cohort):
         assert np.array_equal(batch[:, k], patching.pack(cohort.connectivity[[4, 1]]))
 
 
+@pytest.mark.slow
 def test_an_interrupted_ensemble_goes_on_bit_for_bit(cohort, tmp_path, monkeypatch):
     changes = {"checkpoint_seconds": 0.0}
     whole = fit_together([make(0, **changes), make(1, **changes)], cohort, run_dir=tmp_path / "a")
@@ -73,6 +75,7 @@ def test_different_settings_are_refused(cohort):
         fit_together([make(0), make(1, lr=0.5)], cohort)
 
 
+@pytest.mark.slow
 def test_completion_is_trained_together_too(cohort):
     alone = [make(k, completion=8).fit(cohort) for k in range(2)]
     together = fit_together([make(k, completion=8) for k in range(2)], cohort)
