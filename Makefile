@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench torture sbom audit docs clean
+.PHONY: demo test test-quick check format bench torture sbom audit docs clean
 
 demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> report
 	$(BIN)/nerve demo out/demo
 
 test: .venv/dev  ## all tests that can run on this machine
 	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+test-quick: .venv/dev  ## a minute of them, over every package, for the inner loop
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not realdata and not browser"
 
 check: .venv/dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

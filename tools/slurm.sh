@@ -30,6 +30,7 @@ ClusterName=one
 SlurmctldHost=$host(127.0.0.1)
 SlurmUser=slurm
 AuthType=auth/munge
+AuthInfo=cred_expire=5
 SlurmctldPidFile=/run/slurm/slurmctld.pid
 SlurmdPidFile=/run/slurm/slurmd.pid
 StateSaveLocation=/var/lib/slurm/slurmctld

@@ -314,23 +314,27 @@ def r_of_features(features, y) -> float:
     return float(np.corrcoef(cross_val_predict(ridge, features, y, cv=folds), y)[0, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_loss_falls(name, trained):
     history = trained(name).history_["training_loss"]
     assert history.iloc[-3:].mean() < history.iloc[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_a_planted_effect_is_predicted_in_new_people(name, planted, trained):
     new = planted.subset(np.arange(N_TRAINING, 260))
     assert np.corrcoef(trained(name).predict(new), scores(new))[0, 1] > CHANCE_80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SELF_SUPERVISED, "raw", "pca"])
 def test_a_planted_effect_is_in_the_features(name, planted, trained):
     assert r_of_features(trained(name).transform(planted), scores(planted)) > CHANCE_260
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF_SUPERVISED)
 def test_training_beats_untrained_weights_or_the_page_says_that_it_does_not(name, planted, trained):
     if name in NO_BETTER_THAN_UNTRAINED:
@@ -350,6 +354,7 @@ def transform_untrained(method, planted, seed) -> np.ndarray:
     return raw.transform(planted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_two_valued_targets(name, planted):
     train, new = planted.subset(np.arange(N_TRAINING)), planted.subset(np.arange(N_TRAINING, 260))
@@ -361,6 +366,7 @@ def test_two_valued_targets(name, planted):
     np.testing.assert_allclose(method.predict_proba(new).sum(1), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_words_and_numbers_are_the_same_two_valued_target(name, cohort):
     high = scores(cohort) > np.median(scores(cohort))

@@ -293,6 +293,7 @@ def test_reference_rows_are_fitted_in_training_folds(evaluated):
     assert "Tangent space" in said
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, cohort, tmp_path):
     encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu")
     encoder.fit(nerve.Cohort.load(evaluated.cohort)).save(tmp_path / "first")

@@ -34,6 +34,6 @@ def make_config():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny() -> dict[str, Any]:
     return dict(TINY)

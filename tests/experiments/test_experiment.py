@@ -21,6 +21,8 @@ from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, Store
 from nerve.experiments.work import _TrainedInFolds
 from nerve.experiments.workspace import _renamed
 
+pytestmark = pytest.mark.xdist_group("experiment")  # one process, for the runs that several tests look at
+
 
 def run(config, folder, **options):
     experiment = prepare(config, folder)
@@ -120,6 +122,7 @@ def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):
     assert experiment.counts == {DONE: 2}
 
 
+@pytest.mark.slow
 def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_path, tiny, monkeypatch):
     config = make_config(
         [{"method": "nerve", "label": "NERVE", "settings": tiny}],
@@ -154,6 +157,7 @@ def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_pat
     assert "pretrain_scope: train_folds" in (tmp_path / "protocol.md").read_text()
 
 
+@pytest.mark.slow
 def test_permuted_networks_give_a_null_a_spread_and_p(make_config, tmp_path, tiny):
     rows = [{"method": "nerve", "label": "7-network", "settings": tiny, "permutations": 3}]
     _, results = run(make_config(rows, layout="parcellations"), tmp_path)
@@ -177,6 +181,7 @@ def test_columns_may_have_been_renamed_by_ingest_already():
         _renamed(table, {"p": "lnog_name"}, "A")
 
 
+@pytest.mark.slow
 def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, tmp_path, tiny):
     settings = tiny | {"mask_ratio": [0.3, 0.6]}
     rows = [

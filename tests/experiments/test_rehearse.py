@@ -11,6 +11,7 @@ from nerve.experiments.rehearse import PERMUTATIONS, rehearsal
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table1_main", "table2_tokenizers", "table3_parcellations"])
 def test_a_rehearsal_has_every_row_and_target_and_needs_no_path(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

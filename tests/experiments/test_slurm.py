@@ -38,12 +38,12 @@ def wait_until(condition, seconds, what):
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, f"waited {seconds} s until {what}; jobs: {jobs()}"
-        time.sleep(0.3)
+        time.sleep(0.1)
 
 
 @pytest.mark.timeout(600)
 def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(make_config, tmp_path, tiny):
-    settings = tiny | {"epochs": 300, "checkpoint_seconds": 0.2}
+    settings = tiny | {"epochs": 80, "checkpoint_seconds": 0.2}
     rows = [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": settings}]
     config = make_config(rows, slurm={"minutes": 10, "cpus": 1, "partition": "debug"})
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))

@@ -55,6 +55,7 @@ def test_the_call_of_the_design_page(cohort, parcellation):
     assert encoder.patching_.pairs.shape == (10, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokenizer", ["bilinear", "shared", "specific"])
 def test_masked_patches_of_new_people_are_predicted_better_than_by_the_mean(cohort, tokenizer):
     options = {} if tokenizer == "bilinear" else {"init": "scaled"}
@@ -124,6 +125,7 @@ def test_named_patchings(cohort, name):
     assert encoder.patching_ == expected[name]
 
 
+@pytest.mark.slow
 def test_pipeline_and_cross_validation_on_arrays(cohort, parcellation):
     pipeline = make_pipeline(nerve.NERVE(parcellation=parcellation, **TINY), Ridge())
     scores = cross_val_score(pipeline, cohort.connectivity, cohort.participants["score"], cv=2)

@@ -1,25 +1,24 @@
 """README and the first tutorial do what they say: their own lines are run, on few people and for one epoch."""
 
-import re
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from tests.promises.documents import ROOT, blocks, nerve_commands
+from tests.promises.documents import ROOT, blocks, in_one_epoch, nerve_commands
+from typer.testing import CliRunner
 
 import nerve
 from nerve.checks import NerveWarning
+from nerve.cli import app
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = (ROOT / "docs" / "tutorials" / "get-started.md").read_text(encoding="utf-8")
 
 
-def run(words, folder):
-    ended = subprocess.run([sys.executable, "-m", "nerve", *words], cwd=folder, capture_output=True, text=True)
-    assert ended.returncode == 0, f"nerve {' '.join(words)}\n{ended.stdout}{ended.stderr}"
+def run(words):
+    ended = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert ended.exit_code == 0, f"nerve {' '.join(words)}\n{ended.output}"
     return ended.stdout
 
 
@@ -60,10 +59,11 @@ def derivatives(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_readmes_commands_run_on_an_xcpd_folder(derivatives):
+def test_the_readmes_commands_run_on_an_xcpd_folder(derivatives, monkeypatch):
+    monkeypatch.chdir(derivatives)
     for words in nerve_commands(section(README, "On your own data")):
         if words[0] != "experiment":  # its configs want paths; tests/experiments runs them on simulated cohorts
-            run(quick(words), derivatives)
+            run(quick(words))
     assert (derivatives / "results" / "report.html").stat().st_size > 10_000
     assert len(pd.read_csv(derivatives / "embeddings.tsv", sep="\t")) == 20
 
@@ -75,20 +75,20 @@ def test_the_readmes_python_runs(derivatives, monkeypatch):
     names = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NerveWarning)
-        exec(re.sub(r"epochs=\d+", "epochs=1", code), names)
+        exec(in_one_epoch(code), names)
     assert names["Z"].shape == (20, 256)
     assert len(names["predictions"]) == 20
 
 
 @pytest.mark.slow
 def test_the_first_tutorial_runs_from_top_to_bottom(tmp_path, monkeypatch):
-    said = {words[0]: run(quick(words), tmp_path) for words in nerve_commands(START)}
+    monkeypatch.chdir(tmp_path)
+    said = {words[0]: run(quick(words)) for words in nerve_commands(START)}
     assert "true r 0.60" in said["simulate"]
     assert said["check"].strip().endswith("usable")
     assert "pretrain_scope: all" in said["evaluate"]
     assert (tmp_path / "results" / "report.html").is_file()
-    monkeypatch.chdir(tmp_path)
     [code] = blocks(START, "python")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NerveWarning)
-        exec(re.sub(r"epochs=\d+", "epochs=1", code), {})
+        exec(in_one_epoch(code), {})

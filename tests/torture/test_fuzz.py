@@ -116,6 +116,7 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
         assert fault in outcome.fault if fault else not outcome.fault, outcome
 
 
+@pytest.mark.slow
 def test_memory_that_the_parent_has_freed_hides_nothing(tmp_path, monkeypatch):
     keep_freed_memory()
     some = [np.ones(12_500_000) for _ in range(8)]
@@ -131,6 +132,7 @@ def test_every_command_and_option_is_tried():
             assert parameter.name == "help" or any(name.startswith(f"{command} · {parameter.name} ") for name in tried)
 
 
+@pytest.mark.slow
 def test_a_case_is_the_same_again(tmp_path):
     cases = fuzz.all_cases(5)
     for number in (3, 700, 1500):
@@ -145,6 +147,7 @@ def test_a_case_is_the_same_again(tmp_path):
         assert written[0] == written[1]
 
 
+@pytest.mark.slow
 def test_there_are_enough_cases_of_every_kind():
     cases = fuzz.all_cases(0)
     kinds = {case.name.split(" · ")[0] for case in cases}

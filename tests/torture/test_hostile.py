@@ -77,16 +77,19 @@ def edited(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+@pytest.mark.slow
 def test_a_sound_model_is_read(folder):
     assert NERVE.load(folder).parcellation_.n_regions == 21
 
 
+@pytest.mark.slow
 def test_a_newer_model_is_refused_by_its_version(folder):
     edited(folder, format_version=7, nerve_version="3.2.1")
     with pytest.raises(NerveError, match=r"format 7 by nerve 3\.2\.1, expected format 1 or older\. Update nerve"):
         NERVE.load(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "history.tsv"])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
@@ -94,6 +97,7 @@ def test_a_missing_file_is_named(folder, name):
         NERVE.load(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lie", "sentence"),
     [
@@ -113,6 +117,7 @@ def test_changed_weights_are_named(folder, lie, sentence):
         NERVE.load(folder)
 
 
+@pytest.mark.slow
 def test_a_class_is_never_looked_up(folder):
     edited(folder, method="os.system")
     with pytest.raises(NerveError, match=r"it holds a os\.system, expected a NERVE"):
@@ -168,6 +173,7 @@ def test_tables_in_latex_hold_no_command_of_others(table):
     assert r"\textbackslash{}input\{/etc/passwd\}" in text
 
 
+@pytest.mark.slow
 def test_regions_and_networks_cannot_write_the_page(tmp_path):
     evil = "<img src=x onerror=alert(1)>"
     folder = write_experiment(tmp_path, Made(interpretation=True))

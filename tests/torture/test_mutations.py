@@ -28,6 +28,7 @@ def test_tests_that_would_import_another_copy_are_not_believed(tmp_path):
     assert "expected the copy" in said
 
 
+@pytest.mark.slow
 def test_a_harmless_change_counts_as_unnoticed(tmp_path):
     harmless = mutations.MUTATIONS[5]._replace(new="best = np.max(self.inner_scores_, axis=0)")
     assert "NOT NOTICED" in mutations.tried(tmp_path / "mutant", harmless)
