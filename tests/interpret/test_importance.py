@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 
 import nerve
-from nerve import NERVE, Cohort, NerveError, Patching
+from nerve import NERVE, Cohort, NerveError, Patching, Protocol
 from nerve.checks import NerveWarning
-from nerve import Protocol
 from nerve.evaluation import KernelRidge
 from nerve.evaluation.people import prepare_people
 from nerve.interpret import patch_importance

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from nerve.protocol import Protocol
 
 from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder, write_results
@@ -14,6 +13,7 @@ from nerve.evaluation.rows import Row, rows_table
 from nerve.files import write_json, write_tsv
 from nerve.parcellation import load_parcellation
 from nerve.patching import Patching
+from nerve.protocol import Protocol
 
 PARCELLATION = "schaefer100-7"
 
