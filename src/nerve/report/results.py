@@ -125,7 +125,9 @@ class Results:
     def of(cls, found: ResultsFolder, **more: Any) -> Results:
         """Results of a results folder, read or about to be written."""
         line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
-        tables = {name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls")}
+        tables: dict[str, Any] = {
+            name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls")
+        }
         permuted = set(found.rows.loc[found.rows["kind"] == NULL, "row"])
         is_null = tables["scores"].get("row", pd.Series(dtype=str)).isin(permuted)
         tables["null_scores"], tables["scores"] = tables["scores"][is_null], tables["scores"][~is_null]
@@ -164,7 +166,7 @@ class Results:
 
     @cached_property
     def _labels(self) -> dict[str, tuple[str, str]]:
-        rows = list(lines_of(self.rows).itertuples(index=False))
+        rows: list[Any] = list(lines_of(self.rows).itertuples(index=False))
         return {str(row.line): (line_label(row), line_label(row._replace(variant=""))) for row in rows}
 
     def label(self, line: str) -> str:
