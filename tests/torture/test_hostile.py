@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from tests.report.folders import Made, write_experiment
+from tests.report.folders import Made, line, write_folder
 from torture._made import made, put_here
 
 import nerve
 from nerve.checks import NerveError
+from nerve.evaluation.rows import rows_table
 from nerve.experiments.config import ExperimentConfig, validated
 from nerve.methods.nerve import NERVE
 from nerve.report.page import write_report
+from nerve.report.paper_table import paper_table
+from nerve.report.results import Results
 from nerve.report.table_formats import to_csv, to_latex, to_markdown
-from nerve.report.tables import results_table
 from torture import hostile
 
 SOURCE = Path(nerve.__file__).parent
@@ -142,14 +144,10 @@ EVIL_TEXT = "=cmd|'/c calc'!A1 [x](javascript:alert(1)) `code` \\input{/etc/pass
 
 @pytest.fixture
 def table():
-    rows = {
-        "cohort": EVIL_TEXT,
-        "target": EVIL_TEXT,
-        "method": [EVIL_TEXT, "Raw"],
-        "r": [0.3, 0.1],
-        "r_half_width": 0.2,
-    }
-    return results_table(pd.DataFrame(rows), title=EVIL_TEXT)
+    rows = rows_table([*line("a", "nerve", EVIL_TEXT, "self-supervised"), *line("b", "raw", "Raw", "reference")])
+    place = {"cohort": EVIL_TEXT, "target": EVIL_TEXT, "line": ["a", "b"], "row": ["a-0", "b-0"]}
+    scores = pd.DataFrame(place | {"r": [0.3, 0.1], "r_half_width": 0.2})
+    return paper_table(Results(title=EVIL_TEXT, rows=rows, scores=scores))
 
 
 def test_tables_for_spreadsheets_hold_no_formula(table):
@@ -176,7 +174,7 @@ def test_tables_in_latex_hold_no_command_of_others(table):
 @pytest.mark.slow
 def test_regions_and_networks_cannot_write_the_page(tmp_path):
     evil = "<img src=x onerror=alert(1)>"
-    folder = write_experiment(tmp_path, Made(interpretation=True))
+    folder = write_folder(tmp_path, Made(interpretation=True))
     for path in folder.rglob("*.tsv"):
         if path.name in ("regions.tsv", "importance.tsv", "network_weights.tsv"):
             path.write_text(

@@ -120,7 +120,7 @@ def _place(name: str, cohort: Cohort, table: pd.DataFrame) -> str:
     raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
 
 
-def _encoder(folder: Path | None, label: str, manifest: Mapping[str, Any], config: Any = None) -> EncoderRun:
+def _encoder(folder: Path | None, label: Any, manifest: Mapping[str, Any], config: Any = None) -> EncoderRun:
     folder = Path() if folder is None else folder
     config = _json(folder / "config.json") if config is None else config
     errors, result = _json(folder / "reconstruction.json"), manifest.get("result") or {}
@@ -180,7 +180,7 @@ def _child(folder: Path, name: str) -> Path | None:
     return folder / name if named and (folder / name).is_dir() else None
 
 
-def _run(folder: Path, run: str) -> Path | None:
+def _run(folder: Path, run: Any) -> Path | None:
     return _child(folder / "runs", str(run))
 
 

@@ -25,6 +25,7 @@ from nerve.report.privacy import Scrubber
 from nerve.report.results import Results
 from nerve.report.sections import (
     Section,
+    Table,
     cohorts_table,
     comparisons_table,
     encoders_table,
@@ -100,12 +101,12 @@ def sections(results: Results) -> list[Section]:
     """The sections between methods and provenance."""
     drawn = {name: figures_of(name, results) for name in _TITLES}
     small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
-    tables = {
+    tables: dict[str, list[Table | None]] = {
         "cohorts": [cohorts_table(results), exclusions_table(results)],
         "pretraining": [encoders_table(results)],
         "prediction": [scores_table(results)],
         "comparison": [comparisons_table(results)],
-        "interpretation": interpretation_tables(results),
+        "interpretation": [*interpretation_tables(results)],
     }
     paper = paper_table(results)
     made = []

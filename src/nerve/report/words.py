@@ -78,7 +78,7 @@ def seen(results: Results) -> list[str]:
     for scope, words in SCOPES.items():
         of_cohort = places[places["scope"] == scope].groupby("cohort", sort=False)["line"].agg(tuple).to_dict()
         for lines in dict.fromkeys(of_cohort.values()):
-            where = [results.cohort_label(cohort) for cohort, theirs in of_cohort.items() if theirs == lines]
+            where = [results.cohort_label(str(cohort)) for cohort, theirs in of_cohort.items() if theirs == lines]
             only = f" in {listed(where, most=20)}" if len(results.cohorts) > 1 else ""
             sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){only}: {_named(results, lines)}.")
     return sentences
@@ -156,7 +156,7 @@ def _learned(results: Results) -> str:
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
         return ""
-    told = [f"{results.label(line)} ({_details(row)})" for line, row in lines.iterrows() if _details(row)]
+    told = [f"{results.label(str(line))} ({_details(row)})" for line, row in lines.iterrows() if _details(row)]
     pool = [results.cohort_label(name) for name in results.about.get("pretrained_on", [])]
     seeds = results.about.get("seeds", [])
     said = f"Trained: {'; '.join(told)}." if told else ""

@@ -47,7 +47,7 @@ def draw(results: Results) -> Figure:
         ax.plot(across, rows, ".", color="#111111", markersize=4)
         ax.set_xticks(np.arange(len(lines)), [str(i + 1) for i in range(len(lines))], fontsize=7.5)
         ax.set_yticks(np.arange(len(lines)), names, fontsize=7.5)
-        ax.set_title(lined(results.column_name(cohort, target), 22))
+        ax.set_title(lined(results.column_name(str(cohort), str(target)), 22))
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_color(MUTED)

@@ -38,7 +38,7 @@ def draw(results: Results) -> Figure:
         ax.hlines(rows, 0, r, color=ORANGE, linewidth=1.4)
         ax.scatter(r, rows, s=25, color=more, zorder=3)
         ax.axvline(part["r_target_motion"].mean(), color=MUTED, linestyle="--", linewidth=1.1)
-        ax.set_title(lined(results.column_name(*column)))
+        ax.set_title(lined(results.column_name(*map(str, column))))
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r with mean FD")

@@ -39,7 +39,7 @@ def draw(results: Results) -> Figure:
             mean = line.groupby("value")[["r", "r_half_width"]].mean().reindex(values)
             look: dict[str, Any] = {"color": CYCLE[i % len(CYCLE)], "fmt": "o-", "markersize": 4, "elinewidth": 0.8}
             places = np.arange(len(values)) + (i - 2) * 0.04  # side by side, so that bars do not hide each other
-            shown = short(results.column_name(*column), 24)  # type: ignore[misc]
+            shown = short(results.column_name(*column), 24)  # type: ignore[arg-type]
             ax.errorbar(places, mean["r"], yerr=mean["r_half_width"], label=shown, linewidth=1.3, **look)
         ax.set_xticks(np.arange(len(values)), [short(value, 14) for value in values])
         ax.set_xlabel(short(str(setting).replace("_", " ")))
