@@ -60,7 +60,7 @@ def test_every_preset_can_be_built_for_a_parcellation_without_allocating_it(name
 def test_what_only_the_regions_can_tell_is_found_before_anything_runs():
     with pytest.raises(NerveError, match="cannot be shared by 5 attention heads"):
         make_method("nerve", "small", {"heads": 5}, parcellation="schaefer100-7")
-    with pytest.raises(NerveError, match="mask_ratio is 0.99"):
+    with pytest.raises(NerveError, match=r"mask_ratio is 0\.99"):
         make_method("nerve", "small", {"mask_ratio": 0.99}, parcellation="schaefer100-7")
     with pytest.raises(NerveError, match="schaefer200-7"):
         make_method("nerve", "small", {"patching": "schaefer200-7"}, parcellation="schaefer100-7")
