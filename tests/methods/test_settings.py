@@ -17,15 +17,22 @@ def settings_of(name: str) -> list[str]:
     return sorted({*own, *NerveConfig.model_fields} - {"options", "preset", "parcellation"}) if name == "nerve" else own
 
 
+def refusal(name: str, settings: dict) -> str:
+    """The sentence, or nothing where the method can be made; any other error is passed on."""
+    try:
+        make_method(name, "small", settings)
+    except NerveError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_odd_values_are_accepted_or_refused_with_a_sentence(name):
     for setting in settings_of(name):
         for value in ODD:
-            try:
-                make_method(name, "small", {setting: value})
-            except NerveError as error:
-                assert setting in str(error), (setting, value, str(error))
-                assert "validation error" not in str(error)
+            sentence = refusal(name, {setting: value})
+            assert not sentence or setting in sentence, (setting, value, sentence)
+            assert "validation error" not in sentence
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -60,7 +67,7 @@ def test_every_preset_can_be_built_for_a_parcellation_without_allocating_it(name
 def test_what_only_the_regions_can_tell_is_found_before_anything_runs():
     with pytest.raises(NerveError, match="cannot be shared by 5 attention heads"):
         make_method("nerve", "small", {"heads": 5}, parcellation="schaefer100-7")
-    with pytest.raises(NerveError, match="mask_ratio is 0.99"):
+    with pytest.raises(NerveError, match=r"mask_ratio is 0\.99"):
         make_method("nerve", "small", {"mask_ratio": 0.99}, parcellation="schaefer100-7")
     with pytest.raises(NerveError, match="schaefer200-7"):
         make_method("nerve", "small", {"patching": "schaefer200-7"}, parcellation="schaefer100-7")

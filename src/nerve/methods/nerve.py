@@ -178,12 +178,10 @@ class NERVE(Encoder):
         return self.config().training_settings()
 
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
-        """The view first: it decides what is packed, and knows the training participants only."""
+        """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
         self.view_ = make_view(self.config().view)
-        if self.view_.shapes(cohort.n_regions):  # one that has nothing to learn need not read everybody
-            training = cohort.subset(rows)
-            with naming(training.participants["participant_id"].to_numpy(object)):
-                self.view_.fit(training.connectivity)
+        with naming(cohort.participants["participant_id"].to_numpy(object)):
+            self.view_.fit(cohort.connectivity)
         return super().begin_training(cohort, rows, folder)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
