@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -166,10 +167,10 @@ def _command(results: Results) -> str:
         return command[results.kind]
     settings = results.config.get("settings", {})
     features = ",".join(str(one["name"]) for one in results.config.get("features", []))
-    words = ["nerve evaluate COHORT", f"--features {features}", f"--targets {','.join(settings.get('targets', []))}"]
+    words = ["nerve", "evaluate", "COHORT", "--features", features, "--targets", ",".join(settings.get("targets", []))]
     if settings.get("covariates"):
-        words.append(f"--covariates {','.join(settings['covariates'])}")
-    return " ".join([*words, "--out DIR"])
+        words += ["--covariates", ",".join(settings["covariates"])]
+    return shlex.join([*words, "--out", "DIR"])
 
 
 def _settings_text(results: Results) -> str:
