@@ -43,7 +43,7 @@ docs: .venv/docs
 # torch comes first and by pip, so that a CPU build is taken where one is offered and no other package pulls a second.
 .venv/torch: constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip --disable-pip-version-check install --quiet torch==2.13.0
+	$(PIP) torch
 	touch $@
 
 .venv/core: .venv/torch pyproject.toml

@@ -6,6 +6,7 @@ Tables of people hold ids by design (`OF_PEOPLE`); everything else that a comman
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -23,9 +24,11 @@ N, R = 40, 12
 MARK, DATE = "ZQX", "1987-06-05"  # ids and folders begin with the one, everyone was scanned on the other
 NUMBER = 914270000  # every second id is a number from here on
 # what holds ids by design: the cohort itself and tables with one row a person
-OF_PEOPLE = ("cohort/*", "embeddings.tsv", "*/predictions.tsv", "*/folds.tsv", "*/parts/*")
+OF_PEOPLE = ("cohort/*", "broken/*", "embeddings.tsv", "*/predictions.tsv", "*/folds.tsv", "*/parts/*")
+# the record of a run that failed names whose data were at fault; the report of it does not
+OF_PEOPLE += ("failed/runs.tsv", "failed/runs/*/manifest.json")
 # records of where the cohorts are, so that work can go on and reports find them: folders, but nobody's id or date
-OF_PATHS = ("evaluated/inputs.json", "experiment/experiment.yaml")
+OF_PATHS = ("evaluated/inputs.json", "evaluated/experiment.yaml", "experiment/experiment.yaml", "failed/experiment.yaml")
 METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16}
 RUNNER = """
 import json, sys
@@ -44,11 +47,12 @@ for words in json.loads(sys.argv[1]):
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     """Every command at its defaults, then a search of all that was written and said."""
     began = time.perf_counter()
-    home = folder / f"{MARK}home"
-    source, work = home / f"{MARK}study", home / f"{MARK}work"
+    home = folder / f"{MARK}home of mine"  # with blanks, as many folders have them
+    source, work = home / f"{MARK}study two", home / f"{MARK}work"
     work.mkdir(parents=True)
     write_people(source, seed)
     said = run_commands(commands(source, work, short), work)
+    refused = run_commands(failing(work), work)  # says whose data are at fault, as it should
     found = {}
     for file in files(work):
         name = str(file.relative_to(work))
@@ -67,7 +71,7 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
         Promise(
             "Reports, tables of results, figures, models and records name no participant, date or folder",
             "; ".join([measured, *leaks[:10], *failed]),
-            not leaks and not failed and checked > 3,
+            not leaks and not failed and checked > 3 and "ended with 1" in refused,
         ),
         Promise(
             "What the commands say when all is well names no participant or date",
@@ -83,6 +87,9 @@ def write_people(source: Path, seed: int) -> None:
     source.mkdir(parents=True)
     ids = [f"{MARK}person{i:03}" if i % 2 else str(NUMBER + i) for i in range(N)]
     for person in ids:
+        if person == ids[5]:  # cannot be read: left out, with a sentence
+            (source / f"{person}_{DATE}.csv").write_text("1,2\n3\n")
+            continue
         np.savetxt(source / f"{person}_{DATE}.csv", np.corrcoef(rng.normal(size=(R, 60))), delimiter=",")
     pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)}).to_csv(
         source.parent / "regions.tsv", sep="\t", index=False
@@ -103,6 +110,8 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         "protocol": {"folds": 3, "n_bootstrap": 50},
     }  # fmt: skip
     (work / "experiment.yaml").write_text(yaml.safe_dump(experiment))
+    experiment["cohorts"]["marked"]["path"] = str(work / "broken")  # type: ignore[index]
+    (work / "failing.yaml").write_text(yaml.safe_dump(experiment | {"interpret": False}))
     table, regions = str(source.parent / "participants.tsv"), str(source.parent / "regions.tsv")
     found = [
         ["ingest", str(source), "cohort", "--participants", table, "--parcellation", regions, "--name", "marked"],
@@ -118,6 +127,15 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
     return found if short else [*found, ["interpret", "model", "cohort", "--targets", "score", "--folds", "3"]]
 
 
+def failing(work: Path) -> list[list[str]]:
+    """An experiment on a cohort with a matrix that cannot be used."""
+    shutil.copytree(work / "cohort", work / "broken")
+    matrices = np.load(work / "broken" / "connectivity.npy")
+    matrices[7, 2, 3] = np.nan
+    np.save(work / "broken" / "connectivity.npy", matrices)
+    return [["experiment", "failing.yaml", "--out", "failed", "--jobs", "1"]]
+
+
 def run_commands(words: list[list[str]], work: Path) -> str:
     """Run them one after another in one process; what they said on both streams."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
@@ -130,7 +148,8 @@ def run_commands(words: list[list[str]], work: Path) -> str:
 
 def files(work: Path) -> Iterator[Path]:
     """All files, hidden ones too."""
-    yield from (path for path in sorted(work.rglob("*")) if path.is_file() and path != work / "experiment.yaml")
+    given = (work / "experiment.yaml", work / "failing.yaml")
+    yield from (path for path in sorted(work.rglob("*")) if path.is_file() and path not in given)
 
 
 def readable(file: Path) -> str:

@@ -1,10 +1,11 @@
 """A full disk and a read-only folder, where a tmpfs may be mounted; and how a full disk reads elsewhere."""
 
 import errno
+import tempfile
 
 import pytest
 
-from nerve import cli
+from nerve import cli, locks
 from torture import disk
 
 
@@ -26,3 +27,27 @@ def test_an_error_of_the_system_is_a_sentence_too(monkeypatch, capsys):
         cli.main()
     assert stop.value.code == 1
     assert capsys.readouterr().err.strip() == "nerve: /scratch/file: No space left on device."
+
+
+def test_what_is_full_is_named_even_if_the_system_does_not_say(monkeypatch, capsys):
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit):
+        cli.main()
+    said = capsys.readouterr().err.strip()
+    assert said.endswith(": No space left on device.")
+    assert tempfile.gettempdir() in said
+
+
+def test_a_lock_on_a_full_disk_is_held_and_given_back(tmp_path, monkeypatch):
+    """What could not be written into the lock is not tried again when it is closed."""
+
+    def full(descriptor: int, text: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("nerve.locks.os.write", full)
+    with locks.holding(tmp_path / "lock") as mine:
+        assert mine
+    assert not (tmp_path / "lock").exists()

@@ -30,6 +30,16 @@ def test_everything_that_the_extras_pull_is_pinned():
     assert {name: PINNED[name] for name in installed} == installed
 
 
+def test_make_installs_nothing_but_pinned_versions():
+    """Also torch, which comes first."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert "--constraint constraints.txt" in re.search(r"^PIP := (.+)$", makefile, re.MULTILINE)[1]
+    recipes = [line for line in makefile.splitlines() if line.startswith("\t")]
+    assert [line for line in recipes if "pip" in line and "install" in line] == []
+    assert sum("$(PIP)" in line for line in recipes) >= 4
+    assert "torch" in PINNED
+
+
 def test_the_page_of_licences_is_that_of_the_pinned_versions():
     page = (ROOT / "docs" / "licences.md").read_text()
     rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \| (?:nerve|an extra) \|$", page, re.MULTILINE)

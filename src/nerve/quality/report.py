@@ -147,9 +147,8 @@ def _networks(cohort: Cohort) -> tuple[str, str]:
 
 
 def _reasons(cohort: Cohort) -> str:
-    if not len(cohort.exclusions):
-        return ""
-    return f"exclusions.tsv says why; the first: {cohort.exclusions['reason'].iloc[0]}"
+    """Where to look; the reasons themselves name people and files."""
+    return "exclusions.tsv says who and why" if len(cohort.exclusions) else ""
 
 
 def _files_row(cohort: Cohort) -> Row:

@@ -1,0 +1,257 @@
+"""What would go wrong in silence: data changed behind a result, files of the user's, strange names, dead helpers.
+
+Each attack is made on a folder of its own. Commands run in this process where nothing can hang, else in another.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+from typer.testing import CliRunner
+
+from nerve.cli import app
+from nerve.simulate import simulate_cohort
+from torture._results import compared
+from torture.promise import Promise
+
+REGIONS, PEOPLE, PATIENCE = "schaefer100-7", 60, 40.0  # seconds until a command that lost a helper must have ended
+TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=32")
+STRANGE = os.fsdecode(b"caf\xe9")  # no UTF-8
+
+
+def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
+    """Every attack once; reading helpers are killed twice, or six times."""
+    people = simulate_cohort(PEOPLE, REGIONS, 40, keep_timeseries=False, seed=seed, name="simulated")
+    people.save(folder / "cohort")
+    return [
+        changed_cohorts(folder),
+        files_of_others(folder),
+        doubtful_tables(folder),
+        dead_readers(folder, people, 2 if short else 6),
+        strange_names(folder, people),
+    ]
+
+
+def command(*words: object) -> tuple[int, str]:
+    """A command in this process: its exit code and what it said."""
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    return done.exit_code, done.output + str(done.exception or "")
+
+
+# ---- a cohort that is changed after it was used
+
+
+def shuffled_target(cohort: Path) -> None:
+    """Another order of one column."""
+    table = pd.read_csv(cohort / "participants.tsv", sep="\t")
+    table["p_factor"] = table["p_factor"].to_numpy()[::-1]
+    table.to_csv(cohort / "participants.tsv", sep="\t", index=False)
+
+
+def sorted_table(cohort: Path) -> None:
+    """The rows of the table in another order: the same cohort."""
+    table = pd.read_csv(cohort / "participants.tsv", sep="\t").sort_values("age")
+    table.to_csv(cohort / "participants.tsv", sep="\t", index=False)
+
+
+def reversed_matrices(cohort: Path) -> None:
+    """Matrices of other people, with the time of the file set back."""
+    file = cohort / "connectivity.npy"
+    before = file.stat()
+    np.save(file, np.load(file)[::-1])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a target shuffled": (shuffled_target, "p_factor"),
+    "the table sorted": (sorted_table, ""),
+    "matrices reversed": (reversed_matrices, "connectivity.npy"),
+}
+
+
+def changed_cohorts(folder: Path) -> Promise:
+    """Evaluate, change, evaluate again: as in a fresh folder. Training does not go on. `check` says what changed."""
+    troubles = []
+    for number, (name, (change, said)) in enumerate(CHANGES.items()):
+        cohort = Path(shutil.copytree(folder / "cohort", folder / f"changed{number}"))
+        results = folder / f"results{number}"
+        evaluate(cohort, results / "again")
+        change(cohort)
+        codes = evaluate(cohort, results / "again"), evaluate(cohort, results / "fresh")
+        again, fresh = (
+            {k: v for k, v in compared(results / w).items() if "parts" not in k} for w in ("again", "fresh")
+        )
+        if codes != (0, 0) or again != fresh:
+            troubles.append(f"{name}: not what a fresh folder gives")
+        if said not in command("check", cohort)[1]:
+            troubles.append(f"{name}: check says nothing of it")
+    troubles += resumed(Path(shutil.copytree(folder / "cohort", folder / "resumed")), folder / "run")
+    return Promise(
+        "A cohort that was changed is another one: results are made anew, training does not go on, `check` says what",
+        f"{len(CHANGES)} changes and one before --resume" + "".join(f"; {trouble}" for trouble in troubles),
+        not troubles,
+    )
+
+
+def evaluate(cohort: Path, out: Path) -> int:
+    """One small evaluation."""
+    options = ("--targets", "p_factor", "--features", "raw", "--folds", "3", "--bootstrap", "50")
+    return command("evaluate", cohort, *options, "--out", out)[0]
+
+
+def resumed(cohort: Path, run: Path) -> list[str]:
+    """Train, change the matrices, go on."""
+    sets = [word for setting in TRAINING for word in ("--set", setting)]
+    words = ("pretrain", cohort, "--out", run, "--preset", "small", "--device", "cpu", *sets)
+    first = command(*words)[0]
+    reversed_matrices(cohort)
+    code, said = command(*words, "--resume")
+    return [] if (first, code) == (0, 1) and "Traceback" not in said else [f"--resume ended with {code}"]
+
+
+# ---- files of the user's
+
+
+def files_of_others(folder: Path) -> Promise:
+    """Every command is asked to write where something of the user's lies."""
+    mine = folder / "mine"
+    mine.mkdir()
+    for name in ("README.md", "config.yaml", "config.json", "experiment.yaml", "settings.json", "x.npy", "x.json"):
+        (mine / name).write_text("precious\n")
+    (mine / "participants.tsv").write_text("participant_id\tage\n")
+    cohort = Path(shutil.copytree(folder / "cohort", folder / "annotated"))
+    (cohort / "notes.txt").write_text("precious\n")
+    before = compared(mine) | compared(cohort)
+    attempts = {
+        "pretrain": ("pretrain", folder / "cohort", "--out", mine, "--preset", "small"),
+        "pretrain --resume": ("pretrain", folder / "cohort", "--out", mine, "--resume"),
+        "evaluate": ("evaluate", folder / "cohort", "--targets", "p_factor", "--out", mine, "--folds", "3"),
+        "embed .tsv": ("embed", folder / "run", folder / "cohort", mine / "participants.tsv"),
+        "embed .npy": ("embed", folder / "run", folder / "cohort", mine / "x.npy"),
+        "check": ("check", folder / "cohort", "--out", mine / "participants.tsv"),
+        "simulate": ("simulate", mine, "--subjects", "4", "--overwrite"),
+        "simulate over a cohort": ("simulate", cohort, "--subjects", "4", "--overwrite"),
+    }
+    accepted = [name for name, words in attempts.items() if command(*words)[0] != 1]
+    harmed = sorted(
+        name for name, content in (compared(mine) | compared(cohort)).items() if before.get(name) != content
+    )
+    gone = sorted(before.keys() - (compared(mine) | compared(cohort)).keys())
+    troubles = [f"{name} was not refused" for name in accepted] + [f"{name} was changed" for name in harmed + gone]
+    return Promise(
+        "Nothing that nerve did not write is replaced or removed",
+        f"{len(attempts)} commands over {len(before)} files" + "".join(f"; {trouble}" for trouble in troubles),
+        not troubles,
+    )
+
+
+# ---- tables that look right
+
+
+def doubtful_tables(folder: Path) -> Promise:
+    """Words among numbers are refused; one participant under two ids is said and kept in one fold."""
+    troubles = []
+    cohort = Path(shutil.copytree(folder / "cohort", folder / "doubtful"))
+    table = pd.read_csv(cohort / "participants.tsv", sep="\t")
+    clean = table["age"]
+    for cells in (["unknown"], [">89"], clean.round(2).astype(str).str.replace(".", ",").tolist()):
+        table["age"] = [*cells, *clean.astype(str)[len(cells) :]]
+        table.to_csv(cohort / "participants.tsv", sep="\t", index=False)
+        words = ("--targets", "p_factor", "--covariates", "age", "--folds", "3", "--out", folder / "doubtful-results")
+        code, said = command("evaluate", cohort, *words)
+        if code != 1 or "age" not in said or str(cells[0]) not in said:
+            troubles.append(f"{cells[0]!r} among ages was taken")
+    matrices = np.load(folder / "cohort" / "connectivity.npy")
+    matrices[30:] = matrices[:30]
+    twice = Path(shutil.copytree(folder / "cohort", folder / "twice"))
+    np.save(twice / "connectivity.npy", matrices)
+    evaluate(twice, folder / "twice-results")
+    folds = pd.read_csv(folder / "twice-results" / "folds.tsv", sep="\t").set_index("participant_id").iloc[:, -1]
+    ids = pd.read_csv(twice / "connectivity.tsv", sep="\t")["participant_id"]
+    parted = int((folds[ids[:30]].to_numpy() != folds[ids[30:]].to_numpy()).sum())
+    troubles += [f"{parted} participants stood on both sides of a fold"] * bool(parted)
+    return Promise(
+        "Words in a column of numbers are refused by name, and one participant under two ids is kept in one fold",
+        "3 tables, 30 participants twice" + "".join(f"; {trouble}" for trouble in troubles),
+        not troubles,
+    )
+
+
+# ---- helpers that die, and names that are no text
+
+
+def dead_readers(folder: Path, people: object, times: int) -> Promise:
+    """Kill one reading process of an ingest."""
+    source = folder / "source"
+    source.mkdir()
+    for number in range(600):
+        np.save(source / f"p{number:03}.npy", people.connectivity[number % PEOPLE])  # type: ignore[attr-defined]
+    words = ["ingest", str(source), "{out}", "--parcellation", REGIONS, "--jobs", "2"]
+    troubles, slowest = [], 0.0
+    for number in range(times):
+        out = folder / f"ingested{number}"
+        ended, seconds = killed_helper([word.format(out=out) for word in words], 0.05 * number)
+        slowest = max(slowest, seconds)
+        if ended is None or (ended != 0 and out.exists()):
+            troubles.append("it hung" if ended is None else "it left a cohort")
+    return Promise(
+        "An ingest that loses a reading process ends with a sentence",
+        f"{times} kills, at most {slowest:.1f} s until it ended" + "".join(f"; {trouble}" for trouble in troubles),
+        not troubles,
+    )
+
+
+def killed_helper(words: list[str], after: float) -> tuple[int | None, float]:
+    """Kill the first process that a command has started; its code, None if it hung, and how long it took to end."""
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-m", "nerve", *words], **silent) as process:  # type: ignore[call-overload]
+        helpers: list[psutil.Process] = []
+        while process.poll() is None and not helpers:
+            helpers = psutil.Process(process.pid).children()
+            time.sleep(0.005)
+        time.sleep(after)
+        began = time.monotonic()
+        for helper in helpers[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                helper.send_signal(signal.SIGKILL)
+        try:
+            return process.wait(PATIENCE), time.monotonic() - began
+        except subprocess.TimeoutExpired:
+            for one in (*psutil.Process(process.pid).children(), process):
+                one.kill()
+            return None, PATIENCE
+
+
+def strange_names(folder: Path, people: object) -> Promise:
+    """Files and folders whose names are no UTF-8, and help where there is only ASCII."""
+    source = folder / "strange"
+    source.mkdir()
+    for number in range(9):
+        np.save(source / f"{STRANGE}{number}.npy", people.connectivity[number])  # type: ignore[attr-defined]
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    attempts: list[tuple[list[str], dict[str, str]]] = [
+        (["ingest", str(source), str(folder / STRANGE), "--parcellation", REGIONS], {}),
+        (["check", str(folder / STRANGE)], {}),
+        (["evaluate", "--help"], ascii_only),
+    ]
+    troubles = []
+    for words, environment in attempts:
+        done = subprocess.run(
+            [sys.executable, "-m", "nerve", *map(os.fsencode, words)], env=os.environ | environment, capture_output=True
+        )
+        if done.returncode or b"Traceback" in done.stderr:
+            troubles.append(f"{words[0]} ended with {done.returncode}")
+    return Promise(
+        "Names that are not UTF-8, and a terminal that knows only ASCII, end nothing",
+        f"{len(attempts)} commands" + "".join(f"; {trouble}" for trouble in troubles),
+        not troubles,
+    )
