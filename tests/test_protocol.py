@@ -12,7 +12,8 @@ from nerve.protocol import FIELDS
 
 OTHER = {
     "targets": ["b", "c"], "covariates": ["age"], "groups": "family", "site": "site", "leave_site_out": True,
-    "combat": True, "preserve": ["age"], "regress_features": True, "motion": "fd", "non_numeric": "missing", "n_folds": 4, "n_repeats": 2,
+    "combat": True, "preserve": ["age"], "regress_features": True, "motion": "fd", "non_numeric": "missing",
+    "n_folds": 4, "n_repeats": 2,
     "n_inner_folds": 3, "kernel": "cosine", "lambdas": [0.5, 2.0], "n_components": 7, "exact_up_to": 99,
     "n_landmarks": 33, "seed": 5, "n_bootstrap": 11, "n_permutations": 12, "labels": [25, 50],
     "n_draws": 3, "pretrain_scope": "all",

@@ -28,7 +28,12 @@ OF_PEOPLE = ("cohort/*", "broken/*", "embeddings.tsv", "*/predictions.tsv", "*/f
 # the record of a run that failed names whose data were at fault; the report of it does not
 OF_PEOPLE += ("failed/runs.tsv", "failed/runs/*/manifest.json")
 # records of where the cohorts are, so that work can go on and reports find them: folders, but nobody's id or date
-OF_PATHS = ("evaluated/inputs.json", "evaluated/experiment.yaml", "experiment/experiment.yaml", "failed/experiment.yaml")
+OF_PATHS = (
+    "evaluated/inputs.json",
+    "evaluated/experiment.yaml",
+    "experiment/experiment.yaml",
+    "failed/experiment.yaml",
+)
 METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16}
 RUNNER = """
 import json, sys
