@@ -59,9 +59,9 @@ def test_forest_dots_stand_at_the_mean_over_seeds(results):
 def test_group_mean_is_the_mean_sorted_by_network():
     parcellation = load_parcellation("schaefer100-7")
     rng = np.random.default_rng(1)
-    fc = rng.uniform(-1, 1, (5, 100, 100)).astype(np.float32)
+    fc = rng.uniform(-1, 1, (10, 100, 100)).astype(np.float32)
     fc[0, 3, 4] = np.nan  # a missing entry of one person is passed over
-    cohort = Cohort(fc, pd.DataFrame({"participant_id": list("abcde")}), parcellation)
+    cohort = Cohort(fc, pd.DataFrame({"participant_id": list("abcdefghij")}), parcellation)
     image = plot.group_mean_fc(cohort).axes[0].images[0].get_array()
     order = sorted(range(100), key=lambda i: parcellation.network_names.index(parcellation.networks[i]))
     np.testing.assert_allclose(image, np.nanmean(fc.astype(float), axis=0)[order][:, order], atol=1e-6)
@@ -115,3 +115,19 @@ def test_facts_of_a_cohort_hold_no_ids():
     facts = cohort_facts(Cohort(np.eye(100)[None], people, "schaefer100-7", exclusions=gone))
     assert "sub-" not in facts.people.to_csv() + facts.left_out.to_csv()
     assert facts.left_out["people"].tolist() == [2]
+
+
+def test_the_mean_of_fewer_than_ten_people_is_not_shown():
+    from nerve.report.figures import group_mean_fc
+    from nerve.report.results import NothingToDraw, Results, cohort_facts
+    from nerve.simulate import simulate_cohort
+
+    people = simulate_cohort(12, "schaefer100-7", 30, keep_timeseries=False)
+    for n, shown in ((12, True), (9, False)):
+        facts = cohort_facts(people.subset(range(n)))
+        results = Results(cohorts={"a": facts})
+        if shown:
+            assert group_mean_fc.draw(results).axes
+        else:
+            with pytest.raises(NothingToDraw, match="ten or more"):
+                group_mean_fc.draw(results)

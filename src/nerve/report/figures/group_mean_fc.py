@@ -11,6 +11,7 @@ from nerve.report.results import CohortFacts, NothingToDraw, Results
 SECTION = "cohorts"
 TITLE = "Mean connectivity, sorted by network"
 MOST = 6
+FEWEST = 10  # people whose mean is shown: one person can be recognised by their FC
 
 
 def caption(results: Results) -> str:
@@ -36,7 +37,7 @@ def draw(results: Results) -> Figure:
     """One matrix a cohort."""
     shown = _shown(results)
     if not shown:
-        raise NothingToDraw("No cohort could be opened, so there is no mean connectivity to show.")
+        raise NothingToDraw("No cohort of ten or more could be opened, so there is no mean connectivity to show.")
     figure, axes = panels(len(shown), across=3, width=3.5, height=3.1, extra=0.5)
     limit = max(0.1, float(max(np.nanquantile(np.abs(_off_diagonal(facts)), 0.99) for facts in shown)))
     image = None
@@ -54,7 +55,7 @@ def draw(results: Results) -> Figure:
 
 def _shown(results: Results) -> list[CohortFacts]:
     known = [facts for facts in results.cohorts.values() if facts.mean is not None and facts.parcellation is not None]
-    return known[:MOST]
+    return [facts for facts in known if facts.n_in_mean >= FEWEST][:MOST]
 
 
 def _off_diagonal(facts: CohortFacts) -> np.ndarray:
