@@ -115,8 +115,9 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         "protocol": {"folds": 3, "n_bootstrap": 50},
     }  # fmt: skip
     (work / "experiment.yaml").write_text(yaml.safe_dump(experiment))
-    experiment["cohorts"]["marked"]["path"] = str(work / "broken")  # type: ignore[index]
-    (work / "failing.yaml").write_text(yaml.safe_dump(experiment | {"interpret": False}))
+    cohorts = {name: {"path": str(work / name), "targets": ["score"]} for name in ("cohort", "broken")}
+    failing = {"interpret": False, "cohorts": cohorts, "methods": [{"method": "raw"}]}
+    (work / "failing.yaml").write_text(yaml.safe_dump(experiment | failing))
     table, regions = str(source.parent / "participants.tsv"), str(source.parent / "regions.tsv")
     found = [
         ["ingest", str(source), "cohort", "--participants", table, "--parcellation", regions, "--name", "marked"],
