@@ -278,7 +278,7 @@ def test_a_cohort_without_time_series_is_refused_or_marked(name, cohort, fitted)
 
 SHORTER = {
     "brainnettf": {"epochs": 20, "lr": 1e-3},
-    "nerve": {"epochs": 15, "view": "fc", "lr": 1e-3},
+    "nerve": {"epochs": 30, "view": "fc", "lr": 3e-3},
 }  # enough for so few people and regions
 N_TRAINING = 180
 CHANCE_80, CHANCE_260 = 0.19, 0.105  # correlations that chance exceeds once in twenty times, for so many people
