@@ -276,8 +276,7 @@ def test_a_cohort_without_time_series_is_refused_or_marked(name, cohort, fitted)
 
 # ---- what is learned
 
-<<<<<<< HEAD
-# enough for so few people and regions
+# enough for so few participants and regions
 SHORTER = {
     "braingnn": {"epochs": 20},
     "braingsls": {"epochs": 15},
@@ -286,14 +285,8 @@ SHORTER = {
     "brainnettf": {"epochs": 10, "lr": 1e-3},
     "gate": {"epochs": 150},
     "graphmae": {"epochs": 8},
-    "nerve": {"epochs": 8},
-}
-=======
-SHORTER = {
-    "brainnettf": {"epochs": 20, "lr": 1e-3},
     "nerve": {"epochs": 30, "view": "fc", "lr": 3e-3},
-}  # enough for so few people and regions
->>>>>>> model
+}
 N_TRAINING = 180
 CHANCE_80, CHANCE_260 = 0.19, 0.105  # correlations that chance exceeds once in twenty times, for so many people
 # self-supervised methods that do not beat their own untrained weights here; their pages say so
