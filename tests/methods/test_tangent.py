@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.spatial.distance import pdist
 
 from nerve import Cohort, Parcellation
 from nerve.checks import NerveError
@@ -37,3 +38,13 @@ def test_what_is_no_correlation_is_refused_by_name(people):
         TangentSpace().fit(fc[[3, 3, 3]])
     with pytest.raises(NerveError, match=r"shrinkage is 1\.0, expected less than 1"):
         TangentSpace(shrinkage=1.0).fit(people)
+
+
+def test_components_keep_the_distances_of_the_entries_and_are_saved(people, tmp_path):
+    entries = TangentSpace().fit_transform(people)
+    model = TangentSpace(n_components=21).fit(people)  # all there are for six regions
+    scores = model.transform(people)
+    np.testing.assert_allclose(pdist(scores), pdist(entries), rtol=1e-3)
+    np.testing.assert_allclose(scores.sum(axis=1), 0, atol=1e-5)
+    again = TangentSpace.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.transform(people), scores)

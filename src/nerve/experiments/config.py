@@ -32,7 +32,9 @@ class CohortConfig(_Strict):
     Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then holds for this cohort.
     """
 
-    path: str | None = Field(None, description="Folder of a cohort; relative to the config file.")
+    path: str | None = Field(
+        None, description="Folder of a cohort; looked for beside the config file, then in the current folder."
+    )
     simulate: dict[str, Any] | None = Field(None, description="Arguments of `simulate_cohort` instead of a path.")
     label: str | None = Field(None, description="What tables call it.")
     target_labels: dict[str, str] = Field(default_factory=dict, description="What tables call the targets.")

@@ -223,8 +223,8 @@ class Encoded(_Unchanged):
     def load(self, job: Job, cohort: Cohort) -> Features:
         """Features of the cohort, computed once by the encoder and kept beside its weights."""
         manifest = _trained_run(job.workspace, self.encoder)
-        seen = manifest["key"]["pretrained_on"]
-        scope = "all" if cohort.name in seen else "other_people"
+        seen = set(manifest["key"]["pretrained_on"].values())  # fingerprints: a cohort may stand under two names
+        scope = "all" if job.workspace.inputs()[0][cohort.name] in seen else "other_people"
         matrix = _kept_features(job, self.encoder, manifest, cohort)
         features = one_feature_set(matrix, cohort, manifest["key"]["recipe"]["method"], scope)
         features.adapted = manifest["result"]["adapted"]

@@ -148,14 +148,21 @@ def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConf
     def settled(cohort: CohortConfig) -> CohortConfig:
         if cohort.path is None:
             return cohort
-        return cohort.model_copy(update={"path": str((base / cohort.path).resolve())})
+        return cohort.model_copy(update={"path": _found(base, cohort.path)})
 
     cohorts = {name: settled(cohort) for name, cohort in config.cohorts.items()}
     methods = [
-        one if one.features is None else one.model_copy(update={"features": str((base / one.features).resolve())})
+        one if one.features is None else one.model_copy(update={"features": _found(base, one.features)})
         for one in config.methods
     ]
     parcellation = config.parcellation
     if parcellation is not None and (base / parcellation).is_file():  # a table of the user's own
         parcellation = str((base / parcellation).resolve())
     return config.model_copy(update={"cohorts": cohorts, "methods": methods, "parcellation": parcellation})
+
+
+def _found(base: Path, path: str) -> str:
+    """An absolute path: beside the experiment file, or else, for a file that came with the package, where one is."""
+    beside = (base / path).resolve()
+    here = Path(path).resolve()
+    return str(here if not beside.exists() and here.exists() else beside)

@@ -8,9 +8,10 @@ import numpy as np
 
 from nerve.checks import naming
 from nerve.cohort import Cohort
+from nerve.components import principal_components, turned
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.references import Reference, chunks
-from nerve.methods.settings import Share
+from nerve.methods.references import Reference, chunks, everyone_alike
+from nerve.methods.settings import Share, Width
 from nerve.training.sources import check_numbers
 from nerve.views import ShrunkView, TangentView
 
@@ -24,12 +25,15 @@ class TangentSpace(Reference):
     ----------
     shrinkage : float
         Towards the identity. FC has no full rank where there are fewer volumes than regions; 0.5 is safe.
+    n_components : int, optional
+        Scores on so many principal components of the training participants instead of all entries; at most, there are
+        no more than participants less one.
 
     Examples
     --------
     >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
-    >>> TangentSpace().fit_transform(fc).shape
-    (12, 36)
+    >>> TangentSpace().fit_transform(fc).shape, TangentSpace(n_components=4).fit_transform(fc).shape
+    ((12, 36), (12, 5))
     """
 
     title: ClassVar[str] = "Tangent space"
@@ -39,31 +43,46 @@ class TangentSpace(Reference):
 
     view_class: ClassVar[type[TangentView]] = TangentView
 
-    def __init__(self, shrinkage: Share = 0.5) -> None:
+    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
         self.shrinkage = shrinkage
+        self.n_components = n_components
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
         for rows in chunks(len(cohort)):
             check_numbers(cohort.inputs("fc", rows), cohort, rows)
         with naming(cohort.participants["participant_id"].to_numpy(object)):
-            return self.view_class(self.shrinkage).fit(cohort.connectivity).arrays
+            view = self.view_class(self.shrinkage).fit(cohort.connectivity)
+        if self.n_components is None:
+            return view.arrays
+        mean, components, _ = principal_components(self._entries(cohort, view), self.n_components)
+        if not components.shape[1]:
+            raise everyone_alike(cohort)
+        return view.arrays | {"origin": mean, "components": turned(components)}
 
     def transform(self, X: Any) -> np.ndarray:
-        """(n, R (R + 1) / 2) entries of the view."""
+        """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
         cohort, view = self.fitted_cohort(X), self.view_class(self.shrinkage)
         view.arrays = self.arrays_
+        entries = self._entries(cohort, view)
+        if self.n_components is not None:
+            entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
+        return checked_embeddings(entries, cohort)
+
+    def _entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
         above = np.triu_indices(cohort.n_regions)
         ids = cohort.participants["participant_id"].to_numpy(object)
         features = np.empty((len(cohort), len(above[0])), np.float32)
         for rows in chunks(len(cohort)):
             with naming(ids[rows]):
                 features[rows] = view.apply(cohort.inputs("fc", rows))[:, above[0], above[1]]
-        return checked_embeddings(features, cohort)
+        return features
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """Those of the view."""
-        return self.view_class().shapes(self.parcellation_.n_regions)
+        """Those of the view, and of the components."""
+        n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
+        own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
+        return self.view_class().shapes(self.parcellation_.n_regions) | (own if self.n_components else {})
 
 
 class ShrunkTangentSpace(TangentSpace):
@@ -73,8 +92,8 @@ class ShrunkTangentSpace(TangentSpace):
 
     Parameters
     ----------
-    shrinkage : float
-        Of FC towards the identity, as in `TangentSpace`.
+    shrinkage, n_components
+        As in `TangentSpace`.
 
     Examples
     --------
