@@ -1,6 +1,6 @@
 """Cohort folders of the real data sets beside the checkout, for configs/*_benchmark.yaml.
 
-`python -m tools.real_cohorts --data ../shared/data --out cohorts` writes cohorts/abide, with time series, and cohorts/ucla.
+`python -m tools.real_cohorts --data ../shared/data --out cohorts` writes cohorts/abide (with series) and cohorts/ucla.
 """
 
 from __future__ import annotations
