@@ -1,5 +1,6 @@
 """The page: complete, without identifiers, safe from hostile text, and there even when results are not."""
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from folders import Made, write_experiment
 from nerve.checks import NerveError
 from nerve.files import write_json, write_text, write_tsv
 from nerve.report.figures import FIGURES
-from nerve.report.page import page, write_report
+from nerve.report.page import _command, page, write_report
 from nerve.report.results import Results
 
 
@@ -205,3 +206,9 @@ def test_empty_results_from_a_notebook():
 def test_reports_are_made_without_torch():
     code = "import sys, nerve.report.page, nerve.plot; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_command_line_on_the_page_can_be_pasted_into_a_shell():
+    config = {"settings": {"targets": ["p factor; rm -rf ~"]}, "features": [{"name": "raw"}]}
+    words = shlex.split(_command(Results(kind="evaluation", config=config)))
+    assert words[words.index("--targets") + 1] == "p factor; rm -rf ~"
