@@ -43,16 +43,18 @@ class Reader(HTMLParser):
         return " ".join(self.text)
 
 
-def copied(experiment, folder):
-    """A copy to damage, without the maps of the brain, which take seconds to draw."""
-    shutil.copytree(experiment, folder, ignore=shutil.ignore_patterns("interpretation"))
+@pytest.fixture
+def copied(small_experiment, tmp_path):
+    """A copy to damage."""
+    return shutil.copytree(small_experiment, tmp_path / "e")
 
 
 @pytest.fixture(scope="module")
-def html(experiment):
-    return write_report(experiment).read_text("utf-8")
+def html(experiment_page):
+    return experiment_page.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_every_section_and_figure_is_on_the_page(html):
     reader = Reader(html)
     sections = {"methods", "cohorts", "pretraining", "prediction", "comparison", "interpretation", "provenance"}
@@ -62,22 +64,27 @@ def test_every_section_and_figure_is_on_the_page(html):
     assert len(reader.ids) == len(set(reader.ids))
 
 
+@pytest.mark.slow
 def test_page_is_small_and_asks_for_nothing(html):
     assert len(html.encode()) < 5_000_000
     assert all(address.startswith(("#", "data:")) for address in Reader(html).addresses)
 
 
+@pytest.mark.slow
 def test_figures_that_would_not_fit_become_images_and_pages_are_reproducible(results, monkeypatch):
+    for name in FIGURES.keys() - {"cohort_overview", "group_mean_fc", "scatter"}:  # a few will do
+        monkeypatch.delitem(FIGURES, name)
     plain = replace(results, interpretation={})
     whole = page(plain)
     assert page(plain) == whole
-    monkeypatch.setattr("nerve.report.page.BUDGET", 500_000)
+    monkeypatch.setattr("nerve.report.page.BUDGET", 100_000)
     small = page(plain)
     assert len(small) < len(whole)
     assert "data:image/png" in small
     assert small.count("<figure") == whole.count("<figure")
 
 
+@pytest.mark.slow
 def test_no_participant_and_no_folder_is_named(html, experiment):
     ids = pd.read_csv(experiment / "predictions.tsv", sep="\t")["participant"].unique()
     assert not [one for one in ids if one in html]
@@ -87,6 +94,7 @@ def test_no_participant_and_no_folder_is_named(html, experiment):
     assert "[participant]: one region has no data" in Reader(html).words
 
 
+@pytest.mark.slow
 def test_exclusions_failures_and_warnings_are_shown(html):
     words = Reader(html).words
     assert "too much motion" in words
@@ -94,14 +102,16 @@ def test_exclusions_failures_and_warnings_are_shown(html):
     assert "failed" in words
 
 
+@pytest.mark.slow
 def test_numbers_of_the_paper_table_are_those_of_the_scores(html, experiment):
     scores = pd.read_csv(experiment / "scores.tsv", sep="\t")
     mine = scores[(scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["method"] == "Raw FC")]
     assert f'data-sort="{mine["r"].item()}"' in html
 
 
-def test_hostile_text_stays_text(hostile):
-    reader = Reader(write_report(hostile).read_text("utf-8"))
+@pytest.mark.slow
+def test_hostile_text_stays_text(hostile_page):
+    reader = Reader(hostile_page.read_text("utf-8"))
     assert reader.tags.count("script") == 1
     assert not reader.handlers
     assert "x" not in reader.addresses
@@ -118,51 +128,52 @@ def test_few_people_one_target_and_one_method_still_give_a_page(tmp_path, people
     assert "nothing to compare" in words
 
 
-def test_no_targets_gives_a_page_that_says_so(tmp_path, experiment):
-    copied(experiment, tmp_path / "e")
+@pytest.mark.usefixtures("unpainted")
+def test_no_targets_gives_a_page_that_says_so(copied):
     for name in ("scores.tsv", "predictions.tsv", "comparisons.tsv"):
-        (tmp_path / "e" / name).unlink()
-    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+        (copied / name).unlink()
+    words = Reader(write_report(copied).read_text("utf-8")).words
     assert "nothing was predicted" in words
     assert "could not be drawn" not in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["", "not\ta table\n1\n2\t3\t4\n", "\x00\x01"])
-def test_damaged_tables_cost_their_part_only(tmp_path, experiment, damage):
-    copied(experiment, tmp_path / "e")
+def test_damaged_tables_cost_their_part_only(copied, damage):
     for name in ("scores.tsv", "runs.tsv", "runs/0001/manifest.json", "runs/0001/history.tsv"):
-        write_text(tmp_path / "e" / name, damage)
-    reader = Reader(write_report(tmp_path / "e").read_text("utf-8"))
+        write_text(copied / name, damage)
+    reader = Reader(write_report(copied).read_text("utf-8"))
     assert "figure-group_mean_fc" in reader.ids
     assert "This page is not complete" in reader.words
 
 
 @pytest.mark.parametrize("name", ["scores.tsv", "predictions.tsv", "comparisons.tsv", "history.tsv"])
-@pytest.mark.parametrize("word", ["NaN", "word", "1e400"])
-def test_cells_that_are_no_numbers_are_missing_and_said(tmp_path, experiment, name, word):
-    copied(experiment, tmp_path / "e")
-    path = next((tmp_path / "e").rglob(name))
+@pytest.mark.parametrize("word", ["NaN", "word", pytest.param("1e400", marks=pytest.mark.slow)])
+def test_cells_that_are_no_numbers_are_missing_and_said(copied, name, word, request):
+    if word != "1e400":  # which is infinite, and the hardest to paint
+        request.getfixturevalue("unpainted")
+    path = next(copied.rglob(name))
     table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
     for column in table.columns.difference(["cohort", "target", "method", "variant", "method_a", "method_b"]):
         table[column] = word
     write_tsv(path, table)
-    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
-    assert ("are no numbers, and shown as missing" in words) is (word != "1e400")  # which is infinite
+    words = Reader(write_report(copied).read_text("utf-8")).words
+    assert ("are no numbers, and shown as missing" in words) is (word != "1e400")
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(("name", "column"), [("scores.tsv", "method"), ("comparisons.tsv", "variant_b")])
-def test_a_table_without_a_column_is_left_out_and_said(tmp_path, experiment, name, column):
-    copied(experiment, tmp_path / "e")
-    write_tsv(tmp_path / "e" / name, pd.read_csv(tmp_path / "e" / name, sep="\t").drop(columns=column))
-    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+def test_a_table_without_a_column_is_left_out_and_said(copied, name, column):
+    write_tsv(copied / name, pd.read_csv(copied / name, sep="\t").drop(columns=column))
+    words = Reader(write_report(copied).read_text("utf-8")).words
     assert f"{name}: there is no column {column}; it is not shown" in words
 
 
-def test_a_cohort_that_has_moved_is_said(tmp_path, experiment):
-    copied(experiment, tmp_path / "e")
-    text = (tmp_path / "e" / "experiment.yaml").read_text().replace("/data/", "/moved/")
-    write_text(tmp_path / "e" / "experiment.yaml", text)
-    words = Reader(write_report(tmp_path / "e").read_text("utf-8")).words
+@pytest.mark.usefixtures("unpainted")
+def test_a_cohort_that_has_moved_is_said(copied):
+    text = (copied / "experiment.yaml").read_text().replace("/data/", "/moved/")
+    write_text(copied / "experiment.yaml", text)
+    words = Reader(write_report(copied).read_text("utf-8")).words
     assert "there is no such folder" in words
     assert "Raw FC" in words
 
@@ -172,6 +183,7 @@ def test_a_bare_experiment_that_has_only_begun(tmp_path):
     assert "nothing was predicted" in Reader(write_report(tmp_path).read_text("utf-8")).words
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_training_run_that_has_not_ended(tmp_path):
     write_tsv(tmp_path / "history.tsv", pd.DataFrame({"epoch": [1, 2], "training_loss": [0.2, 0.1]}))
     reader = Reader(write_report(tmp_path).read_text("utf-8"))
@@ -179,6 +191,7 @@ def test_a_training_run_that_has_not_ended(tmp_path):
     assert "not finished" in reader.words
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_folder_of_evaluate(tmp_path, experiment):
     for name in ("scores", "predictions", "comparisons"):
         table = pd.read_csv(experiment / f"{name}.tsv", sep="\t")
