@@ -1,6 +1,8 @@
 """Fixtures for all tests."""
 
+import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes: one thread each
@@ -8,6 +10,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes
 import pytest
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """`made_once(name, write)`: a folder that one of the processes of a test run writes and all read."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "made-once"
+
+    def folder_of(name: str, write: Callable[[Path], object]) -> Path:
+        folder, done = root / name, root / f"{name}.done"
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(root / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                write(folder)
+                done.touch()
+        return folder
+
+    return folder_of
 
 
 @pytest.fixture(scope="session")

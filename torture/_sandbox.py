@@ -139,12 +139,16 @@ def run_cases(
 ) -> list[Outcome]:
     """Run the cases of these numbers, telling each outcome; `cases` may hold closures, since processes are forked."""
     watched = _Watched(cases, numbers, root, told)
-    for _ in range(jobs):
-        watched.start()
-    while watched.busy:
-        for pipe in wait(list(watched.busy), timeout=1.0):
-            watched.hear(pipe)
-        watched.end_late()
+    try:
+        for _ in range(jobs):
+            watched.start()
+        while watched.busy:
+            for pipe in wait(list(watched.busy), timeout=1.0):
+                watched.hear(pipe)
+            watched.end_late()
+    finally:
+        for process, *_ in watched.busy.values():  # when a test has run out of its time: Python would wait for them
+            process.kill()
     return sorted(watched.outcomes, key=lambda outcome: outcome.case)
 
 

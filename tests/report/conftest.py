@@ -10,13 +10,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from folders import Made, line, write_folder
 
 from nerve.report.load import load_results
+from nerve.report.page import write_report
 
 EVIL = "<script>window.pwned=1</script>\"'>&amp;<img src=x onerror=window.pwned=2>\nnew line $\\frac{1}$"
 
 
 @pytest.fixture(scope="session")
-def experiment(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("experiment"))
+def experiment(made_once):
+    return made_once("experiment", write_folder)
+
+
+@pytest.fixture(scope="session")
+def experiment_page(made_once, experiment):
+    """The experiment's report: a dozen seconds of drawing."""
+    return made_once("experiment-page", lambda folder: write_page(experiment, folder)) / "report.html"
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +32,7 @@ def results(experiment):
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory):
+def hostile(made_once):
     """Everything that a user can name is an attempt to break the page."""
     swept = [line(f"b{i}", "nerve", "y" * 300, "self-supervised", variant=f"a={EVIL}{i}", settings={EVIL: i})
              for i in range(2)]  # fmt: skip
@@ -38,4 +45,19 @@ def hostile(tmp_path_factory):
         warning=EVIL,
         stored=False,
     )
-    return write_folder(tmp_path_factory.mktemp("hostile"), made)
+    return made_once("hostile", lambda folder: write_folder(folder, made))
+
+
+@pytest.fixture(scope="session")
+def hostile_page(made_once, hostile):
+    return made_once("hostile-page", lambda folder: write_page(hostile, folder)) / "report.html"
+
+
+def write_page(experiment, folder):
+    write_report(experiment).rename(folder / "report.html")
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Figures are drawn but not turned into SVG, where only the words of a page are looked at."""
+    monkeypatch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nerve.report.page import write_report
-
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 WIDTHS = (400, 1400)
 
@@ -42,7 +40,7 @@ def artefacts(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["experiment", "hostile"])
 def opened(request, browser):
-    path = write_report(request.getfixturevalue(request.param))
+    path = request.getfixturevalue(f"{request.param}_page")
     return request.param, open_page(browser, path, 1400)
 
 
@@ -135,8 +133,8 @@ def test_page_has_one_heading_a_language_and_landmarks(opened):
     assert browser.execute_script(unnamed) == 0
 
 
-def test_dark_and_print(experiment, browser, artefacts):
-    open_page(browser, write_report(experiment), 1400)
+def test_dark_and_print(experiment_page, browser, artefacts):
+    open_page(browser, experiment_page, 1400)
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
     assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 30)"
