@@ -46,7 +46,7 @@ def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder
             "parcellation": ATLAS,
             "cohorts": {"alpha": {"path": str(folder), "targets": ["p_factor"]}},
             "methods": [{"method": "raw"}],
-            "protocol": {"folds": 3, "inner_folds": 2, "n_bootstrap": 50},
+            "protocol": {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50},
         }
     )
     before = prepare(config, tmp_path / "out").run(jobs=1)["scores"]["r"].item()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import yaml
 
-from nerve import Cohort
+from nerve import Cohort, Protocol
 from nerve.checks import NerveError
-from nerve.evaluation import evaluate_to, feature_sets, make_settings
+from nerve.experiments import commands
 from nerve.experiments.main import prepare
 from nerve.interpret import interpret_to
 from nerve.methods.runs import embed_file, pretrain
@@ -48,8 +48,8 @@ COMMANDS = {
     "embed .npy": lambda cohort, mine: embed_file("no model", cohort, mine / "x.npy"),
     "check": lambda cohort, mine: check_cohort(Cohort.load(cohort)).write(mine / "scores.tsv"),
     "save": lambda cohort, mine: Cohort.load(cohort).save(mine, overwrite=True),
-    "evaluate": lambda cohort, mine: evaluate_to(
-        mine, feature_sets("raw", Cohort.load(cohort)), Cohort.load(cohort), make_settings("p_factor", n_folds=3)
+    "evaluate": lambda cohort, mine: commands.evaluate(
+        str(cohort), [{"method": "raw"}], Protocol(targets="p_factor", n_folds=3), str(mine)
     ),
 }
 

@@ -47,7 +47,17 @@ def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_pat
     table.to_csv(tmp_path / STRANGE / "participants.tsv", sep="\t", index=False)
     out = f"results-{STRANGE}"
     done = nerve(
-        "evaluate", STRANGE, "--targets", "score", "--out", out, "--folds", "3", "--bootstrap", "10", folder=tmp_path
+        "evaluate",
+        STRANGE,
+        "--targets",
+        "score",
+        "--out",
+        out,
+        "--n-folds",
+        "3",
+        "--n-bootstrap",
+        "10",
+        folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr.decode()
     assert (tmp_path / out / "scores.tsv").is_file()

@@ -26,6 +26,8 @@ OUTPUTS = [
 ]  # fmt: skip
 LARGE = {  # a large number here is much to do, not a mistake
     "subjects", "timepoints", "repeats", "bootstrap", "permutations", "components", "folds", "sites", "jobs", "epochs",
+    "n_repeats", "n_bootstrap", "n_permutations", "n_components", "n_folds", "n_inner_folds", "n_draws", "n_landmarks",
+    "exact_up_to",
 }  # fmt: skip
 
 
@@ -46,9 +48,14 @@ def sound(command: str) -> Values:
         },
         "methods": {"parcellation": "schaefer100-7"},
         "evaluate": {
-            "cohort": "{in}/cohort", "targets": "age", "out": "{out}/results", "folds": "2", "bootstrap": "10",
+            "cohort": "{in}/cohort", "targets": "age", "out": "{out}/results", "n_folds": "2", "n_bootstrap": "10",
             "features": "raw,covariates", "covariates": "sex", "site": "site",
         },
+        "run": {
+            "cohort": "{in}/cohort", "targets": "age", "out": "{out}/ran", "n_folds": "2", "n_bootstrap": "10",
+            "model": "{in}/run",
+        },
+        "export": {"cohort": "{in}/cohort", "out": "{out}/exported"},
         "experiment": {"config": "{in}/study.yaml", "out": "{out}/study", "dry_run": True},
         "report": {"folder": "{in}/nothing"},
         "demo": {"out": "{out}/demo", "jobs": "0"},

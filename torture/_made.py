@@ -80,7 +80,8 @@ def made() -> Files:
         _nerve("pretrain", root / "cohort", "--out", root / "run", "--config", root / "small.yaml", "--preset", "small")
         _nerve("embed", root / "run", root / "cohort", root / "features.tsv")
         _nerve(
-            "evaluate", root / "cohort", "--targets", "age", "--folds", 2, "--bootstrap", 20, "--out", root / "results",
+            "evaluate", root / "cohort", "--targets", "age", "--n-folds", 2, "--n-bootstrap", 20,
+            "--out", root / "results",
             "--features", f"raw,{root / 'run'}", "--covariates", "sex",
         )  # fmt: skip
         prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without drawing its report

@@ -25,7 +25,7 @@ from torture._processes import Ended, Running, Warm, cold
 from torture._results import compared, debris, unreadable
 from torture.promise import Promise
 
-TRAINING = ("dim=16", "depth=1", "heads=2", "completion=4", "epochs=4", "batch_size=16", "checkpoint_seconds=0")
+TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=4", "batch_size=16", "checkpoint_seconds=0")
 PEOPLE, REGIONS = 40, "schaefer100-7"
 
 
@@ -91,8 +91,8 @@ def make_cases(folder: Path) -> list[Case]:
 
     def evaluate(place: Path, folds: int = 3) -> list[str]:
         return [
-            *("evaluate", str(cohort), "--targets", "p_factor,null", "--features", "raw,pca", "--folds", str(folds)),
-            *("--bootstrap", "50", "--permutations", "20", "--out", str(place / "out")),
+            *("evaluate", str(cohort), "--targets", "p_factor,null", "--features", "raw,pca", "--n-folds", str(folds)),
+            *("--n-bootstrap", "50", "--n-permutations", "20", "--out", str(place / "out")),
         ]
 
     def evaluated(place: Path) -> None:
@@ -124,7 +124,7 @@ def make_cases(folder: Path) -> list[Case]:
 
 def experiment_config() -> dict[str, object]:
     """One cohort, two reference rows and a NERVE that trains in a second."""
-    settings = {"epochs": 3, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2, "completion": 4}
+    settings = {"epochs": 3, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2}
     scan = {"n": 30, "timepoints": 40, "seed": 1, "keep_timeseries": False}
     return {
         "name": "tiny",

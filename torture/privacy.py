@@ -112,7 +112,7 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         "name": "marked", "parcellation": "../regions.tsv", "preset": "small", "device": "cpu", "interpret": not short,
         "cohorts": {"marked": {"path": str(work / "cohort"), "targets": ["score", "sex"], "covariates": ["age"]}},
         "methods": [{"method": "raw"}, {"method": "nerve", "settings": METHOD}],
-        "protocol": {"folds": 3, "n_bootstrap": 50},
+        "protocol": {"n_folds": 3, "n_bootstrap": 50},
     }  # fmt: skip
     (work / "experiment.yaml").write_text(yaml.safe_dump(experiment))
     cohorts = {name: {"path": str(work / name), "targets": ["score"]} for name in ("cohort", "broken")}
@@ -125,12 +125,12 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         ["pretrain", "cohort", "--out", "model", "--preset", "small", "--device", "cpu", *sets],
         ["embed", "model", "cohort", "embeddings.tsv", "--device", "cpu"],
         ["evaluate", "cohort", "--targets", "score,sex", "--covariates", "age", "--features", "raw,model", "--out",
-         "evaluated", "--folds", "3", "--bootstrap", "50"],
+         "evaluated", "--n-folds", "3", "--n-bootstrap", "50"],
         ["report", "evaluated"],
         ["report", "model"],
         ["experiment", "experiment.yaml", "--out", "experiment", "--jobs", "1"],
     ]  # fmt: skip
-    return found if short else [*found, ["interpret", "model", "cohort", "--targets", "score", "--folds", "3"]]
+    return found if short else [*found, ["interpret", "model", "cohort", "--targets", "score", "--n-folds", "3"]]
 
 
 def failing(work: Path) -> list[list[str]]:

@@ -104,7 +104,7 @@ def changed_cohorts(folder: Path) -> Promise:
 
 def evaluate(cohort: Path, out: Path) -> int:
     """One small evaluation."""
-    options = ("--targets", "p_factor", "--features", "raw", "--folds", "3", "--bootstrap", "50")
+    options = ("--targets", "p_factor", "--features", "raw", "--n-folds", "3", "--n-bootstrap", "50")
     return command("evaluate", cohort, *options, "--out", out)[0]
 
 
@@ -134,7 +134,7 @@ def files_of_others(folder: Path) -> Promise:
     attempts = {
         "pretrain": ("pretrain", folder / "cohort", "--out", mine, "--preset", "small"),
         "pretrain --resume": ("pretrain", folder / "cohort", "--out", mine, "--resume"),
-        "evaluate": ("evaluate", folder / "cohort", "--targets", "p_factor", "--out", mine, "--folds", "3"),
+        "evaluate": ("evaluate", folder / "cohort", "--targets", "p_factor", "--out", mine, "--n-folds", "3"),
         "embed .tsv": ("embed", folder / "run", folder / "cohort", mine / "participants.tsv"),
         "embed .npy": ("embed", folder / "run", folder / "cohort", mine / "x.npy"),
         "check": ("check", folder / "cohort", "--out", mine / "participants.tsv"),
@@ -166,7 +166,7 @@ def doubtful_tables(folder: Path) -> Promise:
     for cells in (["unknown"], [">89"], clean.round(2).astype(str).str.replace(".", ",").tolist()):
         table["age"] = [*cells, *clean.astype(str)[len(cells) :]]
         table.to_csv(cohort / "participants.tsv", sep="\t", index=False)
-        words = ("--targets", "p_factor", "--covariates", "age", "--folds", "3", "--out", folder / "doubtful-results")
+        words = ("--targets", "p_factor", "--covariates", "age", "--n-folds", "3", "--out", folder / "doubtful-results")
         code, said = command("evaluate", cohort, *words)
         if code != 1 or "age" not in said or str(cells[0]) not in said:
             troubles.append(f"{cells[0]!r} among ages was taken")

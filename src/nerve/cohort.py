@@ -153,15 +153,13 @@ class Cohort:
         folder, matrices, opened = self._loaded or (Path(), None, None)
         series = self.timeseries
         lengths = () if series is None else series.lengths
-        if matrices is self.connectivity:
-            path = folder / "connectivity.npy"
+        if matrices is self.connectivity and (path := folder / "connectivity.npy").is_file():  # a folder may be gone
             fc = file_digest(path, open_npy(path))
         else:
             fc = digest_of(self._chunks())
         if series is None:
             return fc, None, lengths
-        if series is opened:
-            path = folder / "timeseries.npy"
+        if series is opened and (path := folder / "timeseries.npy").is_file():
             return fc, file_digest(path, open_npy(path)), lengths
         return fc, digest_of(np.asarray(one, np.float32) for one in series), lengths
 

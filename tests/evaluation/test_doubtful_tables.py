@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nerve import Cohort
+from nerve import Cohort, Protocol
 from nerve.checks import NerveError
-from nerve.evaluation import make_settings
 from nerve.evaluation.people import prepare_people
 from nerve.quality import check_cohort
 
@@ -28,11 +27,13 @@ def with_words(age):
 
 def test_words_among_numbers_are_refused_by_column_and_cell():
     with pytest.raises(NerveError, match=r"'age': 'unknown' \(sub-005\), '>89' \(sub-040\) are not numbers among 78"):
-        prepare_people(with_ages(with_words), make_settings("score", "age"))
+        prepare_people(with_ages(with_words), Protocol(targets="score", covariates="age"))
 
 
 def test_words_among_numbers_are_missing_when_asked_for():
-    people, _ = prepare_people(with_ages(with_words), make_settings("score", "age", non_numeric="missing"))
+    people, _ = prepare_people(
+        with_ages(with_words), Protocol(targets="score", covariates="age", non_numeric="missing")
+    )
     assert people.covariates["age"].dtype.kind == "f"
     assert np.flatnonzero(people.covariates["age"].isna()).tolist() == [5, 40]
     assert any("age: 2 missing" in note for note in people.notes)
@@ -41,9 +42,9 @@ def test_words_among_numbers_are_missing_when_asked_for():
 def test_decimal_commas_are_refused_and_categories_are_not():
     cohort = with_ages(lambda age: [one.replace(".", ",") for one in age])
     with pytest.raises(NerveError, match="commas"):
-        prepare_people(cohort, make_settings("score", "age"))
+        prepare_people(cohort, Protocol(targets="score", covariates="age"))
     words = make_cohort(80, hand=["left", "right"] * 40, score=np.random.default_rng(1).normal(size=80))
-    prepare_people(words, make_settings("score", "hand"))
+    prepare_people(words, Protocol(targets="score", covariates="hand"))
 
 
 def test_check_shows_words_among_numbers():
@@ -61,7 +62,7 @@ def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
     table["family"] = [f"G{i}" for i in range(20)]
     fc = np.concatenate([single.connectivity, twice.connectivity])
     cohort = Cohort(fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation)
-    people, _ = prepare_people(cohort, make_settings("score", groups=families, n_repeats=3))
+    people, _ = prepare_people(cohort, Protocol(targets="score", groups=families, n_repeats=3))
     assert (people.folds[:, 60:] == people.folds[:, :20]).all()
     if families:
         assert (people.folds[:, 0:60:2] == people.folds[:, 1:60:2]).all()

@@ -47,7 +47,7 @@ def sources(X, table):
 def predicted_in_fold(name, X, targets, table, folds, fold=0):
     model = KernelRidge("precomputed" if name == "kernel" else "linear")
     result = out_of_fold_predictions(model, sources(X, table)[name], targets, folds, covariates=table)
-    return result.set_index("row")["predicted"][np.flatnonzero(folds == fold)]
+    return result.set_index("position")["predicted"][np.flatnonzero(folds == fold)]
 
 
 ALL = list(sources(np.eye(3), pd.DataFrame({"age": [1.0], "sex": ["F"], "site": ["a"]})))

@@ -18,7 +18,9 @@ def test_a_rehearsal_has_every_row_and_target_and_needs_no_path(tmp_path, monkey
     config = load_config(CONFIGS / f"{name}.yaml")
     small = rehearsal(config)
     assert [row.label for row in small.methods] == [row.label for row in config.methods]
-    assert {k: c.targets for k, c in small.cohorts.items()} == {k: c.targets for k, c in config.cohorts.items()}
+    assert {k: small.protocol_of(k).targets for k in small.cohorts} == {
+        k: config.protocol_of(k).targets for k in config.cohorts
+    }
     assert [c.pretrain for c in small.cohorts.values()] == [c.pretrain for c in config.cohorts.values()]
     assert max(row.permutations for row in small.methods) <= PERMUTATIONS
     experiment = prepare(small, tmp_path / "out")  # people are simulated, columns found, runs planned

@@ -22,7 +22,7 @@ def folders(tmp_path_factory, cohort, encoders):
 def test_the_command_writes_every_table_with_its_stability(folders):
     out = folders / "out"
     words = [str(folders / "run0"), str(folders / "run1"), str(folders / "cohort"), "--targets", "p_factor"]
-    options = ["--out", str(out), "--folds", "3", "--bootstrap", "20", "--pooling", "tokens", "--device", "cpu"]
+    options = ["--out", str(out), "--n-folds", "3", "--n-bootstrap", "20", "--pooling", "tokens", "--device", "cpu"]
     result = CliRunner().invoke(app, ["interpret", *words, *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "p_factor" in result.output

@@ -106,11 +106,11 @@ def test_captions_say_what_is_shown_then_what_to_look_for(results):
 
 
 def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
-    example = dict(results.encoders[0].example)
+    errors = dict(results.encoders[0].errors)
     assert "Mean connectivity of 12 participants held out" in reconstruction.caption(results)
-    example.pop("n_participants")
-    unknown = replace(results, encoders=[replace(results.encoders[0], example=example)])
-    with pytest.raises(NothingToDraw, match="mean reconstruction of a group"):
+    errors.pop("example_n")
+    unknown = replace(results, encoders=[replace(results.encoders[0], errors=errors)])
+    with pytest.raises(NothingToDraw, match="ten held-out participants"):
         draw("reconstruction", unknown)
 
 

@@ -27,18 +27,19 @@ _FLAGS = ("tie", "best_two", "pretrained_on", "simulated")
 class ResultsFolder:
     """What an evaluation found. Every table is a plain DataFrame; empty where there is nothing of its kind.
 
-    Attributes
-    ----------
-    about : dict
-        protocol.json: title, layout, parcellation, the protocol of every cohort, versions, fingerprints.
-    rows : row, line, method, label, kind, group, view, variant, settings, preset, seed, scope, width, seconds, adapted
-    cohorts : cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
-    folds : cohort, participant, repeat, fold
-    predictions : cohort, target, row, participant, fold, observed, predicted, observed_raw (and repeat)
-    scores : cohort, target, row, scope, adapted, n, n_folds, r, … (one row per cohort, target and row)
-    comparisons : cohort, target, line_a, line_b, among, metric, score_a, score_b, difference, …, p, q, tie, best_two
-    nulls : cohort, target, row, r (one row per permutation of the target)
-    curves : cohort, target, row, labels, draw, metric, score (learning curves)
+    `about` is protocol.json: title, layout, parcellation, the protocol of every cohort, versions, fingerprints. The
+    columns of the tables::
+
+        rows : row, line, method, label, kind, group, view, variant, settings, preset, seed, scope, width, seconds,
+            adapted
+        cohorts : cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
+        folds : cohort, participant, repeat, fold
+        predictions : cohort, target, row, participant, fold, observed, predicted, observed_raw (and repeat)
+        scores : cohort, target, row, scope, adapted, n, n_folds, r, … (one row per cohort, target and row)
+        comparisons : cohort, target, line_a, line_b, among, metric, score_a, score_b, difference, …, p, q, tie,
+            best_two
+        nulls : cohort, target, row, r (one row per permutation of the target)
+        curves : cohort, target, row, labels, draw, metric, score (learning curves)
     """
 
     about: dict[str, Any]

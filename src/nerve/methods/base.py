@@ -82,7 +82,7 @@ class Method(BaseEstimator):
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
         return cohort
 
-    def checked_cohort(self, data: Any, parcellation: Parcellation | None) -> Cohort:
+    def checked_cohort(self, data: Any, parcellation: Parcellation | None = None) -> Cohort:
         """The data as a cohort in this order, if their measure is one that the method can work with."""
         return of_measure(as_cohort(data, parcellation), self.measures, type(self).__name__)
 

@@ -18,6 +18,7 @@ from nerve.methods.base import WEIGHTS, Role, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for, remove_packed
+from nerve.methods.references import chunks
 from nerve.methods.settings import check_names
 from nerve.methods.trained import Encoder
 from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
@@ -26,6 +27,7 @@ from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
+from nerve.training.sources import check_numbers
 from nerve.views import View, checked_arrays, make_view
 
 _AT_A_TIME = 512  # participants read together for the mean
@@ -180,6 +182,8 @@ class NERVE(Encoder):
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
         """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
         self.view_ = make_view(self.config().view)
+        for some in chunks(len(cohort)) if self.view_.name != "fc" else ():  # FC itself is checked when it is packed
+            check_numbers(cohort.inputs("fc", some), cohort, some)
         with naming(cohort.participants["participant_id"].to_numpy(object)):
             self.view_.fit(cohort.connectivity)
         return super().begin_training(cohort, rows, folder)

@@ -14,15 +14,15 @@ PARTS = ("original", "masked", "reconstructed")
 
 
 def caption(results: Results) -> str:
-    """What to see."""
+    """What is shown, and what to look for."""
     encoder = _encoder(results)
-    r, n = encoder.errors.get("example_r"), encoder.errors.get("example_n")
-    whose = "one participant" if n == 1 else f"{n or 'several'} participants, averaged,"
+    r, n = encoder.errors.get("example_r"), encoder.errors["example_n"]
+    who = "Connectivity of one participant" if n == 1 else f"Mean connectivity of {n} participants"
     said = f" Here r = {r:.2f} between original and reconstruction over the masked entries." if r is not None else ""
     return (
-        f"Connectivity of {whose} who took no part in training ({encoder.label}). Middle: grey patches were hidden "
-        "from the model. Right: hidden patches as the model reconstructs them from the others; visible ones as they "
-        f"are. Look whether the structure inside the grey patches returns.{said}"
+        f"{who} held out of training ({encoder.label}). Middle: grey patches were hidden from the model. Right: "
+        "hidden patches as the model reconstructs them from the others; visible ones as they are. Look for "
+        f"structure inside the grey patches that returns at the right.{said}"
     )
 
 
@@ -51,6 +51,7 @@ def draw(results: Results) -> Figure:
 
 def _encoder(results: Results) -> EncoderRun:
     for encoder in results.encoders:
-        if {*PARTS, "group_of"} <= set(encoder.example):
+        known = {*PARTS, "group_of"} <= set(encoder.example)
+        if known and encoder.errors.get("example_n"):  # without a count it may be one participant
             return encoder
     raise NothingToDraw("No run has kept an example of a reconstruction (it takes ten held-out participants).")
