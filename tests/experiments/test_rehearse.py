@@ -24,7 +24,7 @@ def test_a_rehearsal_has_every_row_and_target_and_needs_no_path(tmp_path, monkey
     assert [c.pretrain for c in small.cohorts.values()] == [c.pretrain for c in config.cohorts.values()]
     assert max(row.permutations for row in small.methods) <= PERMUTATIONS
     experiment = prepare(small, tmp_path / "out")  # people are simulated, columns found, runs planned
-    assert {task.kind for task in experiment.plan.tasks} <= {"encode", "probe", "train"}
+    assert {task.work.kind for task in experiment.plan.tasks} <= {"encode", "probe", "train"}
     assert sum(experiment.counts.values()) >= len(config.methods)
 
 
