@@ -18,7 +18,7 @@ from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
 from nerve.report.privacy import Scrubber
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
-from nerve.report.words import methods_text, run_text
+from nerve.report.words import methods_text, run_text, site_notices
 from nerve.unpacking import refuse_bomb
 
 LEAST = 10  # participants of whom a mean is shown: the mean of one is that participant
@@ -79,6 +79,7 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         interpretation=_interpretation(folder),
         parcellation=_named(found.about.get("parcellation")),
         warnings=[said for one in manifests.values() for said in one.get("warnings", [])],
+        notices=site_notices(results),
     )
     participants = [table["participant"] for table in (found.folds, found.predictions) if "participant" in table]
     return _anonymous(replace(results, methods_text=methods_text(results)), participants, opened)

@@ -42,7 +42,7 @@ def extended_table(results: Results) -> pd.DataFrame:
     """The same results with everything a reviewer asks for: fold-mean r, R², MAE, CI, p and n; one row per seed."""
     wanted = ["n", "r", "r_low", "r_high", "r_low_cv", "r_high_cv", "r_fold_mean", "r2", "mae", "auc", "auc_low",
               "auc_high", "balanced_accuracy", "p", "q", "p_permuted_networks", "r_target_motion",
-              "r_prediction_motion", "scope", "adapted"]  # fmt: skip
+              "r_prediction_motion", "r_within_site", "site_accuracy", "scope", "adapted"]  # fmt: skip
     scores = results.scores
     seed_of = dict(zip(results.rows["row"], results.rows["seed"], strict=True))
     table = pd.DataFrame(

@@ -91,7 +91,7 @@ class Results:
     ----------
     about : dict
         protocol.json: title, kind, layout, the protocol of each cohort, versions, fingerprints.
-    rows, predictions, scores, comparisons, nulls : DataFrame
+    rows, predictions, scores, comparisons, nulls, curves : DataFrame
         The tables of the results folder, with the `line` of each row; no participants. `scores` are those of real
         rows, `null_scores` those of models with permuted networks.
     runs : DataFrame
@@ -112,6 +112,7 @@ class Results:
     null_scores: pd.DataFrame = field(default_factory=pd.DataFrame)
     comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
     nulls: pd.DataFrame = field(default_factory=pd.DataFrame)
+    curves: pd.DataFrame = field(default_factory=pd.DataFrame)
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     cohorts: Mapping[str, CohortFacts] = field(default_factory=dict)
     encoders: Sequence[EncoderRun] = ()
@@ -126,7 +127,7 @@ class Results:
         """Results of a results folder, read or about to be written."""
         line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
         tables: dict[str, Any] = {
-            name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls")
+            name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls", "curves")
         }
         permuted = set(found.rows.loc[found.rows["kind"] == NULL, "row"])
         is_null = tables["scores"].get("row", pd.Series(dtype=str)).isin(permuted)

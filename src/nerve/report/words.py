@@ -9,6 +9,7 @@ from typing import Any
 from nerve.checks import listed
 from nerve.evaluation.protocol_text import protocol_text
 from nerve.evaluation.rows import SCOPES, SELF_SUPERVISED, SUPERVISED
+from nerve.evaluation.sites import site_verdict
 from nerve.protocol import Protocol
 from nerve.report.results import Results
 
@@ -82,6 +83,23 @@ def seen(results: Results) -> list[str]:
             only = f" in {listed(where, most=20)}" if len(results.cohorts) > 1 else ""
             sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){only}: {_named(results, lines)}.")
     return sentences
+
+
+def site_notices(results: Results) -> list[str]:
+    """A sentence per cohort and target whose best r lies, in good part, between sites."""
+    if "r_within_site" not in results.scores:
+        return []
+    said = []
+    means = (
+        results.scores.groupby(["cohort", "target", "line"], sort=False)[["r", "r_within_site"]].mean().reset_index()
+    )
+    for (cohort, target), part in means.groupby(["cohort", "target"], sort=False):
+        best = part.sort_values("r", ascending=False).iloc[0]
+        verdict = site_verdict(best["r"], best["r_within_site"])
+        if "between" in verdict:
+            name, r, inside = results.column_name(str(cohort), str(target)), best["r"], best["r_within_site"]
+            said.append(f"{name}: r = {r:.2f} of {results.label(best['line'])} is {inside:.2f} within sites: {verdict}.")
+    return said
 
 
 def run_text(config: Mapping[str, Any]) -> list[str]:

@@ -36,6 +36,7 @@ FIGURES = {
     "forest": "nerve.report.figures.forest",
     "scatter": "nerve.report.figures.scatter",
     "null_distribution": "nerve.report.figures.null_distribution",
+    "learning_curves": "nerve.report.figures.learning_curves",
     "motion": "nerve.report.figures.motion",
     "comparison_matrix": "nerve.report.figures.comparison_matrix",
     "sweep": "nerve.report.figures.sweep",
