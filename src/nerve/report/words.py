@@ -98,7 +98,8 @@ def site_notices(results: Results) -> list[str]:
         verdict = site_verdict(best["r"], best["r_within_site"])
         if "between" in verdict:
             name, r, inside = results.column_name(str(cohort), str(target)), best["r"], best["r_within_site"]
-            said.append(f"{name}: r = {r:.2f} of {results.label(best['line'])} is {inside:.2f} within sites: {verdict}.")
+            line = results.label(best["line"])
+            said.append(f"{name}: r = {r:.2f} of {line} is {inside:.2f} within sites: {verdict}.")
     return said
 
 
