@@ -150,7 +150,7 @@ def test_what_is_needed_is_said_in_one_sentence(tmp_path, atlas, monkeypatch):
     with pytest.raises(NerveError, match="Did you mean '36p'"):
         read_cohort(source, parcellation=SIX, atlas_image=atlas, denoise="36")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NerveError, match=r"pip install 'nerve-fc\[fmri\]'"):
+    with pytest.raises(NerveError, match="pip install nilearn"):
         read_cohort(source, parcellation=SIX, atlas_image=atlas, denoise="none")
 
 

@@ -172,7 +172,7 @@ def slurm_executor(workspace: Workspace) -> Any:
     try:
         import submitit
     except ImportError as error:
-        raise NerveError("The SLURM launcher needs submitit: pip install 'nerve-fc[slurm]'.") from error
+        raise NerveError("The SLURM launcher needs submitit: pip install submitit.") from error
     settings = workspace.config.slurm
     logs: Path = workspace.folder / "slurm"
     try:

@@ -404,7 +404,7 @@ def _read_excel(path: Path, where: object, options: dict[str, Any]) -> pd.DataFr
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
-        remedy = "Install it (`pip install nerve-fc[excel]`), or save the sheet as .csv."
+        remedy = "Install it (`pip install openpyxl`), or save the sheet as .csv."
         raise problem(where, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
     try:
         with zipfile.ZipFile(require_file(path)) as archive:

@@ -40,7 +40,7 @@ def draw(results: Results) -> Figure:
     try:
         from nilearn import plotting
     except ImportError:
-        raise NothingToDraw("Drawing on the brain needs nilearn: pip install 'nerve-fc[viz]'.") from None
+        raise NothingToDraw("Drawing on the brain needs nilearn: pip install nilearn.") from None
     low, high = _limits(table["weight"].to_numpy(float))
     figure = Figure(figsize=(9.6, 4.9))
     figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, color="white", zorder=-10))
