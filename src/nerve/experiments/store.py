@@ -79,7 +79,7 @@ class Store:
 
 def fingerprint(content: Any) -> str:
     """A short hash of plain JSON content, whatever the order of its keys."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -74,8 +74,7 @@ class Workspace:
     def data_fingerprint(self, name: str) -> str:
         """What is known to determine a cohort here: its contents, the region order and the renamed columns."""
         settings = self.config.cohorts[name]
-        stored = read_json(self.path(name) / "cohort.json") if (self.path(name) / "cohort.json").is_file() else {}
-        contents = stored.get("fingerprint") or Cohort.load(self.path(name)).fingerprint
+        contents = Cohort.load(self.path(name)).fingerprint  # of what lies on disk now
         return fingerprint([contents, self.parcellation.fingerprint, settings.columns])
 
     @cached_property
