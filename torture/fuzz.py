@@ -32,7 +32,7 @@ from torture.promise import Promise
 ODD_VALUES = 7  # values for every option
 SOURCE_FILES = files_of(SOURCES["npy"].write)
 BESIDE = ("xcpd motion", "xcpd quality", "4S table", "cpac motion", "confounds")  # tables beside the data: every other
-SHORT = 240  # cases of the short form, spread evenly over all of them
+SHORT = 60  # cases of the short form, spread evenly over all of them
 Generator = np.random.Generator
 Prepare = Callable[[Path, Generator], Sequence[str]]
 Maker = tuple[str, Prepare, bool]  # name, what writes the files and gives the arguments, whether it may work for long
