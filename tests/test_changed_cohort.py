@@ -49,13 +49,13 @@ def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder
             "protocol": {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50},
         }
     )
-    before = prepare(config, tmp_path / "out").run(jobs=1)["scores"]["r"].item()
+    before = prepare(config, tmp_path / "out").run(jobs=1).scores["r"].item()
     change(folder)
     seen = []
     after = prepare(config, tmp_path / "out").run(jobs=1, report=lambda task, status: seen.append(task))
-    fresh = prepare(config, tmp_path / "fresh").run(jobs=1)["scores"]["r"].item()
+    fresh = prepare(config, tmp_path / "fresh").run(jobs=1).scores["r"].item()
     assert bool(seen) == again
-    assert after["scores"]["r"].item() == fresh
+    assert after.scores["r"].item() == fresh
     assert (fresh != before) == again  # rows are tied to matrices by id: a sorted table is the same cohort
 
 

@@ -44,8 +44,8 @@ def tiny_experiment():
 COMMANDS = {
     "pretrain": lambda cohort, mine: pretrain([cohort], mine, preset="small", device="cpu"),
     "pretrain --resume": lambda cohort, mine: pretrain([cohort], mine, preset="small", device="cpu", resume=True),
-    "embed": lambda cohort, mine: embed_file("no model", cohort, mine / "scores.tsv"),
-    "embed .npy": lambda cohort, mine: embed_file("no model", cohort, mine / "x.npy"),
+    "embed": lambda cohort, mine: embed_file("no model", cohort, mine / "scores.tsv", overwrite=True),
+    "embed .npy": lambda cohort, mine: embed_file("no model", cohort, mine / "x.npy", overwrite=True),
     "check": lambda cohort, mine: check_cohort(Cohort.load(cohort)).write(mine / "scores.tsv"),
     "save": lambda cohort, mine: Cohort.load(cohort).save(mine, overwrite=True),
     "evaluate": lambda cohort, mine: commands.evaluate(
@@ -72,11 +72,11 @@ def test_an_experiment_is_not_written_over_its_own_file(tmp_path):
 def test_a_json_beside_embeddings_is_the_users_unless_we_wrote_it(cohort, tmp_path):
     (tmp_path / "x.json").write_text(MINE)
     with pytest.raises(NerveError, match=r"x\.json"):
-        embed_file("no model", cohort, tmp_path / "x.npy")
+        embed_file("no model", cohort, tmp_path / "x.npy", overwrite=True)
     (tmp_path / "x.json").write_text(json.dumps({"pooling": "mean", "shape": [1, 1], "participant_id": ["a"]}))
     np.save(tmp_path / "x.npy", np.zeros(1))
     with pytest.raises(NerveError, match="no such folder"):  # allowed: the model is looked for
-        embed_file(tmp_path / "no model", cohort, tmp_path / "x.npy")
+        embed_file(tmp_path / "no model", cohort, tmp_path / "x.npy", overwrite=True)
 
 
 def test_overwriting_a_cohort_keeps_what_the_user_put_there(cohort, tmp_path):

@@ -50,7 +50,7 @@ def test_decimal_commas_are_refused_and_categories_are_not():
 def test_check_shows_words_among_numbers():
     table = check_cohort(with_ages(with_words)).table.set_index("check")
     assert table.loc["covariate age", "verdict"] == "warning"
-    assert "'unknown', '>89'" in table.loc["covariate age", "detail"]
+    assert "'unknown' (1), '>89' (1)" in table.loc["covariate age", "detail"]
 
 
 @pytest.mark.parametrize("families", [None, "family"])
