@@ -26,7 +26,9 @@ def test_every_method_says_what_it_needs(name):
             assert method.checked_cohort(method(), cohort(measure)).measure == measure
             continue
         with pytest.raises(NerveError, match=f"and {method.__name__} needs Pearson correlations"):
-            method().fit(cohort(measure), np.zeros(12)) if method.role == "supervised" else method().fit(cohort(measure))
+            method().fit(cohort(measure), np.zeros(12)) if method.role == "supervised" else method().fit(
+                cohort(measure)
+            )
 
 
 def test_the_remedies_fit_the_measure():
