@@ -1,7 +1,7 @@
 """Result folders compared and checked: is every visible file whole, and are two folders the same?
 
 Files are compared byte for byte, except for what tells the time: `seconds` and `samples_per_second` of history.tsv,
-`seconds` of runs.tsv, of manifests and of checkpoints, and the cells of report.html that show the same numbers.
+`seconds` of runs.tsv, rows.tsv, manifests and checkpoints, and the cells of report.html that show the same numbers.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from safetensors.numpy import load_file
 from nerve.contents import KEPT
 from nerve.files import MARK
 
-TIMES = ("seconds", "samples_per_second")
+TIMES = ("seconds", "cpu_seconds", "samples_per_second")
+OF_THIS_RUN = ("id", "files", "command")  # of protocol.json: digests of tables with times, and where it was typed
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
@@ -71,10 +72,12 @@ def _check(file: Path) -> None:
 
 
 def _content(file: Path) -> Any:
-    if file.name in ("history.tsv", "runs.tsv"):
+    if file.name in ("history.tsv", "runs.tsv", "rows.tsv"):
         return pd.read_csv(file, sep="\t").drop(columns=list(TIMES), errors="ignore").to_csv()
     if file.name == "manifest.json":
         return {key: value for key, value in json.loads(file.read_text()).items() if key not in TIMES}
+    if file.name == "protocol.json":
+        return {key: value for key, value in json.loads(file.read_text()).items() if key not in OF_THIS_RUN}
     if file.name == "last.safetensors":
         return _checkpoint(file)
     if file.name == "report.html":
@@ -85,7 +88,7 @@ def _content(file: Path) -> Any:
 def _page(file: Path) -> str:
     """The page without the cells that hold the seconds of runs.tsv or the minutes of a history."""
     times: set[float] = set()
-    for table in (*file.parent.glob("runs.tsv"), *file.parent.glob("runs/*/history.tsv")):
+    for table in (*file.parent.glob("r*s.tsv"), *file.parent.glob("runs/*/history.tsv")):
         seconds = pd.read_csv(table, sep="\t")["seconds"].dropna()
         times |= {round(value, 9) for value in (*seconds, *(seconds / 60))}
 

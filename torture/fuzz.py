@@ -168,15 +168,15 @@ OWN_FILES: list[tuple[str, str, str, tuple[str, ...], str]] = [
      "{in}/cohort/regions.tsv"),
     ("tables", "cohort/regions.tsv", "text", ("cohort",), "atlas show {in}/cohort/regions.tsv"),
     ("tables", "features.tsv", "text", ("features.tsv", "cohort"), "evaluate {in}/cohort --targets age --out {out}/new "
-     "--n-folds 2 --bootstrap 10 --features {in}/features.tsv"),
+     "--n-folds 2 --n-bootstrap 10 --features {in}/features.tsv"),
     ("stores", "cohort/cohort.json", "json", ("cohort",), "check {in}/cohort"),
     ("stores", "cohort/participants.tsv", "text", ("cohort",), "check {in}/cohort --out {out}/check.tsv"),
     ("stores", "cohort/participants.tsv", "text", ("cohort",), "evaluate {in}/cohort --targets age,sex --covariates "
-     "site --groups family --out {out}/new --n-folds 2 --bootstrap 10"),
+     "site --groups family --out {out}/new --n-folds 2 --n-bootstrap 10"),
     ("stores", "cohort/regions.tsv", "text", ("cohort", "run"), "embed {in}/run {in}/cohort {out}/new.tsv"),
     ("stores", "cohort/connectivity.npy", "npy", ("cohort",), "check {in}/cohort"),
     ("stores", "cohort/connectivity.npy", "npy", ("cohort",), "evaluate {in}/cohort --targets age --out {out}/new "
-     "--n-folds 2 --bootstrap 10 --features raw,pca"),
+     "--n-folds 2 --n-bootstrap 10 --features raw,pca"),
     ("stores", "cohort/timeseries.npy", "npy", ("cohort",), "check {in}/cohort"),
     ("stores", "cohort/timeseries.tsv", "text", ("cohort",), "check {in}/cohort"),
     ("stores", "cohort/exclusions.tsv", "text", ("cohort",), "check {in}/cohort"),
@@ -192,10 +192,9 @@ OWN_FILES: list[tuple[str, str, str, tuple[str, ...], str]] = [
     ("results", "manifest.json", "json", ("study", "cohort"), "experiment --status {in}/study"),
 ]  # fmt: skip
 REPORTED = {  # a report draws figures for a second: fewer cases
-    "results/": ("scores.tsv", "predictions.tsv", "comparisons.tsv", "folds.tsv", "settings.json", "inputs.json",
-                 "protocol.md"),
-    "study/": ("scores.tsv", "predictions.tsv", "runs.tsv", "experiment.yaml", "manifest.json", "history.tsv",
-               "reconstruction.npz", "reconstruction.json"),
+    "results/": ("rows.tsv", "scores.tsv", "predictions.tsv", "comparisons.tsv", "folds.tsv", "protocol.json"),
+    "study/": ("scores.tsv", "predictions.tsv", "runs.tsv", "manifest.json", "history.tsv", "reconstruction.npz",
+               "reconstruction.json"),
     "run/": ("config.json", "history.tsv"),
 }  # fmt: skip
 
@@ -213,7 +212,7 @@ def _own_cases() -> Iterator[Maker]:
             for what, change in list(damages(kind, ending))[:: 13 if kind == "json" else 29]:
                 prepare = _command(files, ending, change, (folder, "cohort", "copy"), "report {out}/" + folder)
                 yield f"results · report {folder}{ending} · {what}", prepare, False
-    for name, written in (("results/settings.json", as_json), ("study/experiment.yaml", as_yaml)):
+    for name, written in (("results/protocol.json", as_json), ("study/protocol.json", as_json)):
         folder = name.split("/")[0] + "/"
         for what, change in list(changes(yaml.safe_load(files[name]), 1))[::11]:
             rewritten = partial(_rewritten, change, written)
@@ -254,7 +253,7 @@ SETTINGS = {
     "small.yaml": ("pretrain {in}/cohort --out {out}/run --preset small --config {in}/small.yaml", as_yaml, 3),
     "study.yaml": ("experiment {in}/study.yaml --out {out}/study --dry-run", as_yaml, 2),
     "run/config.json": ("embed {in}/run {in}/cohort {out}/new.tsv", as_json, 1),
-    "cohort/cohort.json": ("evaluate {in}/cohort --targets age --out {out}/new --n-folds 2 --bootstrap 10", as_json, 4),
+    "cohort/cohort.json": ("evaluate {in}/cohort --targets age --out {out}/new --n-folds 2 --n-bootstrap 10", as_json, 4),
     "columns.yaml": ("ingest {in}/source {out}/new --parcellation {in}/cohort/regions.tsv --participants "
                      "{in}/table.csv --columns {in}/columns.yaml", as_yaml, 5),
 }  # fmt: skip

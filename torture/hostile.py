@@ -251,7 +251,7 @@ def _models() -> Iterator[Case]:
         yield _with_file(f"class {name!r}", "run/config.json", changed(method=name), EMBED)
     yield _with_file("newer format", "run/config.json", changed(format_version=99, nerve_version="9.9"), EMBED)
     for dim, depth in ((65536, 1000), (2048, 200)):
-        larger = config["parameters"] | {"options": config["parameters"]["options"] | {"dim": dim, "depth": depth}}
+        larger = config["parameters"] | {"dim": dim, "depth": depth}
         yield _with_file(f"parameters of a giant, {dim} wide", "run/config.json", changed(parameters=larger), EMBED)
     unknown = config["parameters"] | {"__class__": "os.system"}
     yield _with_file("unknown parameter", "run/config.json", changed(parameters=unknown), EMBED)

@@ -175,7 +175,7 @@ def doubtful_tables(folder: Path) -> Promise:
     twice = Path(shutil.copytree(folder / "cohort", folder / "twice"))
     np.save(twice / "connectivity.npy", matrices)
     evaluate(twice, folder / "twice-results")
-    folds = pd.read_csv(folder / "twice-results" / "folds.tsv", sep="\t").set_index("participant_id").iloc[:, -1]
+    folds = pd.read_csv(folder / "twice-results" / "folds.tsv", sep="\t").set_index("participant")["fold"]
     ids = pd.read_csv(twice / "connectivity.tsv", sep="\t")["participant_id"]
     parted = int((folds[ids[:30]].to_numpy() != folds[ids[30:]].to_numpy()).sum())
     troubles += [f"{parted} participants stood on both sides of a fold"] * bool(parted)

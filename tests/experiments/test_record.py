@@ -5,16 +5,16 @@ import re
 import pytest
 
 from nerve.checks import NerveError
-from nerve.experiments import run as running
 from nerve.experiments.main import prepare
 from nerve.experiments.store import FAILED
+from nerve.experiments.work import Probe
 
 
 def test_the_traceback_of_a_failed_run_holds_no_folders(make_config, tmp_path, monkeypatch):
-    def fail(workspace, task, folder, device):
+    def fail(work, job):
         raise ValueError(f"could not read {tmp_path}/my study/fc.npy")
 
-    monkeypatch.setitem(running.KINDS, "probe", fail)
+    monkeypatch.setattr(Probe, "run", fail)
     experiment = prepare(make_config([{"method": "raw"}]), tmp_path / "out")
     with pytest.raises(NerveError, match="no run has made predictions"):
         experiment.run(jobs=1)

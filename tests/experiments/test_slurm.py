@@ -50,7 +50,7 @@ def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(mak
     here = prepare(config, tmp_path / "here")
     here.run(jobs=1)
     there = prepare(config, tmp_path / "there")
-    encode = next(task for task in there.plan.unique if task.kind == "encode")
+    encode = next(task for task in there.plan.unique if task.work.kind == "encode")
     command = [sys.executable, "-m", "nerve", "experiment", str(tmp_path / "c.yaml"), "--launcher", "slurm"]
     log = (tmp_path / "log.txt").open("w")
     process = subprocess.Popen(

@@ -16,6 +16,7 @@ from nerve.files import read_json, read_tsv, write_json, write_tsv
 
 FORMAT = 1
 PROTOCOL = "protocol.json"
+AGAIN = "Run the evaluation or experiment again: what is done is not repeated."
 CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
 TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls", "curves")
 _TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "scope", "adapted", "cohort",
@@ -27,28 +28,16 @@ _FLAGS = ("tie", "best_two", "pretrained_on", "simulated")
 class ResultsFolder:
     """What an evaluation found. Every table is a plain DataFrame; empty where there is nothing of its kind.
 
-    `about` is protocol.json: title, layout, parcellation, the protocol of every cohort, versions, fingerprints. The
-    columns of the tables::
-
-        rows : row, line, method, label, kind, group, view, variant, settings, preset, seed, scope, width, seconds,
-            adapted
-        cohorts : cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
-        folds : cohort, participant, repeat, fold
-        predictions : cohort, target, row, participant, fold, observed, predicted, observed_raw (and repeat)
-        scores : cohort, target, row, scope, adapted, n, n_folds, r, … (one row per cohort, target and row)
-        comparisons : cohort, target, line_a, line_b, among, metric, score_a, score_b, difference, …, p, q, tie,
-            best_two
-        nulls : cohort, target, row, r (one row per permutation of the target)
-        curves : cohort, target, row, labels, draw, metric, score (learning curves)
+    `about` is protocol.json: title, layout, parcellation, the protocol of every cohort, versions, fingerprints.
     """
 
     about: dict[str, Any]
-    rows: pd.DataFrame
-    cohorts: pd.DataFrame
-    folds: pd.DataFrame
-    predictions: pd.DataFrame
-    scores: pd.DataFrame
-    comparisons: pd.DataFrame
+    rows: pd.DataFrame  # what each row is: see `nerve.evaluation.Row`
+    cohorts: pd.DataFrame  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
+    folds: pd.DataFrame  # cohort, participant, repeat, fold
+    predictions: pd.DataFrame  # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat
+    scores: pd.DataFrame  # cohort, target, row, scope, adapted, n, r and all other scores
+    comparisons: pd.DataFrame  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
     nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
 
@@ -63,9 +52,15 @@ def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str
     for name, table in tables.items():
         write_tsv(folder / f"{name}.tsv", table)
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
-    whole = hashlib.blake2b(json.dumps([files, results.about], sort_keys=True, default=str).encode(), digest_size=8)
-    write_json(folder / PROTOCOL, {"format": FORMAT, "id": whole.hexdigest(), "files": files, **results.about})
-    return whole.hexdigest()
+    about = json.loads(json.dumps(results.about, default=str))  # as it will be read
+    whole = _identity(files, about)
+    write_json(folder / PROTOCOL, {"format": FORMAT, "id": whole, "files": files, **about})
+    return whole
+
+
+def _identity(files: dict[str, str], about: dict[str, Any]) -> str:
+    text = json.dumps([files, about], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def read_results(folder: str | os.PathLike[str]) -> ResultsFolder:
@@ -74,11 +69,14 @@ def read_results(folder: str | os.PathLike[str]) -> ResultsFolder:
     about = read_json(folder / PROTOCOL)
     if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("files"), dict):
         raise problem(folder / PROTOCOL, f"it is not of format {FORMAT}", remedy="Evaluate again with this version.")
+    own = {name: value for name, value in about.items() if name not in ("format", "id", "files")}
+    if _identity(about["files"], own) != about.get("id"):
+        raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)
     for name in TABLES:
         path = folder / f"{name}.tsv"
         if not path.is_file() or _digest(path) != about["files"].get(name):
             found = "it is not there" if not path.is_file() else f"it is not the one that {PROTOCOL} belongs to"
-            raise problem(path, found, remedy="Run the evaluation or experiment again: what is done is not repeated.")
+            raise problem(path, found, remedy=AGAIN)
     tables = {name: _table(folder / f"{name}.tsv") for name in TABLES}
     tables["rows"]["settings"] = [json.loads(text) for text in tables["rows"]["settings"]]
     return ResultsFolder(about=about, **tables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.results import read_results
 from nerve.experiments.collect import runs_table
-from nerve.experiments.config import ExperimentConfig, check_methods, load_config
+from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
 from nerve.experiments.launch import default_jobs
 from nerve.experiments.main import Experiment, prepare, reopen
 from nerve.experiments.rehearse import rehearsal
@@ -53,8 +54,9 @@ def evaluate(
     interpret: bool = False,
 ) -> tuple[list[str], list[str]]:
     """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run."""
-    name = Cohort.load(cohort).name
-    config = ExperimentConfig.model_validate(
+    name = re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
+    config = validated(
+        ExperimentConfig,
         {
             "name": name,
             "title": f"Evaluation of {name}",
@@ -62,7 +64,8 @@ def evaluate(
             "cohorts": {name: {"path": cohort, **protocol.as_dict()}},
             "methods": list(rows),
             "interpret": interpret,
-        }
+        },
+        "nerve evaluate",
     )
     check_methods(config, "--features")
     experiment = prepare(config, out)
