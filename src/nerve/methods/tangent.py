@@ -49,6 +49,11 @@ class TangentSpace(Reference):
         with naming(cohort.participants["participant_id"].to_numpy(object)):
             return self.view_class(self.shrinkage).fit(cohort.connectivity).arrays
 
+    @property
+    def n_features(self) -> int:
+        """Pairs of regions, and regions."""
+        return self.n_features_in_ * (self.n_features_in_ + 1) // 2
+
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view."""
         cohort, view = self.fitted_cohort(X), self.view_class(self.shrinkage)
