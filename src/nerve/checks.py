@@ -20,10 +20,6 @@ class MissingInput(NerveError):
     """A method needs an input (time series, say) that a cohort does not have."""
 
 
-class NotFitted(NerveError, AttributeError):
-    """`transform`, `predict` or `save` was called before `fit`."""
-
-
 class AboutPeople(NerveError):
     """A problem with some people, known by their rows until a caller that knows their ids says who they are.
 

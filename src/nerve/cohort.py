@@ -28,6 +28,7 @@ from nerve.checks import MissingInput, NerveError, as_utf8, known_columns, liste
 from nerve.contents import digest_of, file_digest
 from nerve.files import read_json, read_tsv
 from nerve.measures import MEASURES, in_words
+from nerve.notebook import facts_html
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series, Stack
 from nerve.store import (
@@ -43,6 +44,8 @@ from nerve.store import (
 )
 
 _ABOUT = {"format_version": int, "name": str, "parcellation": str, "digests": dict, "notes": dict}  # cohort.json
+# how ingest matched the regions of files with those of the parcellation
+_ORDER = {"label": "confirmed by label", "stated": "as the user stated", "size": "not confirmed: files had no labels"}
 _CHUNK = 64  # matrices read or written at a time
 
 
@@ -125,12 +128,63 @@ class Cohort:
         """Number of regions, R."""
         return self.parcellation.n_regions
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(people, regions, regions), as of the FC stack."""
+        return self.n_participants, self.n_regions, self.n_regions
+
     def __len__(self) -> int:
         return self.n_participants
+
+    def __getitem__(self, rows: Any) -> Cohort:
+        """The cohort of some people, as scikit-learn chooses them: a number, a slice, a mask, positions or ids.
+
+        Examples
+        --------
+        >>> people = pd.DataFrame({"participant_id": ["a", "b", "c"]})
+        >>> cohort = Cohort(np.stack([np.eye(100)] * 3), people, "schaefer100-17")
+        >>> cohort[1:].shape, cohort[[True, False, False]].participants["participant_id"].tolist()
+        ((2, 100, 100), ['a'])
+        """
+        if isinstance(rows, tuple):  # cohort[rows, ...]
+            if len(rows) != 2 or rows[1] is not Ellipsis:
+                raise problem(
+                    f"Cohort {self.name!r}",
+                    f"it was indexed by {len(rows)} things",
+                    expected="people only",
+                    remedy="Index cohort.connectivity for entries, call align for regions.",
+                )
+            rows = rows[0]
+        if isinstance(rows, slice):
+            rows = np.arange(len(self))[rows]
+        return self.subset(np.atleast_1d(np.asarray(rows)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.connectivity, dtype or np.float32)
+
+    def __iter__(self) -> Iterator[Cohort]:
+        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         series = "" if self.timeseries is None else ", time series"
         return f"Cohort({self.name!r}: {self.n_participants} participants, {self.parcellation.name}{series})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        columns = self.participants.drop(columns="participant_id")
+        known = [f"{name} ({columns[name].notna().sum()})" for name in columns]
+        facts = {
+            "participants": self.n_participants,
+            "left out": len(self.exclusions),
+            "regions": f"{self.n_regions} in {self.parcellation.n_networks} networks",
+            "parcellation": self.parcellation.name,
+            "region order": _ORDER.get(str(self.notes.get("region_match")), "as given; nerve check compares orders"),
+            "measure": in_words(self.measure),
+            "time series": "none" if self.timeseries is None else f"{self.timeseries.lengths.min()} volumes or more",
+            "motion": _motion(self.participants),
+            "covariates and targets (known)": listed(known, most=12) or "none",
+        }
+        return facts_html(f"Cohort {self.name}", facts)
 
     @property
     def fingerprint(self) -> str:
@@ -348,6 +402,14 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
             remedy="Average or choose among their sessions first (`nerve ingest --repeats`).",
         )
     return table
+
+
+def _motion(participants: pd.DataFrame) -> str:
+    """The median framewise displacement, where it is known."""
+    if "mean_fd" not in participants:
+        return "not known (no column mean_fd)"
+    motion = pd.to_numeric(participants["mean_fd"], errors="coerce")
+    return f"median {motion.median():.3f} mm, largest {motion.max():.3f}"
 
 
 def _groups(marks: Sequence[bytes]) -> list[np.ndarray]:

@@ -17,10 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import nerve.methods
-from nerve.checks import MissingInput, NerveError, NotFitted
+from nerve.checks import MissingInput, NerveError
 from nerve.cohort import Cohort
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.sources import Rows
+from nerve.fitted import NotFitted
 from nerve.methods import METHODS, load_method, make_method, method_class
 from nerve.methods.trained import Trained
 from nerve.parcellation import Parcellation
@@ -34,6 +35,7 @@ COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
     "config",
+    "frames",
     "inputs",
     "listing",
     "outputs",
@@ -41,6 +43,7 @@ PARTS = {
     "population",
     "predictor",
     "runs",
+    "saved",
     "settings",
     "trained",
 }  # modules that are no method

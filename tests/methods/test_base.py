@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from sklearn.base import clone
 
-from nerve.checks import NerveError, NotFitted
+from nerve.checks import NerveError
 from nerve.cohort import Cohort
+from nerve.fitted import NotFitted
 from nerve.methods.inputs import as_cohort
 from nerve.methods.predictor import Predictor
 from nerve.methods.trained import Encoder

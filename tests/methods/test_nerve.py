@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 import nerve
-from nerve.checks import NerveError, NerveWarning, NotFitted
+from nerve.checks import NerveError, NerveWarning
+from nerve.fitted import NotFitted
 from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve
 from nerve.methods.runs import embed_file, run_config
 from nerve.parcellation import Parcellation

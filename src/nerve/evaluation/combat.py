@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, NotFitted, listed
+from nerve.checks import NerveError, listed
 from nerve.evaluation.covariates import Design
+from nerve.fitted import NotFitted
 
 
 class ComBat:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from nerve.checks import NotFitted
+from nerve.fitted import NotFitted
 
 MISSING_RULE = (
     "a missing covariate value, or a category that the training fold does not have, "

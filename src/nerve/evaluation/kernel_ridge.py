@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from nerve.checks import NerveError, NotFitted, one_of
+from nerve.checks import NerveError, one_of
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import (
     correlation_rows,
@@ -28,6 +28,7 @@ from nerve.evaluation.kernels import (
     rbf_kernel,
 )
 from nerve.evaluation.krylov import Krylov, pays
+from nerve.fitted import NotFitted
 from nerve.protocol import KERNELS, LAMBDAS
 
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal

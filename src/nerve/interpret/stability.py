@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError, NotFitted, problem
+from nerve.checks import NerveError, problem
+from nerve.fitted import NotFitted
 
 
 def stability(maps: Any) -> float:

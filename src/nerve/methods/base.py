@@ -22,13 +22,15 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 
-from nerve.checks import NerveError, NotFitted, one_of, problem
+from nerve.checks import NerveError, one_of, problem
 from nerve.cohort import Cohort
 from nerve.files import claim, read_json, write_json, write_markdown
+from nerve.fitted import NotFitted
 from nerve.measures import CORRELATIONS
 from nerve.methods.inputs import as_cohort, of_measure
 from nerve.methods.saved import check_regions
 from nerve.methods.settings import check_names, check_values
+from nerve.notebook import facts_html
 from nerve.parcellation import Parcellation
 from nerve.training.checkpoint import load_tensors, save_tensors
 from nerve.training.distributed import current_processes
@@ -91,6 +93,18 @@ class Method(BaseEstimator):
         if not hasattr(self, "parcellation_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
         return self.checked_cohort(data, self.parcellation_)
+
+    def _html_repr(self) -> str:
+        """What notebooks show: what a fitted method was fitted on, above scikit-learn's list of parameters."""
+        diagram = super()._html_repr()
+        if not hasattr(self, "parcellation_"):
+            return diagram
+        facts = {
+            "regions": f"{self.parcellation_.n_regions} in {self.parcellation_.n_networks} networks",
+            "parcellation": self.parcellation_.name,
+            **dict(line.split(": ", 1) for line in self.card_lines() if ": " in line),
+        }
+        return facts_html(self.label(), facts) + diagram
 
     # ---- files
 

@@ -116,6 +116,11 @@ class BrainGSLs(Encoder):
             readout=self.readout,
         )
 
+    @property
+    def n_features(self) -> int:
+        """The width of a code, for each region or of their mean."""
+        return self.width * (1 if self.readout == "mean" else self.n_features_in_)
+
     def training_settings(self) -> TrainingSettings:
         """SGD with momentum at a constant rate."""
         return TrainingSettings(

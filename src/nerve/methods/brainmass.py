@@ -168,6 +168,11 @@ class BrainMass(Encoder):
             recompute=self.recompute,
         )
 
+    @property
+    def n_features(self) -> int:
+        """Eight per region."""
+        return 8 * self.n_features_in_
+
     def training_settings(self) -> TrainingSettings:
         """AdamW, warm-up, then a constant rate."""
         return TrainingSettings(

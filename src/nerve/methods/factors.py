@@ -94,6 +94,11 @@ class Factors(Encoder):
         self.patching_ = patching_for(parcellation, self.patching)
         return PersonFactors(self.patching_, self.rank, self.mask_ratio, self.n_components)
 
+    @property
+    def n_features(self) -> int:
+        """Components."""
+        return self.n_components
+
     def training_settings(self) -> TrainingSettings:
         """AdamW without decay, warm-up and cosine."""
         return TrainingSettings(

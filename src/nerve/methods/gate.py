@@ -136,6 +136,11 @@ class GATE(Encoder):
             decorrelation=self.decorrelation,
         )
 
+    @property
+    def n_features(self) -> int:
+        """The width of the embedding."""
+        return self.width
+
     def training_settings(self) -> TrainingSettings:
         """AdamW at a constant rate; a batch is everyone, so nobody is held out."""
         return TrainingSettings(

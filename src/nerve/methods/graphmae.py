@@ -101,6 +101,11 @@ class GraphMAE(Encoder):
             dropout=self.dropout,
         )
 
+    @property
+    def n_features(self) -> int:
+        """The width of a code."""
+        return self.width
+
     def training_settings(self) -> TrainingSettings:
         """Adam at a constant rate."""
         return TrainingSettings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,6 +77,18 @@ def _has(cohort: Cohort, regions: Parcellation) -> bool:
     return True
 
 
+def _regions_of_triangle(n_entries: int) -> int:
+    """R of a triangle with R (R - 1) / 2 entries; 0 for fewer than three regions, or if there is none.
+
+    Examples
+    --------
+    >>> _regions_of_triangle(79800), _regions_of_triangle(4)
+    (400, 0)
+    """
+    regions = (1 + math.isqrt(1 + 8 * n_entries)) // 2
+    return regions if regions >= 3 and regions * (regions - 1) // 2 == n_entries else 0
+
+
 def _checked_stack(data: Any) -> np.ndarray:
     """An (n, R, R) array of finite real numbers."""
     if hasattr(data, "toarray"):
@@ -84,6 +97,13 @@ def _checked_stack(data: Any) -> np.ndarray:
         stack = np.asarray(data)
     except ValueError as error:
         raise NerveError(f"The data are no array ({error}), expected a Cohort or an (n, R, R) array.") from error
+    if stack.ndim == 2 and (regions := _regions_of_triangle(stack.shape[1])):
+        raise NerveError(
+            f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} regions, expected a Cohort "
+            "or matrices of shape (people, regions, regions). Vectors do not say which triangle they are: make "
+            "matrices of them (nilearn: `ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read their file with "
+            "`nerve ingest --unfolding`."
+        )
     if stack.dtype.kind not in "fiu" or stack.ndim != 3 or stack.shape[1] != stack.shape[2] or not len(stack):
         raise NerveError(
             f"The data are a {stack.dtype} array of shape {stack.shape}, expected a Cohort or real FC matrices of "

@@ -321,13 +321,10 @@ class NERVE(Encoder):
         return self.module_
 
     @property
-    def _n_features_out(self) -> int:
+    def n_features(self) -> int:
+        """Components, or the width of the encoder."""
         config = self.config()
         return config.n_components if config.pooling == "pca" else config.dim
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """dim0 … of the representation."""
-        return np.array([f"dim{k}" for k in range(self._n_features_out)], object)
 
     def target_parcellation(self) -> Parcellation | None:
         """The parameter, as an object."""

@@ -79,6 +79,11 @@ class PPCA(Reference):
         loadings = components * np.sqrt(np.maximum(variances[:k] - noise, 0)).astype(np.float32)
         return {"mean": mean, "loadings": loadings, "noise": np.array(noise, np.float32)}
 
+    @property
+    def n_features(self) -> int:
+        """Components."""
+        return self.arrays_["loadings"].shape[1]
+
     def transform(self, X: Any) -> np.ndarray:
         """(n, components) scores."""
         source, scores = self._scores(X, None)

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import TransformerMixin
 
 from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
@@ -21,6 +20,7 @@ from nerve.components import principal_components, turned
 from nerve.evaluation.covariates import Design
 from nerve.measures import MEASURES
 from nerve.methods.base import Method, Role, cohort_counts
+from nerve.methods.frames import Transformer
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
@@ -30,7 +30,7 @@ from nerve.views import checked_arrays
 _CHUNK = 64  # participants at a time
 
 
-class Reference(TransformerMixin, Method):
+class Reference(Transformer, Method):
     """An encoder without gradient descent: `learn` looks at the cohort once."""
 
     role: ClassVar[Role] = "reference"
@@ -83,6 +83,11 @@ class RawFC(Reference):
     paper: ClassVar[str] = "reference row: FC itself"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
+    @property
+    def n_features(self) -> int:
+        """Pairs of regions."""
+        return self.n_features_in_ * (self.n_features_in_ - 1) // 2
+
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R - 1) / 2) correlations."""
         cohort = self.fitted_cohort(X)
@@ -119,6 +124,11 @@ class PrincipalComponents(Reference):
         if not components.shape[1]:
             raise everyone_alike(cohort)
         return {"mean": mean, "components": turned(components)}
+
+    @property
+    def n_features(self) -> int:
+        """Components, and one for the turn."""
+        return self.arrays_["components"].shape[1]
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, components + 1) scores."""
@@ -157,6 +167,11 @@ class Covariates(Reference):
         """Categories and averages."""
         self.design_ = Design().fit(self._table(cohort))
         return {"means": self.design_.means_}
+
+    @property
+    def n_features(self) -> int:
+        """Numbers, and one per category of a column of words."""
+        return len(self.arrays_["means"])
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, columns) numbers."""

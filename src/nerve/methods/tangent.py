@@ -60,6 +60,11 @@ class TangentSpace(Reference):
             raise everyone_alike(cohort)
         return view.arrays | {"origin": mean, "components": turned(components)}
 
+    @property
+    def n_features(self) -> int:
+        """Pairs of regions, and regions."""
+        return self.n_features_in_ * (self.n_features_in_ + 1) // 2
+
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
         cohort, view = self.fitted_cohort(X), self.view_class(self.shrinkage)

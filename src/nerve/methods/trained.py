@@ -22,12 +22,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import TransformerMixin
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import claim, read_tsv, write_tsv
 from nerve.methods.base import CONFIG, WEIGHTS, Method, cohort_counts, read_configuration
+from nerve.methods.frames import Transformer
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
 from nerve.progress import tracked
@@ -206,7 +206,7 @@ class Trained(Method):
         ]
 
 
-class Encoder(TransformerMixin, Trained):
+class Encoder(Transformer, Trained):
     """A method that learns without labels: ``fit`` and ``transform``."""
 
     def fit(
