@@ -44,6 +44,8 @@ EXPERIMENT = {
     "methods": [
         {"method": "raw", "label": "Raw"},
         {"method": "nerve", "label": "NERVE", "group": "ours", "settings": {"epochs": 1, "dim": 8, "heads": 2}},
+        {"method": "brainnetcnn", "settings": {"epochs": 1, "lr": 0.01, "dropout": 0.1}},
+        {"method": "graphmae", "preset": "small", "settings": {"epochs": 1, "mask_ratio": 0.5}},
     ],
     "protocol": {"n_folds": 2, "n_inner_folds": 2, "n_bootstrap": 10, "kernel": "correlation", "seed": 1},
     "slurm": {"minutes": 5, "cpus": 1, "extra": {}},

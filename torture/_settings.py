@@ -65,14 +65,15 @@ TEXTS: dict[str, str] = {
 
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value inside nested mappings and lists; of a list only to the first."""
+    """The way to every value inside nested mappings and lists; of a list of plain values only to the first."""
     yield path
     if isinstance(content, dict):
         for key, value in content.items():
             yield from places(value, (*path, key))
     elif isinstance(content, list):
-        for i, value in enumerate(content[:1]):
-            yield from places(value, (*path, i))
+        for i, value in enumerate(content):
+            if i == 0 or isinstance(value, dict | list):
+                yield from places(value, (*path, i))
 
 
 def with_value(content: Any, path: tuple[Any, ...], value: Any) -> Any:

@@ -36,6 +36,8 @@ from tests.readers.write_formats import (
     write_xcpd,
 )
 
+from nerve.cohort import Cohort
+from nerve.export import export_cohort
 from nerve.parcellation import Parcellation
 
 N_REGIONS, N_VOLUMES = 21, 60
@@ -172,6 +174,13 @@ def _workbook(folder: Path) -> None:
     pd.DataFrame({"participant_id": PEOPLE, "age": [10, 11]}).to_excel(folder / "people.xlsx", index=False)
 
 
+def _bep017(folder: Path) -> None:
+    """What `nerve export` writes of two participants."""
+    regions = Parcellation(tuple(LABELS), ("X",) * N_REGIONS, name="own")
+    people = pd.DataFrame({"participant_id": list(PEOPLE)})
+    export_cohort(Cohort(np.stack(FC[:2]).astype(np.float32), people, regions, name="own"), folder / "bids", "bids")
+
+
 def write_hdf5(path: Path, array: np.ndarray, name: str = "corr_mat") -> None:
     """A MATLAB v7.3 file."""
     with h5py.File(path, "w", userblock_size=512) as file:
@@ -188,6 +197,9 @@ def sign_as_matlab(path: Path) -> None:
 IMAGE = ("--atlas-image", "{source}/atlas.nii.gz", "--denoise", "6p:0.01-")
 SURFACE = ("--atlas-image", "{source}/atlas.dlabel.nii", "--denoise", "none")
 SOURCES = {
+    "bep017 matrix": Source(_bep017, "relmat.dense.tsv", "text"),
+    "bep017 sidecar": Source(_bep017, "relmat.json", "json"),
+    "bep017 nodes": Source(_bep017, "nodeindices.tsv", "text"),
     "xcpd matrix": Source(_each(_xcpd("matrix")), "relmat.tsv", "text"),
     "xcpd series": Source(_each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)),
     "xcpd motion": Source(_each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")),

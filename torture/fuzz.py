@@ -253,7 +253,8 @@ SETTINGS = {
     "small.yaml": ("pretrain {in}/cohort --out {out}/run --preset small --config {in}/small.yaml", as_yaml, 3),
     "study.yaml": ("experiment {in}/study.yaml --out {out}/study --dry-run", as_yaml, 2),
     "run/config.json": ("embed {in}/run {in}/cohort {out}/new.tsv", as_json, 1),
-    "cohort/cohort.json": ("evaluate {in}/cohort --targets age --out {out}/new --n-folds 2 --n-bootstrap 9", as_json, 4),
+    "cohort/cohort.json": ("evaluate {in}/cohort --targets age --out {out}/new --n-folds 2 --n-bootstrap 9",
+                           as_json, 4),
     "columns.yaml": ("ingest {in}/source {out}/new --parcellation {in}/cohort/regions.tsv --participants "
                      "{in}/table.csv --columns {in}/columns.yaml", as_yaml, 5),
 }  # fmt: skip

@@ -114,7 +114,8 @@ def _in_pool(
             for future in as_completed(waiting):
                 task, error = waiting[future], future.exception()
                 if isinstance(error, BrokenProcessPool) and workspace.store.status(task.id) == WAITING:
-                    deaths[task.id] += workspace.store.was_begun(task.id)
+                    some = any(workspace.store.was_begun(one.id) for one in waiting.values())
+                    deaths[task.id] += workspace.store.was_begun(task.id) or not some  # none begun: it may be any
                     if deaths[task.id] < 2:
                         later.append(task)
                         continue
