@@ -123,8 +123,7 @@ def _check_needs(options: Options) -> tuple[Path, Denoising]:
         )
     if importlib.util.find_spec("nilearn") is None:
         raise NerveError(
-            "Reading images of voxels needs nilearn, which is not installed. "
-            "Install it: pip install nilearn."
+            "Reading images of voxels needs nilearn, which is not installed. Install it: pip install nilearn."
         )
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
 
