@@ -2,12 +2,12 @@
 Pretrain, embed, evaluate
 =========================
 
-The whole path in Python: a cohort, an encoder that learns without labels, features, and what they predict in people who
-were not used to fit the prediction.
+The whole path in Python: a cohort, an encoder that learns without labels, features, and what they predict in
+participants who were not used to fit the prediction.
 """
 
 # %%
-# A hundred simulated people. `p_factor` follows FC with a true correlation of 0.6.
+# A hundred simulated participants. `p_factor` follows FC with a true correlation of 0.6.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -24,22 +24,22 @@ encoder = nerve.NERVE(preset="small", view="fc", epochs=25, lr=1e-3, seed=0, dev
 print(encoder.history_[["epoch", "training_loss", "validation_loss"]].iloc[[0, -1]])
 
 # %%
-# Hide a third of one person's patches and let the model fill them in.
+# Hide a third of one participant's patches and let the model fill them in.
 patching = encoder.patching_
 hidden = np.random.default_rng(0).permutation(patching.n_patches)[: patching.n_patches // 3]
-person = cohort.subset([0])
-rebuilt = encoder.reconstruct(person, masked=hidden[None])[0]
-covered = patching.pack(person.connectivity[0])
+participant = cohort.subset([0])
+rebuilt = encoder.reconstruct(participant, masked=hidden[None])[0]
+covered = patching.pack(participant.connectivity[0])
 covered[np.isin(patching.patch_of, hidden)] = np.nan
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
-pictures = {"FC of one person": person.connectivity[0], "what the model sees": patching.unpack(covered)}
+pictures = {"FC of one participant": participant.connectivity[0], "what the model sees": patching.unpack(covered)}
 for axis, (title, fc) in zip(axes, (pictures | {"what it makes of it": rebuilt}).items(), strict=True):
     axis.imshow(fc, cmap="RdBu_r", vmin=-0.6, vmax=0.6)
     axis.set(title=title, xticks=[], yticks=[])
 figure.tight_layout()
 
 # %%
-# Features: one vector a person, or one a person and pair of networks.
+# Features: one vector per participant, or one per participant and pair of networks.
 Z = encoder.transform(cohort)
 tokens = encoder.transform(cohort, pooling="tokens")
 print(Z.shape, tokens.shape, patching.pair_names[:3])
@@ -55,7 +55,7 @@ scores = score_table(predictions, n_bootstrap=200)
 print(scores[["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
 
 # %%
-# With intervals. On so few people, after so short a training, raw FC is hard to beat: say so when it is the case.
+# With intervals. On so few participants, after so short a training, raw FC is hard to beat: say so when it is the case.
 figure, axis = plt.subplots(figsize=(6, 3))
 for place, row in enumerate(scores.itertuples()):
     axis.plot([row.r_low_cv, row.r_high_cv], [place, place], color="0.5")

@@ -7,7 +7,8 @@ follows a factor that acts on three pairs of networks. Do occlusion and Haufe's 
 """
 
 # %%
-# People whose score correlates 0.8 with one factor; seven other factors, age, sex, motion and scanners change FC too.
+# Participants whose score correlates 0.8 with one factor; seven other factors, age, sex, motion and scanners change
+# FC too.
 import matplotlib.pyplot as plt
 
 import nerve

@@ -34,8 +34,8 @@ class MeanTokenizer(Tokenizer):
 
 
 # %%
-# A class is accepted wherever the name of a tokenizer is. Everything else is the same: people, view, width, epochs,
-# seed. Here the view is FC itself, as in the paper.
+# A class is accepted wherever the name of a tokenizer is. Everything else is the same: participants, view, width,
+# epochs, seed. Here the view is FC itself, as in the paper.
 import nerve
 
 cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)

@@ -29,7 +29,7 @@ print("r", round(np.corrcoef(predicted, cohort.participants["p_factor"])[0, 1], 
 # Correlate the mean FC of each pair of networks with the prediction. Planted pairs should lead; pairs that share a
 # network with them rise too, because their FC correlates.
 patching = nerve.Patching.from_parcellation(cohort.parcellation)
-means = patch_means(cohort.connectivity, patching)  # (people, network pairs)
+means = patch_means(cohort.connectivity, patching)  # (participants, network pairs)
 pattern = np.array([np.corrcoef(column, predicted)[0, 1] for column in means.T])
 order = np.argsort(-np.abs(pattern))[:12]
 names = np.array(patching.pair_names)

@@ -7,7 +7,7 @@ and computes like a matrix. Here is what it does, how it is seen, and why `nerve
 """
 
 # %%
-# A cohort in 17-network order, and the same people as another program would store them.
+# A cohort in 17-network order, and the same participants as another program would store them.
 import matplotlib.pyplot as plt
 import numpy as np
 

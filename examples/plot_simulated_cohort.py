@@ -2,12 +2,12 @@
 A simulated cohort, and finding what was planted in it
 ======================================================
 
-Simulated people differ on a few factors, each of which changes FC on stated network pairs. Targets such as `p_factor`
-follow these factors with a known correlation, so we can ask whether an analysis finds the truth.
+Simulated participants differ on a few factors, each of which changes FC on stated network pairs. Targets such as
+`p_factor` follow these factors with a known correlation, so we can ask whether an analysis finds the truth.
 """
 
 # %%
-# Three hundred people, scanned for 200 volumes on three scanners.
+# Three hundred participants, scanned for 200 volumes on three scanners.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -34,7 +34,7 @@ print("true r", truth["true_r"], "on", truth["pairs"])
 # The simplest analysis correlates the mean FC of every network pair with the target. The planted pairs stand out; for
 # the null target nothing does.
 patching = nerve.Patching.from_parcellation(cohort.parcellation)
-means = patch_means(cohort.connectivity, patching)  # (people, network pairs)
+means = patch_means(cohort.connectivity, patching)  # (participants, network pairs)
 planted = ["–".join(pair) for pair in truth["pairs"]]
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True)
 for axis, target in zip(axes, ["p_factor", "null"], strict=True):
@@ -49,18 +49,18 @@ figure.tight_layout()
 
 # %%
 # The factor scores themselves are known too: the correlation of the target with its factor is the stated one, within
-# the error of 300 people.
+# the error of 300 participants.
 general = factor_scores(cohort)["general"]
 print(round(np.corrcoef(general, cohort.participants["p_factor"])[0, 1], 2))
 
 # %%
-# The same people on another day: individuals resemble themselves more than each other.
+# The same participants on another day: individuals resemble themselves more than each other.
 again = simulate_cohort(300, "schaefer100-17", timepoints=200, seed=0, session=2)
 few = np.arange(30)
 similarity = np.corrcoef(cohort.inputs("upper", few), again.inputs("upper", few))[:30, 30:]
 figure, axis = plt.subplots(figsize=(4.5, 4))
 image = axis.imshow(similarity, cmap="viridis")
-axis.set(title="Similarity of two sessions", xlabel="Person, session 2", ylabel="Person, session 1")
+axis.set(title="Similarity of two sessions", xlabel="Participant, session 2", ylabel="Participant, session 1")
 figure.colorbar(image, label="Correlation of FC")
 print("recognised:", np.mean(similarity.argmax(axis=1) == few))
 plt.show()

@@ -78,7 +78,7 @@ def row(n: int, found: dict[str, Any], limit: float) -> Promise:
     )
 
 
-PROMISED = "{:,} people × 400 regions (float16) are ingested, embedded and evaluated within {:g} GiB"
+PROMISED = "{:,} participants × 400 regions (float16) are ingested, embedded and evaluated within {:g} GiB"
 NAMES = {
     "all": "all steps",
     "ingest": "ingest",

@@ -48,7 +48,7 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     counts = {kind: sum(found == kind for found, _ in outcomes) for kind in ("numbers", "warned", "refused")}
     measured = (
         f"{len(cases)} cases in {time.perf_counter() - began:.0f} s: {counts['numbers']} gave numbers, "
-        f"{counts['warned']} a warning and {counts['refused']} an error that names people, site or target"
+        f"{counts['warned']} a warning and {counts['refused']} an error that names participants, site or target"
     )
     silent = Promise("No NaN or infinity reaches a table silently", "; ".join([measured, *wrong]), not wrong)
     promises = [silent, batches_promise(seed, short), order_promise(seed)]
@@ -187,9 +187,9 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...]) -> Iterator[Case]:
         for name, odd in odd_connectivity(seed).items():
             yield case(name, cohort_of(odd))
         yield case("FC × 1e30", cohort_of(fc * np.float32(1e30)))
-        yield case("identical people", cohort_of(same), "do not vary" if angles else "alike in y")
-        yield case("a person without FC", cohort_of(one_changed(seed, 5, 0.0)), "sub-005" if angles else "")
-        yield case("a person with missing FC", cohort_of(one_changed(seed, 7, np.nan)), "sub-007")
+        yield case("identical participants", cohort_of(same), "do not vary" if angles else "alike in y")
+        yield case("a participant without FC", cohort_of(one_changed(seed, 5, 0.0)), "sub-005" if angles else "")
+        yield case("a participant with missing FC", cohort_of(one_changed(seed, 7, np.nan)), "sub-007")
         for scale, offset in ((1e-8, 0.0), (1e8, 0.0), (1e-8, 1.0), (1.0, 1e8)):
             yield case(f"target × {scale:g} + {offset:g}", cohort_of(fc, y2=y * scale + offset), targets=("y2", "y"))
         for scale in (1e-300, 1e300):
@@ -199,19 +199,26 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...]) -> Iterator[Case]:
         yield case("a constant target", cohort_of(fc, y2=np.ones(N)), "target 'y2'", targets=("y2",))
         yield case("a class of one", cohort_of(fc, y2=["a"] * (N - 1) + ["b"]), targets=("y2",))
         yield case("an infinite value", cohort_of(fc, y2=np.r_[np.inf, y[1:]]), "target 'y2'", targets=("y2",))
-        yield case("fewer people than folds", cohort_of(connectivity(seed, 6)), "target 'y': 6 people", n_folds=10)
-        yield case("one person a fold", cohort_of(connectivity(seed, 6)), "r_fold_mean of y", n_folds=6)
+        yield case(
+            "fewer participants than folds",
+            cohort_of(connectivity(seed, 6)),
+            "target 'y': there are values",
+            n_folds=10,
+        )
+        yield case("one participant per fold", cohort_of(connectivity(seed, 6)), "r_fold_mean of y", n_folds=6)
         yield case("collinear covariates", cohort_of(fc, age=age, months=12 * age), covariates=("age", "months"))
         yield case("a constant covariate", cohort_of(fc, age=np.ones(N)), covariates=("age",))
         yield case("a huge covariate", cohort_of(fc, age=age * 1e200), covariates=("age",))
         yield case("a covariate that is the target", cohort_of(fc, y2=2 * y, c=y), "y2: the covariates explain",
                    targets=("y2",), covariates=("c",))  # fmt: skip
         many = {f"c{i}": rng.normal(size=N) for i in range(N + 5)}
-        yield case("more covariates than people", cohort_of(fc, **many), "y: the covariates", covariates=tuple(many))
+        yield case(
+            "more covariates than participants", cohort_of(fc, **many), "y: the covariates", covariates=tuple(many)
+        )
         yield case("ComBat", cohort_of(fc, site=site), site="site", combat=True)
-        yield case("ComBat, one person a site", cohort_of(fc, site=[f"S{i}" for i in range(N)]), "site S0",
+        yield case("ComBat, one participant per site", cohort_of(fc, site=[f"S{i}" for i in range(N)]), "site S0",
                    site="site", combat=True)  # fmt: skip
-        yield case("ComBat, identical people", cohort_of(same, site=site), "alike in y", features=("raw",),
+        yield case("ComBat, identical participants", cohort_of(same, site=site), "alike in y", features=("raw",),
                    site="site", combat=True)  # fmt: skip
         for scale in (1e-200, 1e200):
             yield case(f"features × {scale:g}", cohort_of(fc), features=features * scale)
@@ -230,7 +237,7 @@ def method_cases(seed: int, short: bool) -> Iterator[Case]:
             lost = {"ppca": "no value of FC", "nerve": "the same"}.get(name, "") if label == "FC × 1e-30" else ""
             yield Case(f"{label}, {name}", embedded(name, cohort_of(fc)), lost)
         yield Case(
-            f"identical people, {name}", embedded(name, cohort_of(same)), "" if name == "nerve" else "is the same"
+            f"identical participants, {name}", embedded(name, cohort_of(same)), "" if name == "nerve" else "is the same"
         )
         missing, huge = cohort_of(one_changed(seed, 7, np.nan)), cohort_of(one_changed(seed, 7, 1e20))
         yield Case(f"missing FC, {name}", embedded(name, missing), "sub-007")

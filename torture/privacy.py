@@ -70,7 +70,7 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     checked = sum(bool(hits) for name, hits in found.items() if of_people(name))
     measured = (
         f"{len(shared)} files searched in {time.perf_counter() - began:.0f} s; "
-        f"{checked} tables of people do hold ids, as they should"
+        f"{checked} tables of participants do hold ids, as they should"
     )
     return [
         Promise(

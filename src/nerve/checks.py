@@ -21,12 +21,12 @@ class MissingInput(NerveError):
 
 
 class AboutPeople(NerveError):
-    """A problem with some people, known by their rows until a caller that knows their ids says who they are.
+    """A problem with some participants, known by their rows until a caller that knows their ids says who they are.
 
     Parameters
     ----------
     rows : sequence of int
-        Positions of the people in the data at hand.
+        Positions of the participants in the data at hand.
     sentence : str
         The problem, with ``{people}`` where they are named.
 
@@ -48,13 +48,13 @@ class AboutPeople(NerveError):
         return AboutPeople([positions[row] for row in self.rows], self.sentence)
 
     def named(self, ids: Any) -> NerveError:
-        """The same problem with the people's ids."""
+        """The same problem with the participants' ids."""
         return NerveError(self.sentence.replace("{people}", listed((ids[row] for row in self.rows), most=5)))
 
 
 @contextmanager
 def naming(ids: Any) -> Iterator[None]:
-    """Inside, an error about people (`AboutPeople`) is given their ids."""
+    """Inside, an error about participants (`AboutPeople`) is given their ids."""
     try:
         yield
     except AboutPeople as somebody:

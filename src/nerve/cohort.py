@@ -7,7 +7,7 @@ tool can open:
     participants.tsv           participant_id, then whatever is known of them
     regions.tsv                label, network, hemisphere, x, y, z
     connectivity.npy           (n, R, R) Pearson r, float32 or float16; connectivity.tsv says whose each matrix is
-    timeseries.npy             (all volumes, R), people one after another; timeseries.tsv says how many each has
+    timeseries.npy             (all volumes, R), participants one after another; timeseries.tsv says how many each has
     exclusions.tsv             who was left out, and why
     cohort.json                name, how it was made, and digests of the files as they were then
     .digests.json              when the arrays were last read (`nerve.contents`)
@@ -50,7 +50,7 @@ _CHUNK = 64  # matrices read or written at a time
 
 
 class Cohort:
-    """People, their FC and what is known of them.
+    """Participants, their FC and what is known of them.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Cohort:
 
     @property
     def n_participants(self) -> int:
-        """Number of people."""
+        """Number of participants."""
         return len(self.participants)
 
     @property
@@ -225,7 +225,7 @@ class Cohort:
         kind : {"fc", "upper", "timeseries"}
             (k, R, R) matrices; (k, R (R - 1) / 2) entries above the diagonal, row by row; a list of (volumes, R).
         rows : index array, optional
-            Which people; all by default.
+            Which participants; all by default.
         """
         one_of("kind", kind, ("fc", "upper", "timeseries"))
         index = np.arange(self.n_participants) if rows is None else np.arange(self.n_participants)[rows]
@@ -268,7 +268,7 @@ class Cohort:
         return self._like(stack, self.participants, target, series)
 
     def subset(self, people: Any) -> Cohort:
-        """Some of the people, by position, boolean mask or list of participant ids."""
+        """Some of the participants, by position, boolean mask or list of participant ids."""
         index = self._positions(people)
         stack = Stack.of(self.connectivity).take(index).settled()
         series = None if self.timeseries is None else self.timeseries.take(index)
@@ -276,7 +276,7 @@ class Cohort:
 
     @classmethod
     def concat(cls, cohorts: Sequence[Cohort], name: str | None = None) -> Cohort:
-        """Several cohorts as one, in the region order of the first; the same person twice is refused.
+        """Several cohorts as one, in the region order of the first; the same participant twice is refused.
 
         Each row keeps the name of its cohort in the column `cohort`. Time series are kept if all have them.
         """
@@ -288,7 +288,7 @@ class Cohort:
         if ids.duplicated().any():
             raise NerveError(
                 f"The same participant stands in more than one cohort ({listed(ids[ids.duplicated()].unique())}): "
-                "leave the person out of one of them, or rename the ids if they are different people."
+                "leave the participant out of one of them, or rename the ids if they are different participants."
             )
         measures = dict.fromkeys(cohort.measure for cohort in cohorts)
         if len(measures) > 1:
@@ -398,7 +398,7 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
         raise problem(
             where,
             f"participants occur twice ({listed(repeated)})",
-            expected="one row a person",
+            expected="one row per participant",
             remedy="Average or choose among their sessions first (`nerve ingest --repeats`).",
         )
     return table

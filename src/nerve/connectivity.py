@@ -55,7 +55,7 @@ def connectivity_from_series(
     motion: np.ndarray | None = None,
     motion_threshold: float | None = None,
 ) -> np.ndarray:
-    """FC of one person, after leaving out volumes of too much motion.
+    """FC of one participant, after leaving out volumes of too much motion.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.nda
     if len(motion) == n_volumes - 1:  # FSL and C-PAC may leave out the first volume
         motion = np.concatenate([[0.0], motion])
     if len(motion) != n_volumes:
-        raise NerveError(f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one a volume.")
+        raise NerveError(f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one per volume.")
     return motion <= threshold
 
 

@@ -44,7 +44,7 @@ class Patching:
     def __init__(self, group_of: Sequence[int] | np.ndarray, group_names: Sequence[str] | None = None) -> None:
         groups = np.array(group_of)
         if groups.ndim != 1 or groups.size == 0 or not np.issubdtype(groups.dtype, np.integer):
-            raise problem("Patching", f"group labels of shape {groups.shape}", expected="one whole number a region")
+            raise problem("Patching", f"group labels of shape {groups.shape}", expected="one whole number per region")
         n_groups = int(groups.max()) + 1
         if groups.min() < 0 or len(np.unique(groups)) != n_groups:
             raise problem("Patching", "group labels with gaps", expected=f"every label from 0 to {n_groups - 1} in use")

@@ -1,7 +1,7 @@
 """Many matrices or series seen as one, read from disk only where they are asked for.
 
-A cohort of 40,000 people at 400 regions is 13 GB even in float16. `Stack` and `Series` hold indices into
-memory maps; reordering regions, choosing people and joining cohorts change the indices and copy nothing.
+A cohort of 40,000 participants at 400 regions is 13 GB even in float16. `Stack` and `Series` hold indices into
+memory maps; reordering regions, choosing participants and joining cohorts change the indices and copy nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Stack:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(people, regions, regions)."""
+        """(participants, regions, regions)."""
         regions = self._regions[0]
         n_regions = self._sources[0].shape[-1] if regions is None else len(regions)
         return len(self._source_of), n_regions, n_regions
@@ -101,7 +101,7 @@ class Stack:
         return out
 
     def take(self, index: np.ndarray) -> Stack:
-        """Another choice of people."""
+        """Another choice of participants."""
         return Stack(self._sources, self._source_of[index], self._row_of[index], self._regions)
 
     def reordered(self, regions: np.ndarray) -> Stack:
@@ -131,7 +131,7 @@ class Stack:
 
 
 class Series:
-    """Time series of many people, (volumes, regions) each, of any length."""
+    """Time series of many participants, (volumes, regions) each, of any length."""
 
     def __init__(self, parts: Sequence[np.ndarray], regions: Sequence[np.ndarray | None] | None = None) -> None:
         self._parts = list(parts)
@@ -139,13 +139,13 @@ class Series:
 
     @classmethod
     def split(cls, joined: np.ndarray, lengths: np.ndarray) -> Series:
-        """People one after another in a (total volumes, regions) array → one part a person."""
+        """Participants one after another in a (total volumes, regions) array → one part per participant."""
         ends = np.cumsum(lengths)
         return cls([joined[end - length : end] for end, length in zip(ends, lengths, strict=True)])
 
     @property
     def lengths(self) -> np.ndarray:
-        """Volumes of each person."""
+        """Volumes of each participant."""
         return np.array([len(part) for part in self._parts], int)
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ class Series:
         return (self[i] for i in range(len(self)))
 
     def take(self, index: np.ndarray) -> Series:
-        """Another choice of people."""
+        """Another choice of participants."""
         return Series([self._parts[i] for i in index], [self._regions[i] for i in index])
 
     def reordered(self, regions: np.ndarray) -> Series:
@@ -168,7 +168,7 @@ class Series:
 
     @classmethod
     def concat(cls, many: Sequence[Series]) -> Series:
-        """People of several cohorts one after another."""
+        """Participants of several cohorts one after another."""
         return cls(
             [part for series in many for part in series._parts],
             [regions for series in many for regions in series._regions],

@@ -101,7 +101,7 @@ class TestComBat:
         combat = ComBat("site").fit(X, table)
         with pytest.raises(NerveError, match=r"fitted without site z \(it knows a, b, c\)"):
             combat.transform(X[:1], pd.DataFrame({"site": ["z"]}))
-        with pytest.raises(NerveError, match="1 people have no value in column 'site'"):
+        with pytest.raises(NerveError, match="olumn 'site' is empty for 1 of"):
             ComBat("site").fit(X, table.assign(site=table["site"].where(table.index > 0)))
         with pytest.raises(NerveError, match="found one site"):
             ComBat("site").fit(X, table.assign(site="a"))

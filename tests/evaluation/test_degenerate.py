@@ -114,7 +114,7 @@ def test_scores_that_cannot_be_computed_are_named():
         (lambda y: y * 1e-300, "target 'y': its values span"),
         (lambda y: y * 1e300, "target 'y': its values span"),
         (lambda y: np.where(np.arange(N) == 3, np.inf, 1.0), "target 'y': a value is infinite"),
-        (lambda y: np.where(np.arange(N) < 4, y, np.nan), "target 'y': 4 people"),
+        (lambda y: np.where(np.arange(N) < 4, y, np.nan), "target 'y': there are values for 4 of"),
     ],
 )
 def test_targets_of_no_use_are_refused_by_name(y, features, values, sentence):
@@ -123,7 +123,7 @@ def test_targets_of_no_use_are_refused_by_name(y, features, values, sentence):
 
 
 def test_two_people_are_too_few_and_the_target_is_named():
-    with pytest.raises(NerveError, match="target 'y': 2 people"):
+    with pytest.raises(NerveError, match="target 'y': it has values for 2"):
         nerve.evaluate(np.eye(2), make_cohort(2, y=[1.0, 2.0]), ["y"], n_folds=2)
 
 
@@ -165,7 +165,7 @@ def test_combat_leaves_features_that_do_not_vary(features):
 
 def test_a_site_of_one_person_is_named(y, features):
     cohort = make_cohort(N, y=y, site=["A"] * (N - 1) + ["B"])
-    with pytest.raises(NerveError, match="site B has one person"):
+    with pytest.raises(NerveError, match="site B has one participant"):
         nerve.evaluate(features, cohort, ["y"], site="site", combat=True, n_folds=4)
 
 

@@ -52,7 +52,7 @@ def test_every_feature_set_meets_the_same_folds(cohort, features):
 
 
 def test_a_missing_target_drops_that_person_for_that_target_only_and_says_so(cohort, features):
-    with pytest.warns(nerve.checks.NerveWarning, match=r"partly: \d+ of 120 people have no value"):
+    with pytest.warns(nerve.checks.NerveWarning, match=r"partly: \d+ of 120 participants have no value"):
         table = evaluate(features, cohort, ["score", "partly"])
     assert (table["target"] == "score").sum() == 120
     assert (table["target"] == "partly").sum() == cohort.participants["partly"].notna().sum()
@@ -145,11 +145,11 @@ def test_the_same_call_gives_the_same_table(cohort, features):
 REFUSALS = {
     "constant": ({"targets": "constant"}, "target 'constant': every value is 5"),
     "all missing": ({"targets": "nothing"}, "target 'nothing': every value is missing"),
-    "few": ({"targets": "few"}, "target 'few': 4 people have a value, expected at least one for each of 10 folds"),
+    "few": ({"targets": "few"}, "target 'few': there are values for 4 of 120 participants, expected at least one for"),
     "classes": ({"targets": "letters"}, "it has 3 classes"),
     "unknown": ({"targets": "scor"}, "there is no column 'scor'.*Did you mean 'score'"),
     "unknown covariate": ({"targets": "score", "covariates": "agee"}, "Did you mean 'age'"),
-    "group": ({"targets": "score", "groups": "half"}, "would not fit one of 10 folds of 12 people"),
+    "group": ({"targets": "score", "groups": "half"}, "would not fit one of 10 folds of 12 participants"),
     "kernel": ({"targets": "score", "kernel": "linaer"}, "Did you mean 'linear'"),
     "combat without site": ({"targets": "score", "combat": True}, "need the column of the site"),
     "both": ({"targets": "score", "site": "site", "combat": True, "leave_site_out": True}, "expected one of the two"),

@@ -75,10 +75,10 @@ def test_sites_are_left_out_one_by_one_or_in_sets():
 
 
 def test_too_few_people_and_too_large_groups_are_refused_in_a_sentence():
-    with pytest.raises(NerveError, match="There are 4 people for 10 folds"):
+    with pytest.raises(NerveError, match="There are 4 participants for 10 folds"):
         stratified_folds(np.zeros(4, int), 10)
     with pytest.raises(
-        NerveError, match=r"NYU \(60 people\) would not fit one of 5 folds of 20 people: ask for at most 1"
+        NerveError, match=r"NYU \(60 participants\) would not fit one of 5 folds of 20 participants: ask for at most 1"
     ):
         stratified_folds(np.zeros(100, int), 5, groups=["NYU"] * 60 + list(range(40)))
     with pytest.raises(NerveError, match="3 groups for 5 folds"):

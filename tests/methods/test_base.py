@@ -150,8 +150,8 @@ def test_predictor_learns_and_answers_in_the_units_of_the_target(cohort, tmp_pat
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (np.zeros((3, 4)), "people, regions, regions"),
-        (np.zeros((3, 4, 5)), "people, regions, regions"),
+        (np.zeros((3, 4)), "participants, regions, regions"),
+        (np.zeros((3, 4, 5)), "participants, regions, regions"),
         (np.full((2, 6, 6), np.nan), "Matrix 1: it holds NaN"),
         (np.zeros((2, 6, 6), complex), "real FC"),
         (np.zeros((2, 5, 5)), "5 regions, expected the 6"),

@@ -31,7 +31,7 @@ def test_people_without_numbers_are_named(fc):
 
 
 def test_everyone_alike_is_said(fc):
-    with pytest.warns(NerveWarning, match="all 12 people have the same embedding"):
+    with pytest.warns(NerveWarning, match="all 12 participants have one embedding"):
         checked_embeddings(np.ones((12, 3)), cohort_of(fc))
 
 

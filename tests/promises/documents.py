@@ -1,4 +1,4 @@
-"""What README and documentation tell people to type."""
+"""What README and documentation tell readers to type."""
 
 import re
 import shlex

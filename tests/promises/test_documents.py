@@ -209,3 +209,14 @@ def test_targets_of_make_and_modules_of_tools_exist():
                 assert at.is_dir() or at.with_suffix(".py").is_file() or parts[0] in ("build", "pip", "venv"), code
                 named = at / f"{words[3]}.py" if at.is_dir() and words[3:] else at
                 assert named == at or named.is_file() or words[3].startswith("-"), f"{page.name}: {code}"
+
+
+# Formulas
+
+
+@every_page()
+def test_formulas_become_mathml_without_the_network(page):
+    """A command that the converter does not know would stay as text with a backslash."""
+    convert = pytest.importorskip("latex2mathml.converter", reason="the documentation tools are not installed").convert
+    for block, line in re.findall(r"\$\$(.+?)\$\$|(?<!\$)\$([^$\n]+)\$(?!\$)", prose(page), re.DOTALL):
+        assert "\\" not in re.sub(r"<[^>]*>", "", convert(block or line)), block or line

@@ -58,7 +58,7 @@ def pretrain(
             described = describe_run(encoder, [Cohort.load(cohort) for cohort in cohorts], out)
         if described:
             error, mean = described["model"], described["group_mean"]
-            say(f"masked patches of held-out people: {error / mean:.3f} of the error of the group mean")
+            say(f"masked patches of held-out participants: {error / mean:.3f} of the error of the group mean")
 
 
 @app.command()
@@ -96,7 +96,7 @@ def interpret(
     folds: Annotated[int, typer.Option(help="Folds.")] = 10,
     repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
     kernel: Annotated[str, typer.Option(help="correlation, linear, cosine or rbf.")] = "correlation",
-    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of people.")] = 1000,
+    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of participants.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of folds and bootstrap.")] = 42,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:

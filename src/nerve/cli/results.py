@@ -80,7 +80,7 @@ def experiment(
     config: Annotated[str | None, typer.Argument(help="A YAML file: cohorts, methods, protocol, seeds.")] = None,
     out: Annotated[str | None, typer.Option("--out", callback=named, help="The folder of runs and results.")] = None,
     launcher: Annotated[str, typer.Option(help="local or slurm.")] = "local",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time (local); one a core or card.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time (local); one per core or card.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs and estimate the time; run none.")] = False,
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help="The same rows and tables in minutes, on small simulated cohorts.")
@@ -130,7 +130,7 @@ def report(
 @app.command()
 def demo(
     out: Annotated[str, typer.Argument(callback=named, help="Folder for everything it makes.")] = "out/demo",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one a core by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one per core by default.")] = None,
 ) -> None:
     """Simulated cohorts with a known answer → pretrain → embed → evaluate → report.html, in minutes.
 

@@ -1,4 +1,4 @@
-"""Bootstrap over people (or families) as matrix products: a resample is a row of counts."""
+"""Bootstrap over participants (or families) as matrix products: a resample is a row of counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nerve.evaluation.folds import group_codes
 
 
 def resample_counts(n: int, n_resamples: int, seed: int, families: Any = None) -> np.ndarray:
-    """How often each person is drawn in each resample, (resamples, n).
+    """How often each participant is drawn in each resample, (resamples, n).
 
     Drawn as ``rng.integers(0, n, (resamples, n))``, the draw of `scipy.stats.bootstrap`. With `families`, whole
     families are drawn and everyone in a drawn family counts.

@@ -1,6 +1,6 @@
 """ComBat: remove each site's shift and scale of every feature, learned on the training fold.
 
-Johnson, Li & Rabinovic (2007), as used for connectivity by Yu et al. (2018). For feature g of a person at site i,
+Johnson, Li & Rabinovic (2007), as used for connectivity by Yu et al. (2018). For feature g of a participant at site i,
 
     x = α_g + C β_g + σ_g (γ_ig + δ_ig ε),
 
@@ -20,7 +20,7 @@ from nerve.fitted import NotFitted
 
 
 class ComBat:
-    """A fold step: `fit` on training people, `transform` anyone from the same sites.
+    """A fold step: `fit` on training participants, `transform` anyone from the same sites.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ComBat:
         return (self.site, *self.preserve)
 
     def without(self, names: Iterable[str]) -> ComBat:
-        """The same step that does not preserve those columns: a test person's target must not be looked at."""
+        """The same step that does not preserve those columns: a test participant's target must not be looked at."""
         dropped = set(names)
         return ComBat(self.site, [name for name in self.preserve if name not in dropped])
 
@@ -95,8 +95,8 @@ def _sites(table: pd.DataFrame, column: str) -> np.ndarray:
     sites = table[column]
     if sites.isna().any():
         raise NerveError(
-            f"{int(sites.isna().sum())} people have no value in column {column!r}, expected a site for everyone "
-            "with ComBat. Fill it in, or leave them out."
+            f"Column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants, expected a site "
+            "for all with ComBat. Fill it in, or leave them out."
         )
     return sites.astype(str).to_numpy(object).astype(str)
 
@@ -111,7 +111,7 @@ def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200)
     raw_shift = standard.mean(axis=0)
     if raw_shift.size == 0:  # no feature varies
         return raw_shift, raw_shift
-    if n < 2:  # one person says nothing of a scale
+    if n < 2:  # one participant says nothing of a scale
         return raw_shift * _shrinkage(raw_shift, n), np.ones_like(raw_shift)
     raw_scale = standard.var(axis=0, ddof=1)
     centre, spread = raw_shift.mean(), raw_shift.var(ddof=1) if len(raw_shift) > 1 else 1.0

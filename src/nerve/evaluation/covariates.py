@@ -31,13 +31,13 @@ def motion_column(columns: Iterable[str]) -> str | None:
 
 
 class Design:
-    """A table of covariates as numbers: numbers as they are, categories one-hot, all centred on training people.
+    """A table of covariates as numbers: numbers as they are, categories one-hot, all centred on training participants.
 
     Missing values and categories unknown in training become 0 after centring, i.e. the training fold's average.
     """
 
     def fit(self, table: pd.DataFrame) -> Design:
-        """Learn categories and means from training people."""
+        """Learn categories and means from training participants."""
         self.categories_: dict[str, list | None] = {
             str(name): None if is_numeric(column) else sorted(column.dropna().astype(str).unique())
             for name, column in table.items()
@@ -77,11 +77,11 @@ def is_numeric(column: pd.Series) -> bool:
 class CovariateRegression:
     """Least squares of targets (or features) on an intercept and covariates.
 
-    ŷ = b₀ + C b with C centred on the training people, the smallest b where columns of C depend on one another.
+    ŷ = b₀ + C b with C centred on the training participants, the smallest b where columns of C depend on one another.
     """
 
     def fit(self, table: pd.DataFrame, values: np.ndarray) -> CovariateRegression:
-        """Learn coefficients from training people; `values` is (n, T)."""
+        """Learn coefficients from training participants; `values` is (n, T)."""
         self.design_ = Design().fit(table)
         matrix = self.design_.transform(table)  # (n, p)
         peak = np.abs(matrix).max(axis=0, initial=0.0)  # first, so that squares neither overflow nor vanish
@@ -93,7 +93,7 @@ class CovariateRegression:
         return self
 
     def predict(self, table: pd.DataFrame) -> np.ndarray:
-        """What the covariates say of each person, (n, T)."""
+        """What the covariates say of each participant, (n, T)."""
         if not hasattr(self, "coefficients_"):
             raise NotFitted("This CovariateRegression is not fitted yet. Call fit(table, values) first.")
         return self.intercept_ + (self.design_.transform(table) / self.scale_) @ self.coefficients_
@@ -104,7 +104,7 @@ class CovariateRegression:
 
 
 class FeatureRegression:
-    """Covariates removed from every feature. A fold step: `fit` on training people, `transform` anyone.
+    """Covariates removed from every feature. A fold step: `fit` on training participants, `transform` anyone.
 
     Removing confounds from features can leak them into non-linear models, and a correlation kernel is non-linear.
     """
@@ -142,7 +142,7 @@ class CovariatesOnly(RegressorMixin, BaseEstimator):
         return tags
 
     def fit(self, table: pd.DataFrame, y: np.ndarray) -> CovariatesOnly:
-        """Learn from training people; `y` is (n, T)."""
+        """Learn from training participants; `y` is (n, T)."""
         self.regression_ = CovariateRegression().fit(table, np.asarray(y, float))
         return self
 

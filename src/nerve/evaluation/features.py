@@ -289,7 +289,7 @@ def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, s
     ids = table["participant_id"].astype(str)
     if ids.duplicated().any():
         raise problem(
-            where, f"{listed(ids[ids.duplicated()].unique(), most=4)} occur twice", expected="one row a person"
+            where, f"{listed(ids[ids.duplicated()].unique(), most=4)} occur twice", expected="one row per participant"
         )
     values = table.drop(columns="participant_id")
     words = [str(column) for column in values if not pd.api.types.is_numeric_dtype(values[column])]
@@ -309,7 +309,7 @@ def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, s
             remedy="Check how the ids are written.",
         )
     matrix = values.set_index(ids).reindex(people).to_numpy(float, copy=True)
-    matrix[missing] = matrix[~missing][0]  # never read: these people have no targets in this set
+    matrix[missing] = matrix[~missing][0]  # never read: these participants have no targets in this set
     return Given(name, missing, _unmatched(name, people, ids, missing), scope, matrix=_in_range(matrix))
 
 
@@ -325,7 +325,8 @@ def _unmatched(name: str, people: pd.Series, ids: pd.Series, missing: np.ndarray
     notes = []
     if missing.any():
         notes.append(
-            f"{name}: {missing.sum()} people have no features and are left out of it: {listed(people[missing])}."
+            f"{name}: {missing.sum()} of {len(missing)} participants are left out (no features): "
+            f"{listed(people[missing])}."
         )
     unknown = ids[~ids.isin(people)]
     if len(unknown):
@@ -340,9 +341,9 @@ def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, whe
         named = f"column {columns[column]!r}" if columns else f"feature {column}"
         raise problem(
             where,
-            f"{named} of {ids[row]} is missing or infinite ({bad.any(axis=1).sum()} people have such values)",
+            f"{named} of {ids[row]} is missing or infinite (so for {bad.any(axis=1).sum()} of {len(bad)} participants)",
             expected="a number for every feature",
-            remedy="Leave those people out, or fill the values in.",
+            remedy="Leave those participants out, or fill the values in.",
         )
 
 

@@ -1,7 +1,7 @@
 """Folds: balanced on quantile bins of every target at once, with whole groups kept together.
 
 All targets share one set of folds, so that one kernel decomposition serves them all and every method meets the same
-people in the same fold.
+participants in the same fold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def strata_of(values: Any, n_folds: int, most_bins: int = MOST_BINS) -> np.ndarr
     """Quantile bin of each value, (n,) integers; missing values are a bin of their own (−1).
 
     A target with at most `most_bins` different values keeps them as they are. There are never so many bins that one
-    holds fewer people than there are folds, unless ties force it.
+    holds fewer participants than there are folds, unless ties force it.
 
     Examples
     --------
@@ -51,9 +51,10 @@ def stratified_folds(
     seed: int = 42,
     whole_groups_may_exceed: bool = False,
 ) -> np.ndarray:
-    """Fold number of each person, (n,) integers, balanced on every column of `strata`.
+    """Fold number of each participant, (n,) integers, balanced on every column of `strata`.
 
-    People (or whole groups) are placed one after another, those with rare strata and large groups first, each in the
+    Participants (or whole groups) are placed one after another, those with rare strata and large groups first, each
+    in the
     fold where it adds least to Σ over strata of (count in fold)² / (count in all), fold size counting as one more
     stratum: the sum is smallest when every stratum is spread evenly.
 
@@ -61,7 +62,7 @@ def stratified_folds(
     ----------
     strata : (n,) or (n, S) integers
     groups : (n,) labels, optional
-        A person without a label is a group by themself.
+        A participant without a label is a group by themself.
     whole_groups_may_exceed : bool
         Accept groups larger than a fold, and as many folds as there are groups, instead of refusing them.
     """
@@ -87,7 +88,7 @@ def leave_groups_out(groups: Any, n_folds: int | None = None, seed: int = 42) ->
 
 
 def group_codes(groups: Any, n: int) -> np.ndarray:
-    """Group of each person as 0 … G−1; without groups, or without a label, everyone is their own."""
+    """Group of each participant as 0 … G−1; without groups, or without a label, everyone is their own."""
     if groups is None:
         return np.arange(n)
     codes, _ = pd.factorize(pd.Series(np.asarray(groups, object)), sort=False)
@@ -122,20 +123,20 @@ def _place(counts: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.nda
 
 def _check_sizes(sizes: np.ndarray, n: int, n_folds: int, groups: Any, codes: np.ndarray, may_exceed: bool) -> None:
     if n_folds < 2:
-        raise NerveError(f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} people or groups).")
+        raise NerveError(f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} participants or groups).")
     if n < n_folds:
         raise NerveError(
-            f"There are {n} people for {n_folds} folds, expected at least one a fold. Ask for fewer folds."
+            f"There are {n} participants for {n_folds} folds, expected at least one per fold. Ask for fewer folds."
         )
     if len(sizes) < n_folds:
         raise NerveError(
-            f"There are {len(sizes)} groups for {n_folds} folds, expected at least one a fold. Ask for fewer folds."
+            f"There are {len(sizes)} groups for {n_folds} folds, expected at least one per fold. Ask for fewer folds."
         )
     room = int(np.ceil(n / n_folds))
     large = np.flatnonzero(sizes > room)
     if len(large) and not may_exceed:
-        names = [f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} people)" for g in large]
+        names = [f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} participants)" for g in large]
         raise NerveError(
             f"Groups are kept whole, but {listed(names, most=3)} would not fit one of {n_folds} folds of {room} "
-            f"people: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out instead (leave_site_out)."
+            f"participants: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out (leave_site_out)."
         )

@@ -1,6 +1,6 @@
 """Kernel ridge regression as CBIG defines it: functions first, a thin scikit-learn estimator after.
 
-With K the kernel among training people, K_r = K + λI and an unpenalised bias β,
+With K the kernel among training participants, K_r = K + λI and an unpenalised bias β,
 
     β = (1ᵀ K_r⁻¹ 1)⁻¹ 1ᵀ K_r⁻¹ y,     α = K_r⁻¹ (y − β1),     prediction = K_test α + β.
 
@@ -70,7 +70,7 @@ class Spectrum:
     def damping(self, lambdas: Any) -> np.ndarray:
         """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
         largest = self.values.max(initial=0.0)
-        # nothing to tell people apart by: any λ gives the mean
+        # nothing to tell participants apart by: any λ gives the mean
         return np.maximum(lambdas, 1e-10 * largest if largest > 1e-290 else 1.0)
 
 
@@ -257,7 +257,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             )
         if len(X) < 2:
             raise NerveError(
-                f"There is {len(X)} person to train on, expected at least 2. Use more people, or fewer folds."
+                f"There is {len(X)} participant to train on, expected at least 2. Use more, or fewer folds."
             )
         data = self._training_data(X)
         centre = targets.mean(axis=0) if self.bias else np.zeros(targets.shape[1])
@@ -333,6 +333,6 @@ def _finite(values: Any, what: str) -> np.ndarray:
     if not np.isfinite(array).all():
         raise NerveError(
             f"The {what} hold {int((~np.isfinite(array)).sum()):,} values that are missing or infinite, expected "
-            "numbers: leave those people or columns out, or fill them in, first."
+            "numbers: leave those participants or columns out, or fill them in, first."
         )
     return array

@@ -1,7 +1,7 @@
-"""Kernels between people: how alike are two feature vectors?
+"""Kernels between participants: how alike are two feature vectors?
 
 Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ, which is what makes the
-cheap route of `kernel_ridge.Spectrum.of_factor` possible when there are fewer features than people.
+cheap route of `kernel_ridge.Spectrum.of_factor` possible when there are fewer features than participants.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def median_gamma(training: np.ndarray) -> float:
-    """The median heuristic: γ = 1 / (2 · median of the squared distances between training people)."""
+    """The median heuristic: γ = 1 / (2 · median of the squared distances between training participants)."""
     distances = squared_distances(training, training)[np.triu_indices(len(training), 1)]
     return 1.0 / (2.0 * max(float(np.median(distances)), np.finfo(float).tiny))
 
@@ -93,11 +93,11 @@ def blockwise_gram(
     read : function
         Index array → (k, d) rows, from memory or from disk.
     n : int
-        Number of people.
+        Number of participants.
     transform : function
         Applied to a block of rows by itself, e.g. `correlation_rows`.
     block : int, optional
-        People in a block; by default as many as fit 256 MiB in float64.
+        Participants in a block; by default as many as fit 256 MiB in float64.
     dtype : type
         float64 by default; float32 halves the result for very large cohorts.
     progress : function, optional
@@ -124,7 +124,7 @@ def blockwise_gram(
 
 
 def transformed_rows(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Rows read and transformed; what is said of one of them is said of the right person."""
+    """Rows read and transformed; what is said of one of them is said of the right participant."""
     try:
         return transform(read(rows))
     except AboutPeople as somebody:
@@ -132,5 +132,5 @@ def transformed_rows(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarr
 
 
 def correlation_kernel(features: np.ndarray) -> np.ndarray:
-    """Pearson correlation between the feature vectors of every two people, (n, n) float64."""
+    """Pearson correlation between the feature vectors of every two participants, (n, n) float64."""
     return blockwise_gram(lambda rows: features[rows], len(features), correlation_rows)

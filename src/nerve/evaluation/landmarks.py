@@ -1,8 +1,8 @@
-"""Kernels of very many people through some of them (Nyström): memory grows with n · m, not with n².
+"""Kernels of very many participants through some of them (Nyström): memory grows with n · m, not with n².
 
-With C the (n, m) kernel of everyone with m landmark people and W that among the landmarks, K ≈ C W⁻¹ Cᵀ. For
+With C the (n, m) kernel of everyone with m landmark participants and W that among the landmarks, K ≈ C W⁻¹ Cᵀ. For
 W = U diag(s) Uᵀ the rows Z = C U diag(s)^-½ give K ≈ Z Zᵀ, and kernel ridge on Z is solved with m unknowns. Who may
-be a landmark is drawn once; in each fold only its training people are.
+be a landmark is drawn once; in each fold only its training participants are.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import scipy.linalg
 
 from nerve.evaluation.kernels import Rows, median_gamma, rbf_kernel, transformed_rows
 
-EXACT_UP_TO = 16_384  # people: above it (n, n) kernels, their copies and decompositions exceed 20 GiB
+EXACT_UP_TO = 16_384  # participants: above it (n, n) kernels, their copies and decompositions exceed 20 GiB
 N_LANDMARKS = 2_048
 _BLOCK_BYTES = 2**28  # one block of rows in float32
 _CUT = 1e-6  # eigenvalues of W below this share of the largest are rounding of float32 products
 
 
 def landmark_pool(n: int, n_landmarks: int, seed: int) -> np.ndarray:
-    """Positions of the people who may be landmarks, ascending."""
+    """Positions of the participants who may be landmarks, ascending."""
     return np.sort(np.random.default_rng([seed, 7]).permutation(n)[:n_landmarks])
 
 
@@ -32,7 +32,7 @@ def cross_products(
     transform: Callable[[np.ndarray], np.ndarray],
     progress: Callable[[float], None] | None = None,
 ) -> np.ndarray:
-    """Z Z_poolᵀ, (n, m) float32, reading a block of people at a time.
+    """Z Z_poolᵀ, (n, m) float32, reading a block of participants at a time.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Landmarks:
         self.cross, self.pool = cross, pool
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Z of training and test people, (train, k) and (test, k)."""
+        """Z of training and test participants, (train, k) and (test, k)."""
         mine = np.isin(self.pool, train)  # (m,)
         root = _inverse_root(self.cross[np.ix_(self.pool[mine], mine)])  # (m', k)
         return self.cross[np.ix_(train, mine)] @ root, self.cross[np.ix_(test, mine)] @ root
@@ -82,7 +82,7 @@ class RbfLandmarks:
         self.features, self.pool = features, pool
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Z of training and test people, (train, k) and (test, k)."""
+        """Z of training and test participants, (train, k) and (test, k)."""
         landmarks = np.asarray(self.features[self.pool[np.isin(self.pool, train)]], float)
         gamma = median_gamma(landmarks)
         root = _inverse_root(rbf_kernel(landmarks, landmarks, gamma))
@@ -113,7 +113,7 @@ class LandmarkComponents:
         kept = values > values[-1] * _CUT
         onto = vectors[:, kept][:, ::-1] / np.sqrt(values[kept][::-1])
 
-        onto = onto @ scipy.linalg.helmert(onto.shape[1] + 1)  # as in `PrincipalComponents`: each person's sum is zero
+        onto = onto @ scipy.linalg.helmert(onto.shape[1] + 1)  # as in `PrincipalComponents`: each row sums to zero
 
         def scores(people: np.ndarray) -> np.ndarray:
             cross = np.asarray(self.cross[np.ix_(people, mine)], float)

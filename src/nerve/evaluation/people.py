@@ -21,7 +21,7 @@ LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of
 
 @dataclass(frozen=True)
 class People:
-    """What an evaluation knows of the people; every method is given the same one."""
+    """What an evaluation knows of the participants; every method is given the same one."""
 
     cohort: str
     ids: np.ndarray  # (n,)
@@ -38,18 +38,18 @@ class People:
 
     @property
     def order(self) -> np.ndarray:
-        """Positions of the people by id, (n,): whatever is drawn is drawn in this order, not in that of the table."""
+        """Positions of the participants by id, (n,): random draws follow this order, not that of the table."""
         return np.argsort(self.ids.astype(str), kind="stable")
 
     def without(self, missing: np.ndarray) -> People:
-        """The same people, with no targets for those whose features are missing."""
+        """The same participants, with no targets for those whose features are missing."""
         return replace(self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index)))
 
 
 def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol]:
     """Check columns, code targets, choose covariates and make folds.
 
-    Returns the people and the protocol with motion and preserved columns resolved.
+    Returns the participants and the protocol with motion and preserved columns resolved.
     """
     table = cohort.participants
     where = f"participants of {cohort.name!r}"
@@ -58,7 +58,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
     if protocol.site and (protocol.combat or protocol.leave_site_out) and table[protocol.site].isna().any():
         raise problem(
             where,
-            f"{int(table[protocol.site].isna().sum())} people have no value in column {protocol.site!r}",
+            f"column {protocol.site!r} is empty for {table[protocol.site].isna().sum()} of {len(table)} participants",
             expected="a site for everyone",
             remedy="Fill it in, or leave them out (cohort.subset).",
         )
@@ -120,12 +120,12 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
     if len(present) < n_folds:
         raise problem(
             where,
-            f"{len(present)} people have a value",
+            f"there are values for {len(present)} of {len(column)} participants",
             expected=f"at least one for each of {n_folds} folds",
             remedy="Ask for fewer folds.",
         )
     if len(present) - -(-len(present) // n_folds) < 2:
-        raise problem(where, f"{len(present)} people have a value", expected="at least two to train on in every fold")
+        raise problem(where, f"it has values for {len(present)}", expected="at least two to train on in every fold")
     if numeric and np.isinf(present.to_numpy(float)).any():
         raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
     if len(different) > 2:
@@ -145,7 +145,7 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
 
 
 def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any = None) -> np.ndarray:
-    """Test fold of each person in each repeat, (repeats, n); −1 for people without any target."""
+    """Test fold of each participant in each repeat, (repeats, n); −1 for participants without any target."""
     used = targets.notna().any(axis=1).to_numpy()
     folds = np.full((protocol.n_repeats, len(targets)), -1)
     strata = np.column_stack([strata_of(values, protocol.n_folds) for values in targets[used].to_numpy(float).T])
@@ -240,9 +240,9 @@ def _check_sites(sites: pd.Series, where: str) -> None:
     if lonely:
         raise problem(
             where,
-            f"site {listed(lonely, most=5)} has one person",
-            expected="at least two people of every site with ComBat",
-            remedy="Leave these people out, or ComBat.",
+            f"site {listed(lonely, most=5)} has one participant",
+            expected="at least two participants of every site with ComBat",
+            remedy="Leave these participants out, or ComBat.",
         )
 
 
@@ -250,7 +250,7 @@ def _missing_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str]
     notes = []
     for name, values in targets.items():
         if values.isna().any():
-            notes.append(f"{name}: {values.isna().sum()} of {len(values)} people have no value and are left out of it.")
+            notes.append(f"{name}: {values.isna().sum()} of {len(values)} participants have no value and are left out.")
     for name, values in covariates.items():
         missing = values.isna()
         if is_numeric(values):

@@ -17,7 +17,7 @@ def restricted_permutations(blocks: Any, n_permutations: int, seed: int, familie
     Parameters
     ----------
     blocks : (n,) labels or DataFrame
-        Values move among people with the same label (or the same row of labels).
+        Values move among participants with the same label (or the same row of labels).
     families : (n,) labels, optional
         Whole families change places with families of the same size in the same block, and members within a family.
 

@@ -1,7 +1,7 @@
 """The one cross-validation loop: frozen features through kernel ridge, and models trained inside each fold.
 
-Test people enter in one place only, `predict`; covariate coefficients, components, harmonisation, λ and weights come
-from training people.
+Test participants enter in one place only, `predict`; covariate coefficients, components, harmonisation, λ and weights
+come from training participants.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def out_of_fold_predictions(
     order: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """Predict every person by a model that has not seen them.
+    """Predict every participant by a model that has not seen them.
 
     Parameters
     ----------
@@ -60,15 +60,15 @@ def out_of_fold_predictions(
     source : Source
         Gives the features of a fold: `Rows` (an array or a Cohort), `Kernel`, `PrincipalComponents`, `Adjusted`.
     targets : DataFrame
-        (n, T) numbers. A missing value drops that person for that target only.
+        (n, T) numbers. A missing value drops that participant for that target only.
     folds : (n,) integers
-        Test fold of each person; negative for people in none.
+        Test fold of each participant; negative for participants in none.
     covariates : DataFrame, optional
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
     groups : (n,) labels, optional
         Kept whole when the model makes inner folds.
     order : (n,) positions, optional
-        In which people are given to the model; by position by default.
+        In which participants are given to the model; by position by default.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def fold_tasks(
     order: np.ndarray | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FoldTask]:
-    """One task for each fold and each set of targets that can share features and training people."""
+    """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
     shared = list(_sharing(raw, list(targets.columns), source))
     labels = np.unique(folds[folds >= 0])
@@ -174,7 +174,7 @@ def fold_tasks(
 
 
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
-    """Fit a fresh copy of the model to `values` (train, T) and predict the test people, (test, T)."""
+    """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
     options: dict[str, Any] = {}
     accepted = inspect.signature(model.fit).parameters
     if groups is not None and "groups" in accepted:
@@ -192,7 +192,7 @@ def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any 
 
 
 def _knowing(people: np.ndarray, compute: Callable[[], Any]) -> Any:
-    """What `compute` gives; an error about some of these people says where they stand in the cohort."""
+    """What `compute` gives; an error about some of these participants says where they stand in the cohort."""
     try:
         return compute()
     except AboutPeople as somebody:
@@ -205,7 +205,7 @@ def _check_predictions(predicted: np.ndarray, target: str, task: FoldTask) -> No
         raise AboutPeople(
             task.test[wrong],
             f"The predictions of {target} in fold {task.fold} are missing or infinite for {{people}}, expected "
-            "numbers. Check the features of these people and the settings of the model.",
+            "numbers. Check the features of these participants and the settings of the model.",
         )
 
 
@@ -214,7 +214,7 @@ def _takes_several(model: Any) -> bool:
 
 
 def _sharing(raw: np.ndarray, names: list[str], source: Source) -> Iterator[list[int]]:
-    """Columns with the same people observed, apart from those that the features must not look at."""
+    """Columns with the same participants observed, apart from those that the features must not look at."""
     shared: dict[tuple[bytes, str], list[int]] = {}
     for i, name in enumerate(names):
         key = (np.isfinite(raw[:, i]).tobytes(), name if name in source.columns else "")
@@ -239,7 +239,7 @@ def _without_covariates(
 
 
 def _permutations_in(order: np.ndarray, block: pd.DataFrame, n_permutations: int, seed: int, groups: Any) -> np.ndarray:
-    """`restricted_permutations`, drawn as if people stood in this order."""
+    """`restricted_permutations`, drawn as if participants stood in this order."""
     families = None if groups is None else np.asarray(groups, object)[order]
     drawn = restricted_permutations(block.iloc[order].reset_index(drop=True), n_permutations, seed, families=families)
     permutations = np.empty_like(drawn)

@@ -1,6 +1,7 @@
-"""Where a fold's features come from: each source turns (training people, test people) into two matrices.
+"""Where a fold's features come from: each source turns (training participants, test participants) into two matrices.
 
-Whatever is learned on the way (components, harmonisation, regression of covariates) is learned from training people.
+Whatever is learned on the way (components, harmonisation, regression of covariates) is learned from training
+participants.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ class Source(Protocol):
     columns: tuple[str, ...]  # of the participants table that the source reads
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[Any, Any]:
-        """Features of training and test people; none of the targets may be looked at."""
+        """Features of training and test participants; none of the targets may be looked at."""
 
 
 class Rows:
-    """Frozen features (n, d), or a Cohort whose people are given to a model that trains inside each fold."""
+    """Frozen features (n, d), or a Cohort whose participants are given to a model that trains inside each fold."""
 
     columns: tuple[str, ...] = ()
 
@@ -32,7 +33,7 @@ class Rows:
         self.data = data
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[Any, Any]:
-        """Rows of the two sets of people."""
+        """Rows of the two sets of participants."""
         return self._take(train), self._take(test)
 
     def _take(self, people: np.ndarray) -> Any:
@@ -53,11 +54,13 @@ class Kernel:
 
 
 class PrincipalComponents:
-    """Scores on the first components of the training people, from the Gram matrix X Xᵀ computed once for all folds.
+    """Scores on the first components of the training participants, from the Gram matrix X Xᵀ, computed once.
 
-    With the Gram matrix centred on the training people, G = U S² Uᵀ: training scores are U S, test scores G_test U / S.
-    They are turned so that each person's numbers sum to zero (Helmert's matrix; distances stay): the correlation kernel
-    takes a person's mean away, and over components whose signs are arbitrary that mean is an arbitrary direction.
+    With the Gram matrix centred on the training participants, G = U S² Uᵀ: training scores are U S, test scores
+    G_test U / S.
+    They are turned so that each participant's numbers sum to zero (Helmert's matrix; distances stay): the correlation
+    kernel
+    takes a participant's mean away, and over components whose signs are arbitrary that mean is an arbitrary direction.
     """
 
     columns: tuple[str, ...] = ()
@@ -137,6 +140,6 @@ class CovariateTable:
         self.columns = tuple(map(str, table.columns))
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Rows of the two sets of people."""
+        """Rows of the two sets of participants."""
         table = self.table.drop(columns=list(targets), errors="ignore")
         return table.iloc[train], table.iloc[test]

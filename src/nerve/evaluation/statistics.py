@@ -248,7 +248,7 @@ def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.
 
 
 def _columns(runs: pd.DataFrame, people: np.ndarray, value: str) -> np.ndarray:
-    """(people, runs): one column for each row and repeat."""
+    """(participants, runs): one column for each row and repeat."""
     run = runs.groupby(["row", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
     wide = np.full((len(people), run.max() + 1), np.nan)
     wide[pd.Index(people).get_indexer(runs["participant"]), run] = runs[value].to_numpy(float)
@@ -286,8 +286,9 @@ def _bounds(name: str, statistic: np.ndarray) -> dict[str, float]:
 def cross_validation_interval(r: float, low: float, high: float) -> tuple[float, float]:
     """A bootstrap interval of an out-of-fold r, widened by √2 for what resampling predictions cannot see.
 
-    Everyone is a test person once and a training person of the other folds. With a ridge, r is then close to a
-    quadratic form Σ yᵢ aᵢⱼ yⱼ with symmetric a, whose variance under noise is 2 Σ a² σ⁴, while resampling people with
+    Everyone is a test participant once and a training participant of the other folds. With a ridge, r is then close
+    to a quadratic form Σ yᵢ aᵢⱼ yⱼ with symmetric a, whose variance under noise is 2 Σ a² σ⁴, while resampling
+    participants with
     their predictions held fixed sees Σ a² σ⁴. So where nothing is predictable the plain interval covers 0 in about
     83 % of cohorts, not 95 %, and this one in about 95 %; where r is large it is wider than it need be.
     """

@@ -1,4 +1,4 @@
-"""What a person sees in the terminal while an experiment runs, and when it ends."""
+"""What a participant sees in the terminal while an experiment runs, and when it ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Choosing among variants of an encoder inside each fold, on training people only.
+"""Choosing among variants of an encoder inside each fold, on training participants only.
 
 For every variant λ is chosen by inner cross-validation; the variant with the best inner score wins, for each target by
-itself. Test people are met only by the winner's prediction.
+itself. Test participants are met only by the winner's prediction.
 """
 
 from __future__ import annotations
@@ -57,4 +57,4 @@ class BestVariant(RegressorMixin, BaseEstimator):
         all_of_them = np.stack([ridge.predict(x) for ridge, x in zip(self.ridges_, X, strict=True)])
         if all_of_them.ndim == 2:  # one target
             return all_of_them[self.chosen_[0]]
-        return all_of_them[self.chosen_, :, np.arange(len(self.chosen_))].T  # (people, T)
+        return all_of_them[self.chosen_, :, np.arange(len(self.chosen_))].T  # (participants, T)

@@ -1,4 +1,4 @@
-"""An experiment's folder as runs see it: the resolved config, its cohorts in one region order, its people."""
+"""An experiment's folder as runs see it: the resolved config, its cohorts in one region order, its participants."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from nerve.patching import Patching
 
 CLS = "CLS"
 ROLLOUT, HEADS_MEAN = "rollout", "mean"
-_CHUNK = 16  # people at a time: their maps of all layers and heads are in memory together
+_CHUNK = 16  # participants at a time: their maps of all layers and heads are in memory together
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Mean attention over people. Tokens are CLS, then the pairs in the order of `patching.pairs`."""
+    """Mean attention over participants. Tokens are CLS, then the pairs in the order of `patching.pairs`."""
 
     table: pd.DataFrame
     """seed, layer, head, from, to, attention, ratio, stability, n_seeds; see `attention_summary`."""
@@ -33,7 +33,7 @@ class Attention:
 
 
 def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
-    """Attention maps of the encoder on the people of a cohort, nothing masked, averaged over people.
+    """Attention maps of the encoder on the participants of a cohort, nothing masked, averaged over participants.
 
     Each token is a pair of networks, and half of it counts for either. With A the attention from token q to token k,
     the attention from network a to network b is
@@ -42,13 +42,13 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
 
     with CLS as a "network" of its own, so that rows sum to one. `ratio` divides by what even attention would give
     (for rollout: the rollout of even attention). Rollout (Abnar and Zuidema, 2020) follows attention through all
-    layers, person by person: R = Ã_L … Ã_1 with Ã = ½ (mean over heads of A + I).
+    layers, participant by participant: R = Ã_L … Ã_1 with Ã = ½ (mean over heads of A + I).
 
     Parameters
     ----------
     encoders : fitted NERVE, or several that differ in the seed
     cohort : Cohort
-        Read a few people at a time.
+        Read a few participants at a time.
 
     Returns
     -------
@@ -79,8 +79,8 @@ def between_networks(maps: np.ndarray, patching: Patching) -> np.ndarray:
 
 
 def rolled_out(maps: np.ndarray) -> np.ndarray:
-    """(people, layers, heads, tokens, tokens) → (people, tokens, tokens): Ã_L … Ã_1, rows sum to one."""
-    mixed = 0.5 * (maps.mean(axis=2) + np.eye(maps.shape[-1], dtype=maps.dtype))  # (people, layers, tokens, tokens)
+    """(participants, layers, heads, tokens, tokens) → (participants, tokens, tokens): Ã_L … Ã_1, rows sum to one."""
+    mixed = 0.5 * (maps.mean(axis=2) + np.eye(maps.shape[-1], dtype=maps.dtype))  # (subjects, layers, tokens, tokens)
     total = mixed[:, 0]
     for layer in range(1, mixed.shape[1]):
         total = mixed[:, layer] @ total
@@ -88,7 +88,7 @@ def rolled_out(maps: np.ndarray) -> np.ndarray:
 
 
 def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over people of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
+    """Mean over participants of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
     import torch
 
     device, source = next(encoder.module_.parameters()).device, encoder.packing(cohort)
@@ -99,7 +99,7 @@ def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
         for start in range(0, len(cohort), _CHUNK):
             rows = np.arange(start, min(start + _CHUNK, len(cohort)))
             packed = source.batch(rows).to(device)
-            some = encoder.module_.attention(packed).float().cpu().numpy()  # (people, layers, heads, tokens, tokens)
+            some = encoder.module_.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)
             rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)
     return maps / len(cohort), rollout / len(cohort)

@@ -44,7 +44,7 @@ def patch_importance(
     progress: Progress | None = None,
     **options: Any,
 ) -> pd.DataFrame:
-    """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over people.
+    """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over participants.
 
         drop_p = r(observed, predicted) - r(observed, predicted with patch p hidden)
         pattern_p = mean over the entries x of patch p of cov(x, ŷ) / sd(ŷ)
@@ -68,14 +68,14 @@ def patch_importance(
     Returns
     -------
     DataFrame
-        One row a target and patch, largest drop first: target, network_a, network_b, n (people), r, r_low, r_high,
-        r_occluded, drop, drop_low, drop_high (95 %), p, q (over the target's patches), stability (of drops over
+        One row per target and patch, largest drop first: target, network_a, network_b, n (participants), r, r_low,
+        r_high, r_occluded, drop, drop_low, drop_high (95 %), p, q (over the target's patches), stability (of drops over
         seeds), pattern, pattern_low, pattern_high, pattern_rms, pattern_stability, n_seeds (seeds ×
         repeats of the folds).
 
     Notes
     -----
-    Intervals cover the choice of people, given the fitted models; `stability` covers the choice of the seed.
+    Intervals cover the choice of participants, given the fitted models; `stability` covers the choice of the seed.
     """
     protocol = Protocol(
         targets=as_names(targets), covariates=as_names(covariates), **known_fields(options, "patch_importance()")
@@ -132,7 +132,7 @@ def _maps(
 def _target_rows(
     name: str, t: int, maps: list[_Map], means: np.ndarray, people: People, patching: Patching, protocol: Protocol
 ) -> pd.DataFrame:
-    """The rows of one target; every resample of people is the same for all patches and seeds."""
+    """The rows of one target; every resample of participants is the same for all patches and seeds."""
     used = np.flatnonzero(np.isfinite(maps[0].predictions.observed[:, t]))
     families = None if people.groups is None else people.groups[used]
     drawn = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)

@@ -1,4 +1,4 @@
-"""Out-of-fold predictions of people with one patch hidden: the patch is replaced by the training people's mean."""
+"""Out-of-fold predictions with one patch hidden: the patch is replaced by the mean of the training participants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nerve.interpret.embeddings import Embedding
 from nerve.protocol import Protocol
 
 Progress = Callable[[float], None]
-CHUNK = 64  # people read at a time
+CHUNK = 64  # participants read at a time
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ def occluded_predictions(
     protocol: Protocol,
     progress: Progress | None = None,
 ) -> OccludedPredictions:
-    """Fit on intact training people, then predict the test people intact and with each patch hidden in turn.
+    """Fit on intact training participants, then predict test participants intact and with each patch hidden in turn.
 
     Folds, λ and coefficients stay those of the intact model, so that a change is due to what it no longer sees. Each
-    person is a test person once: n · P embeddings in all, whatever the number of folds.
+    participant is a test participant once: n · P embeddings in all, whatever the number of folds.
 
     Parameters
     ----------
     embedding : Embedding
         Makes the features, and knows the patches.
     folds : (n,) integers
-        Test fold of each person; negative for people in none.
+        Test fold of each participant; negative for participants in none.
     """
     features = np.concatenate(
         [embedding.features(cohort.inputs("fc", rows)) for rows in chunks(np.arange(len(cohort)))]
@@ -72,7 +72,7 @@ def occluded_predictions(
 
 
 def training_means(cohort: Cohort, folds: np.ndarray) -> dict[int, np.ndarray]:
-    """{fold: (R, R)} mean FC of everyone outside the fold, in one pass over the people."""
+    """{fold: (R, R)} mean FC of everyone outside the fold, in one pass over the participants."""
     labels = [int(label) for label in np.unique(folds[folds >= 0])]
     sums = {label: np.zeros((cohort.n_regions, cohort.n_regions)) for label in labels}
     for label in labels:

@@ -20,7 +20,7 @@ from nerve.interpret.weights import network_weights
 from nerve.methods import load_method
 
 FOLDER = "interpretation"
-MOST_PEOPLE = 200  # for attention, which hardly differs between people
+MOST_PEOPLE = 200  # for attention, which hardly differs between participants
 LEAST_SPREAD = 0.005  # of region weights, whose mean is 1, that is worth a map
 
 
@@ -44,7 +44,7 @@ def interpret_to(
     encoders : fitted encoder, or several that differ in the seed
         What an encoder does not have (attention, factors of networks) is left out.
     cohort : Cohort
-        The people for attention (the first 200) and importance (all).
+        The participants for attention (the first 200) and importance (all).
     targets, covariates, **options
         As in `patch_importance`.
 

@@ -31,7 +31,7 @@ def haufe_patterns(cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, pat
     Parameters
     ----------
     predicted : (n, T) array
-        NaN for people who are left out.
+        NaN for participants who are left out.
     folds : (n,) integers
         Predictions of different folds come from different models: they are centred fold by fold.
 

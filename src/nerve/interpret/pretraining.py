@@ -1,4 +1,4 @@
-"""What an encoder learned in pretraining: how well it fills in masked patches of people whom it has not seen.
+"""What an encoder learned in pretraining: how well it fills in masked patches of participants whom it has not seen.
 
 Written beside the weights, for the report, without identifiers:
 
@@ -25,8 +25,8 @@ from nerve.methods.inputs import as_cohort
 from nerve.patching import Patching
 from nerve.views import View
 
-MOST_PEOPLE = 256  # held-out people that are reconstructed
-FEWEST = 10  # held-out people whose mean is shown
+MOST_PEOPLE = 256  # held-out participants that are reconstructed
+FEWEST = 10  # held-out participants whose mean is shown
 _CHUNK = 64
 _GUESSES = ("model", "group_mean", "patch_mean")
 
@@ -34,7 +34,7 @@ _GUESSES = ("model", "group_mean", "patch_mean")
 def describe_run(
     method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.PathLike[str], *, one_participant: bool = False
 ) -> dict[str, Any] | None:
-    """`describe_encoder` on the people whom the fitted method held out of its own training.
+    """`describe_encoder` on the participants whom the fitted method held out of its own training.
 
     Returns None, and writes nothing, if it does not reconstruct patches or held nobody out.
     """
@@ -56,10 +56,11 @@ def describe_encoder(
     *,
     one_participant: bool = False,
 ) -> dict[str, Any] | None:
-    """Mask patches of held-out people, reconstruct them, and write errors and an example.
+    """Mask patches of held-out participants, reconstruct them, and write errors and an example.
 
-    With M the masked patches of a person and x̂ a guess, the error is 1/|M| Σ_{p ∈ M} ‖x̂_p - x_p‖² / size_p. Guesses:
-    the model's; the mean of the training people; that mean, averaged within each patch. All are matrices of the
+    With M the masked patches of a participant and x̂ a guess, the error is 1/|M| Σ_{p ∈ M} ‖x̂_p - x_p‖² / size_p.
+    Guesses:
+    the model's; the mean of the training participants; that mean, averaged within each patch. All are matrices of the
     method's view.
 
     Parameters
@@ -67,7 +68,7 @@ def describe_encoder(
     method : fitted encoder
         One with `reconstruct` and `patching_`; for others nothing is written.
     held_out : Cohort
-        People who took no part in training; the first 256 are used.
+        Participants who took no part in training; the first 256 are used.
     out : path
         Folder of the run.
     training : Cohort, optional
@@ -87,11 +88,11 @@ def describe_encoder(
     view: View = getattr(method, "view_", View())
     mean = _group_mean(method, view, training)
     masked = _masks(patching, method.module_.n_visible, len(people), seed=method.seed)
-    hidden = _hidden_entries(patching, masked)  # (people, S)
-    actual = patching.pack(view.apply(people))  # (people, S)
+    hidden = _hidden_entries(patching, masked)  # (participants, S)
+    actual = patching.pack(view.apply(people))  # (participants, S)
     predicted = patching.pack(method.reconstruct(people, masked))
     guesses = {"model": predicted, "group_mean": mean, "patch_mean": _patch_means(patching, mean)}
-    errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (people,) each
+    errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (participants,) each
     typical = int(np.argsort(errors["model"])[len(people) // 2])
     group = np.array([typical]) if one_participant else np.arange(len(people))
     report = _report(errors, patching, masked) | {"view": view.name}
@@ -116,7 +117,7 @@ def _report(errors: dict[str, np.ndarray], patching: Patching, masked: np.ndarra
 
 
 def _group_mean(method: Any, view: View, training: Cohort | None) -> np.ndarray:
-    """(S,) mean matrix of the training people, packed."""
+    """(S,) mean matrix of the training participants, packed."""
     if training is None:
         kept = getattr(method.module_, "mean", None)
         return np.zeros(method.patching_.n_entries) if kept is None else kept.detach().cpu().numpy().astype(float)
@@ -131,13 +132,13 @@ def _chunks(cohort: Cohort) -> Iterator[np.ndarray]:
 
 
 def _masks(patching: Patching, n_visible: int, n_people: int, seed: int) -> np.ndarray:
-    """(people, masked) patches to hide, ascending."""
+    """(participants, masked) patches to hide, ascending."""
     noise = np.random.default_rng([seed, 5]).random((n_people, patching.n_patches))
     return np.sort(np.argsort(noise, axis=1)[:, n_visible:], axis=1)
 
 
 def _hidden_entries(patching: Patching, masked: np.ndarray) -> np.ndarray:
-    """(people, S) whether each entry lies in a masked patch."""
+    """(participants, S) whether each entry lies in a masked patch."""
     patches = np.zeros((len(masked), patching.n_patches), bool)
     np.put_along_axis(patches, masked, True, axis=1)
     return patches[:, patching.patch_of]
@@ -149,9 +150,9 @@ def _patch_means(patching: Patching, packed: np.ndarray) -> np.ndarray:
 
 
 def _errors(patching: Patching, guess: np.ndarray, actual: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """(people,) mean over masked patches of the mean squared error within a patch."""
-    squared = (np.asarray(guess, float) - actual) ** 2  # (people, S)
-    by_patch = np.add.reduceat(squared, patching.offsets[:-1], axis=1) / patching.sizes  # (people, patches)
+    """(participants,) mean over masked patches of the mean squared error within a patch."""
+    squared = (np.asarray(guess, float) - actual) ** 2  # (participants, S)
+    by_patch = np.add.reduceat(squared, patching.offsets[:-1], axis=1) / patching.sizes  # (participants, patches)
     return np.take_along_axis(by_patch, masked, axis=1).mean(axis=1)
 
 

@@ -30,7 +30,7 @@ def network_weights(encoders: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row a region, in the order of the parcellation: region, network, hemisphere, x, y, z (MNI, mm), weight
+        One row per region, in the order of the parcellation: region, network, hemisphere, x, y, z (MNI, mm), weight
         (mean over seeds), weight_sd (over seeds), share, rank (1 is the network's largest), network_stability (of the
         weights within the network), stability (of the whole map), n_seeds.
     """

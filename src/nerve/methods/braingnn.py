@@ -30,7 +30,8 @@ class BrainGNN(Predictor):
     nodes after each, with edges of two steps between; readout max‖mean after each pooling; linear layers 32 and 512;
     top-k losses at 0.1 each; Adam 0.01 halved every 20 epochs, weight decay 5e-3, batches of 100, 100 epochs.
 
-    Ours: squared error for a continuous target. The group-consistency loss compares people of one class: two-valued
+    Ours: squared error for a continuous target. The group-consistency loss compares participants of one class:
+    two-valued
     targets keep it, a continuous one is cut at the training mean, and ``consistency_weight=0`` drops it. Where paper
     and release differ we follow the paper: ReLU after each convolution, scores standardised, top-k loss over all nodes
     (the release applies the sigmoid twice, and to kept nodes only). Neighbours' weights are scaled to sum to one (the
@@ -51,7 +52,7 @@ class BrainGNN(Predictor):
     epochs, batch_size, lr, decay_epochs, decay_factor, weight_decay
         Of Adam.
     validation_fraction : float
-        Share of the training people on whom the epoch is picked.
+        Share of the training participants on whom the epoch is picked.
     seed : int
     device : str
     """
@@ -62,7 +63,7 @@ class BrainGNN(Predictor):
         "Med. Image Anal. 74:102233."
     )
     adapted: ClassVar[str] = (
-        f"Squared error; the consistency loss groups people above and below the mean; FC-only cohorts: {SUBSTITUTE}."
+        f"Squared error; the consistency loss groups those above and below the mean; FC-only cohorts: {SUBSTITUTE}."
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
@@ -122,14 +123,14 @@ class BrainGNN(Predictor):
         )
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """FC and absolute partial correlation of the same people."""
+        """FC and absolute partial correlation of the same participants."""
         return GraphSource(cohort, self.shrinkage)
 
     def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Note whether the edges are the method's own."""
         super().prepare(module, source, rows)
         if len(rows) < 2 or self.batch_size < 2:
-            raise NerveError("BrainGNN normalises over each batch, expected at least 2 people and a batch size of 2.")
+            raise NerveError("BrainGNN normalises over participants, expected at least 2 of them and batches of 2.")
         self.adapted_ = SUBSTITUTE if isinstance(source, GraphSource) and source.cohort.timeseries is None else ""
 
     def training_settings(self) -> TrainingSettings:
@@ -153,7 +154,7 @@ class BrainGNN(Predictor):
 
 
 class GraphSource:
-    """People's FC and absolute partial correlation, (batch, R, R) each; the latter is computed once if it fits."""
+    """Participants' FC and absolute partial correlation, (batch, R, R) each; the latter is computed once if it fits."""
 
     def __init__(self, cohort: Cohort, shrinkage: float) -> None:
         self.cohort = cohort
@@ -168,7 +169,7 @@ class GraphSource:
         return len(self.cohort)
 
     def batch(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """FC and edges of these people."""
+        """FC and edges of these participants."""
         fc = torch.from_numpy(self.cohort.inputs("fc", rows))
         return fc, torch.from_numpy(self.edges(np.asarray(rows)))
 
@@ -196,7 +197,7 @@ class GraphSource:
             raise problem(
                 f"Participant {person}",
                 "there is no partial correlation (FC is not positive definite, or a region is constant)",
-                remedy="Leave the person out, or use more shrinkage.",
+                remedy="Leave the participant out, or use more shrinkage.",
             )
         return edges
 

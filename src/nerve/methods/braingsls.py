@@ -28,7 +28,8 @@ class BrainGSLs(Encoder):
     48, leaky ReLU of 0.33), one graph convolution as decoder, inner products as rebuilt connections; SGD at 5e-3 with
     momentum 0.9, weight decay 0.01, batches of 32; a graph of the group's mean FC of at least 0.15.
 
-    *Ours*: masks are drawn anew for each person and step, where the release draws one for all people and keeps it, so
+    *Ours*: masks are drawn anew for each participant and step, where the release draws one for all participants and
+    keeps it, so
     that a quarter of the regions never enters its features. The loss is the mean over the hidden pairs, where the
     release counts the visible ones as zeros. The feature is the codes of all regions side by side (48 R), which is what
     the release's own classifier reads; ``readout="mean"`` gives 48 numbers. The release has no code for the paper's
@@ -63,7 +64,7 @@ class BrainGSLs(Encoder):
         "Wen et al. (2023) Graph self-supervised learning with application to brain networks analysis. "
         "IEEE J. Biomed. Health Inform. 27:4154-4165."
     )
-    adapted: ClassVar[str] = "Masks are redrawn for each person and step; signals are used only where asked for."
+    adapted: ClassVar[str] = "Masks are redrawn for each participant and step; signals are used only where asked for."
     batch_size_apply: ClassVar[int] = 32
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
@@ -147,7 +148,7 @@ class BrainGSLs(Encoder):
         return _WithSeries(cohort)
 
     def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """The decoder's graph, from the mean FC of the training people."""
+        """The decoder's graph, from the mean FC of the training participants."""
         total = torch.zeros(self.n_features_in_, self.n_features_in_, dtype=torch.float64)
         for start in range(0, len(rows), 64):
             total += parted(source.batch(rows[start : start + 64]))[0].double().sum(0)
@@ -164,5 +165,5 @@ class _WithSeries:
         return len(self.fc)
 
     def batch(self, rows: np.ndarray) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The people at these positions."""
+        """The participants at these positions."""
         return self.fc.batch(rows), self.series.batch(rows)

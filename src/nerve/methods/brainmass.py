@@ -1,4 +1,4 @@
-"""BrainMass: agreement of two views of a person, with masked rows told apart and rebuilt (self-supervised)."""
+"""BrainMass: agreement of two views of a participant, with masked rows told apart and rebuilt (self-supervised)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class BrainNetCNN(Predictor):
     epochs, batch_size, lr, momentum, weight_decay
         Of SGD, at a constant learning rate.
     validation_fraction : float
-        Share of the training people on whom the epoch is picked.
+        Share of the training participants on whom the epoch is picked.
     seed : int
     device : str
 

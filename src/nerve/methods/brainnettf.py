@@ -32,7 +32,7 @@ class BrainNetTF(Predictor):
     epochs, batch_size, lr, min_lr, weight_decay
         Of Adam.
     validation_fraction : float
-        Share of the training people on whom the epoch is picked.
+        Share of the training participants on whom the epoch is picked.
     seed : int
     device : str
     """

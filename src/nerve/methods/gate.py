@@ -1,4 +1,4 @@
-"""GATE: agreement of two windows of a scan on a graph of people (self-supervised, needs time series)."""
+"""GATE: agreement of two windows of a scan on a graph of participants (self-supervised, needs time series)."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ from nerve.training import Source, TrainingSettings, choose_device
 
 
 class GATE(Encoder):
-    """GATE: people are nodes of a graph, and what their scan shows in one window must agree with the next.
+    """GATE: participants are nodes of a graph, and what their scan shows in one window must agree with the next.
 
-    With A and B the embeddings of two views of all people, columns standardised:
+    With A and B the embeddings of two views of all participants, columns standardised:
     L = 1 - mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
     The feature is the mean embedding over the windows.
 
     *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about the same centres;
-    edges by a Gaussian of the correlation distance, to the nearest person in one view and the nearest five in the
+    edges by a Gaussian of the correlation distance, to the nearest participant in one view and the nearest five in the
     other; feature and edge drop of 0.3; one graph convolution to 256, ELU, linear; AdamW at 1e-3, weight decay 1e-5,
     400 steps on the whole population.
 
     *Ours*: FC entries (79,800 at R = 400) are first projected to 512 principal components, fitted on at most 2,048
-    windows of the training people; the release fits such a projection and trains on the entries. The release takes
+    windows of the training participants; the release fits such a projection and trains on the entries. The release
+    takes
     windows of the other lengths at random, and chooses graph and features of the second view apart; ours go together
     and about the same centre. Edge weights are used, where the release drops them on the way to its library. Affinity
     of phenotype is off by default, because it would put age, sex and site, which are removed later, into the features;
     `phenotypes` names columns to multiply it in. In scans too short for all windows they are spread evenly.
 
-    *Transductive*: an embedding depends on the other people in its cohort, through the graph. `transform` builds the
-    graph of the cohort it is given; a person's features differ between cohorts, and between a cohort and a part of it.
+    *Transductive*: an embedding depends on the other participants in its cohort, through the graph. `transform`
+    builds the
+    graph of the cohort it is given; a participant's features differ between cohorts, and between a cohort and a part
+    of it.
 
     *Not said* by the paper whose tables we follow: windows and scan lengths used, projection, phenotypes.
 
@@ -52,7 +55,7 @@ class GATE(Encoder):
     other_windows : tuple of int
         Lengths of the second family.
     n_neighbours : int
-        Neighbours a person in the second view; the first has one.
+        Neighbours a participant in the second view; the first has one.
     feature_drop, edge_drop, dropout, decorrelation : float
         See `GATEModel`.
     phenotypes : tuple of str
@@ -175,12 +178,12 @@ class GATE(Encoder):
     def fit(self, X: Any, y: Any = None, **options: Any) -> GATE:
         """Train on a cohort with time series; see `Encoder.fit` for the options."""
         super().fit(X, y, **options)
-        self.data_["n_training"] = sum(self.data_["cohorts"].values())  # people, of whom a sample holds all
+        self.data_["n_training"] = sum(self.data_["cohorts"].values())  # participants, of whom a sample holds all
         return self
 
     @torch.inference_mode()
     def transform(self, X: Any) -> np.ndarray:
-        """(n, width) features, from a graph of the people given here."""
+        """(n, width) features, from a graph of the participants given here."""
         cohort, windows = self.fitted_cohort(X), self.windows()
         windows.check(cohort)
         module: Any = self.module_.to(choose_device(self.device)).eval()

@@ -24,7 +24,7 @@ class GraphMAE(Encoder):
     *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value, symmetric and
     unweighted. FC is symmetric, so hiding row i alone leaves its entries in column i of all other rows, where the
     encoder reads them: by default both are hidden (``masking="rows_and_columns"``); ``"rows"`` is GraphMAE to the
-    letter. 10 % of the people are held out and the weights of least validation loss kept.
+    letter. 10 % of the participants are held out and the weights of least validation loss kept.
 
     *Not said* by the paper whose tables we follow: how edges are chosen, α, the readout, and which masking it used.
 
@@ -37,7 +37,7 @@ class GraphMAE(Encoder):
     masking : {"rows_and_columns", "rows"}
         What of a masked node is hidden.
     keep_edges : float or int
-        A share of all pairs (below 1), or neighbours a region.
+        A share of all pairs (below 1), or neighbours per region.
     alpha, dropout : float
         Exponent of the loss; dropout on the input of each encoder layer.
     epochs, batch_size, lr, seed, device

@@ -107,11 +107,11 @@ def _checked_stack(data: Any) -> np.ndarray:
     if stack.dtype.kind not in "fiu" or stack.ndim != 3 or stack.shape[1] != stack.shape[2] or not len(stack):
         raise NerveError(
             f"The data are a {stack.dtype} array of shape {stack.shape}, expected a Cohort or real FC matrices of "
-            "shape (people, regions, regions)."
+            "shape (participants, regions, regions)."
         )
     if not all(np.isfinite(matrix).all() for matrix in stack):
         person = next(i for i, matrix in enumerate(stack) if not np.isfinite(matrix).all())
         raise problem(
-            f"Matrix {person + 1}", "it holds NaN or infinity", remedy="Leave the person out or fill the regions."
+            f"Matrix {person + 1}", "it holds NaN or infinity", remedy="Leave the participant out or fill the regions."
         )
     return stack if stack.dtype.kind == "f" else stack.astype(np.float32)

@@ -1,4 +1,4 @@
-"""What leaves a method is looked at once more: embeddings are numbers, and differ between people."""
+"""What leaves a method is looked at once more: embeddings are numbers, and differ between participants."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from nerve.checks import NerveWarning, listed, problem
 from nerve.cohort import Cohort
 
-_CHUNK = 1024  # people at a time: the tokens of a large cohort are gigabytes
+_CHUNK = 1024  # participants at a time: the tokens of a large cohort are gigabytes
 
 
 def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
-    """The embeddings (n, …) themselves; people without numbers are refused by id, and a warning says if all are alike.
+    """The embeddings (n, …) themselves; those without numbers are refused by id; a warning says if all are alike.
 
     Parameters
     ----------
     values : (n, …) array
     cohort : Cohort
-        The same people in the same order.
+        The same participants in the same order.
     """
     flat = values.reshape(len(values), -1)
     parts = [flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK)]
@@ -29,11 +29,11 @@ def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
             f"Cohort {cohort.name!r}",
             f"the embedding of {listed(cohort.participants['participant_id'][wrong], most=5)} is not finite",
             expected="numbers",
-            remedy="`nerve check` lists people whose FC holds missing or infinite values.",
+            remedy="`nerve check` lists participants whose FC holds missing or infinite values.",
         )
     if len(flat) > 1 and all((part == flat[0]).all() for part in parts):
         warnings.warn(
-            f"Cohort {cohort.name!r}: all {len(flat)} people have the same embedding. Check that their FC differs "
+            f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding. Check that their FC differs "
             "(`nerve check`) and that its values are of the size that the model was trained on.",
             NerveWarning,
             stacklevel=3,

@@ -62,7 +62,7 @@ class Windows:
             person = cohort.participants["participant_id"].iloc[short[0]]
             raise NerveError(
                 f"{person}: the scan has {cohort.timeseries.lengths[short[0]]} volumes, expected at least "
-                f"{self.length}, the length of GATE's windows. Leave the person out or use a smaller window."
+                f"{self.length}, the length of GATE's windows. Leave the participant out or use a smaller window."
             )
 
 
@@ -86,7 +86,7 @@ def fit_projection(module: GATEModel, cohort: Cohort, windows: Windows, seed: in
 
 @torch.no_grad()
 def projected_windows(module: GATEModel, cohort: Cohort, windows: Windows, lengths: Sequence[int]) -> torch.Tensor:
-    """Features of everyone in windows of each length: (lengths, windows, people, components)."""
+    """Features of everyone in windows of each length: (lengths, windows, participants, components)."""
     n_components, device = module.components.shape[0], module.mean.device
     features = torch.empty(len(lengths), windows.n_windows, len(cohort), n_components)
     for person in range(len(cohort)):
@@ -95,12 +95,12 @@ def projected_windows(module: GATEModel, cohort: Cohort, windows: Windows, lengt
             fc = windows.fc(torch.tensor(series, device=device), length)
             features[i, :, person] = module.project(fc).cpu()
         if person % 500 == 499:
-            log.info("GATE: windows of %d of %d people", person + 1, len(cohort))
+            log.info("GATE: windows of %d of %d participants", person + 1, len(cohort))
     return features
 
 
 def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Columns as numbers with the difference below which two people are alike; None without columns."""
+    """Columns as numbers with the difference below which two participants are alike; None without columns."""
     names = known_columns(columns, cohort.participants.columns, f"Cohort {cohort.name!r}")
     if not names:
         return None
@@ -115,7 +115,7 @@ def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[torch.Tenso
 
 
 class Population:
-    """A source with one sample, the whole population: everyone's windows, and a graph of people in each.
+    """A source with one sample, the whole population: everyone's windows, and a graph of participants in each.
 
     They are computed when first asked for, with the projection that the module then has.
     """

@@ -31,7 +31,7 @@ class BrainGNNModel(ScalarModel):
     pooling_weight : float
         Of the loss that separates kept from dropped nodes, for each pooling.
     consistency_weight : float
-        Of the loss that makes people of one group choose alike, for the first pooling.
+        Of the loss that makes participants of one group choose alike, for the first pooling.
     """
 
     def __init__(

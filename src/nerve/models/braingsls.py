@@ -43,7 +43,7 @@ class BrainGSLsModel(nn.Module):
     H_i = E(FC[V, V])_i for visible i, a random normal vector for masked i;  Z = GCN(H, G);
     L = mean over (i, j) not both visible of ((Z Zᵀ)_ij - FC_ij)².
 
-    The filters have a weight a region: leaving masked rows and columns out of every sum is the convolution of the
+    The filters have one weight per region: leaving masked rows and columns out of every sum is the convolution of the
     visible block, and any region can be masked. Sums are scaled by R / |V|, so that codes keep their size when nothing
     is masked.
 
@@ -91,7 +91,7 @@ class BrainGSLsModel(nn.Module):
     def set_group_graph(self, mean_fc: Tensor) -> None:
         """Join the regions whose group-mean FC reaches the threshold.
 
-        A person's own graph would tell the decoder which of the masked connections are strong.
+        A participant's own graph would tell the decoder which of the masked connections are strong.
         """
         graph = (mean_fc >= self.threshold).to(self.group_graph)
         self.group_graph.copy_(graph.fill_diagonal_(0))

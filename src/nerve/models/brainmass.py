@@ -1,4 +1,4 @@
-"""BrainMass (Yang et al., 2024): two views of a person agree, and hidden rows of FC are told apart and rebuilt."""
+"""BrainMass (Yang et al., 2024): two views of a participant agree, and hidden rows of FC are told apart and rebuilt."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class BrainMassModel(nn.Module):
     """The loss of a batch is L = BYOL + `weight_contrast` · InfoNCE + `weight_rebuild` · MSE.
 
     *BYOL*: with online network f, predictor q and target network g, whose weights follow those of f as
-    ξ ← m ξ + (1 - m) θ after each step, and views u, v of a person: the mean of
+    ξ ← m ξ + (1 - m) θ after each step, and views u, v of a participant: the mean of
     [2 - 2 cos(q(f(u)), g(v))] + [2 - 2 cos(q(f(v)), g(u))].
 
-    *InfoNCE*: of `n_contrasted` hidden rows of a person, which prediction belongs to which row.
+    *InfoNCE*: of `n_contrasted` hidden rows of a participant, which prediction belongs to which row.
     *MSE*: `n_rebuilt` hidden rows are rebuilt. Both hide rows of the first view behind a learned vector, with two
     further learned tokens and sine positions, as the release does.
 

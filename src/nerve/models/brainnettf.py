@@ -69,11 +69,11 @@ class BrainNetTFModel(ScalarModel):
         return self.head(self.reduce(pooled).flatten(1)).squeeze(-1)
 
     def training_loss(self, batch: tuple[Tensor, Tensor], draws: Any) -> Tensor:
-        """The error on mixed pairs while training, on the people themselves in evaluation mode."""
+        """The error on mixed pairs while training, on the participants themselves in evaluation mode."""
         fc, target = batch
         if self.training and self.mixup:
             share = draws.shared_uniform(1)
-            partner = draws.uniform().argsort()  # a random order of the people in this process
+            partner = draws.uniform().argsort()  # a random order of the participants in this process
             fc = torch.lerp(fc[partner], fc, share)
             target = torch.lerp(target[partner], target, share)
         return self.error(self(fc), target)

@@ -1,4 +1,4 @@
-"""GATE (Peng et al., 2023): people are nodes of a population graph, seen in different windows of their scans."""
+"""GATE (Peng et al., 2023): participants are nodes of a population graph, seen in different windows of their scans."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from nerve.models.randomness import Draws
 
 
 class PopulationConvolution(nn.Module):
-    """A graph convolution over people whose graph is a list of neighbours a person.
+    """A graph convolution over participants whose graph is a list of neighbours per participant.
 
-    With weights A_ij from person i to its neighbours j, self-loops added and both degrees of A + I taken:
-    H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (people × people) matrix is never formed.
+    With weights A_ij from participant i to its neighbours j, self-loops added and both degrees of A + I taken:
+    H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (participants × participants) matrix is never formed.
     """
 
     def __init__(self, width_in: int, width_out: int) -> None:
@@ -22,19 +22,20 @@ class PopulationConvolution(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
 
     def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
-        """(people, width_in), (people, k) of whole numbers, (people, k) → (people, width_out)."""
-        outgoing = 1 + weights.sum(-1)  # (people,)
+        """(subjects, width_in), (subjects, k) of whole numbers, (subjects, k) → (subjects, width_out)."""
+        outgoing = 1 + weights.sum(-1)  # (participants,)
         incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
-        projected = self.linear(x)  # (people, width_out)
+        projected = self.linear(x)  # (participants, width_out)
         received = projected / incoming.sqrt().unsqueeze(-1)
-        total = received + (received[neighbours] * weights.unsqueeze(-1)).sum(1)  # (people, width_out)
+        total = received + (received[neighbours] * weights.unsqueeze(-1)).sum(1)  # (participants, width_out)
         return total / outgoing.sqrt().unsqueeze(-1) + self.bias
 
 
 class GATEModel(nn.Module):
     """One graph convolution, ELU and a linear layer; and the projection of FC that it reads.
 
-    The loss of two views, embedded as A and B with columns brought to zero mean and unit variance over the N people:
+    The loss of two views, embedded as A and B with columns brought to zero mean and unit variance over the N
+    participants:
 
     L = 1 - mean_i cos(A_i, sg(B_i)) + γ [D(A) + D(B)],  D(Z) = mean over entries of (Zᵀ Z / N - I)²
 
@@ -84,14 +85,14 @@ class GATEModel(nn.Module):
     def training_loss(self, batch: dict[str, Tensor], draws: Draws) -> Tensor:
         """The loss above, for two views of everyone in `batch`.
 
-        View a is a random window with edges to the nearest person, view b the next window with all edges; half of the
-        time b has another length.
+        View a is a random window with edges to the nearest participant, view b the next window with all edges; half
+        of the time b has another length.
 
         Parameters
         ----------
         batch : dict
-            `features` (lengths, windows, people, components), the usual length first; `neighbours` and `weights`
-            (lengths, windows, people, k), nearest first.
+            `features` (lengths, windows, participants, components), the usual length first; `neighbours` and `weights`
+            (lengths, windows, participants, k), nearest first.
         """
         n_lengths, n_windows = batch["features"].shape[:2]
         place, other, which = draws.shared_uniform(3).tolist()
@@ -102,19 +103,19 @@ class GATEModel(nn.Module):
         return agreement_loss(a, b, self.decorrelation)
 
     def view(self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Draws) -> Tensor:
-        """One window on the graph of the k nearest, some features and edges dropped: (people, width)."""
+        """One window on the graph of the k nearest, some features and edges dropped: (participants, width)."""
         x, weights = batch["features"][length, window], batch["weights"][length, window, :, :k]
         x = x * (draws.shared_uniform(x.shape[-1]) >= self.feature_drop)
         weights = weights * (draws.shared_uniform(*weights.shape) >= self.edge_drop)
         return self.embed(self.dropout(x), batch["neighbours"][length, window, :, :k], weights)
 
     def embed(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
-        """(people, components) and their graph → (people, width)."""
+        """(participants, components) and their graph → (participants, width)."""
         return self.linear(nn.functional.elu(self.convolution(x, neighbours, weights)))
 
 
 def agreement_loss(a: Tensor, b: Tensor, decorrelation: float) -> Tensor:
-    """GATE's loss of two embedded views, (people, width) each."""
+    """GATE's loss of two embedded views, (participants, width) each."""
     a, b = standardised(a), standardised(b)
     agreement = nn.functional.cosine_similarity(a, b.detach(), dim=-1).mean()
     return 1 - agreement + decorrelation * (decorrelation_loss(a) + decorrelation_loss(b))
@@ -134,7 +135,7 @@ def decorrelation_loss(x: Tensor) -> Tensor:
 def nearest_people(
     features: Tensor, k: int, phenotypes: Tensor | None = None, tolerances: Tensor | None = None, block: int = 1024
 ) -> tuple[Tensor, Tensor]:
-    """The k most similar others of each person, and the weights of the edges to them: (people, k) each.
+    """The k most similar others of each participant, and the weights of the edges to them: (participants, k) each.
 
     The weight is exp(-d² / (2 σ²)), d = 1 - r being the correlation distance of features and σ its mean over all pairs;
     with phenotypes, times the number of them that differ by less than their tolerance. Rows are computed a block at a
@@ -142,8 +143,8 @@ def nearest_people(
 
     Parameters
     ----------
-    features : (people, components)
-    phenotypes : (people, columns), optional
+    features : (participants, components)
+    phenotypes : (participants, columns), optional
     tolerances : (columns,), optional
     """
     unit = features - features.mean(-1, keepdim=True)
@@ -153,9 +154,9 @@ def nearest_people(
     neighbours, weights = [], []
     for start in range(0, n, block):
         some = slice(start, start + block)
-        similarity = torch.exp(-(1 - unit[some] @ unit.T).square() / (2 * sigma**2))  # (block, people)
+        similarity = torch.exp(-(1 - unit[some] @ unit.T).square() / (2 * sigma**2))  # (block, participants)
         if phenotypes is not None and tolerances is not None:
-            close = (phenotypes[some].unsqueeze(1) - phenotypes).abs() < tolerances  # (block, people, columns)
+            close = (phenotypes[some].unsqueeze(1) - phenotypes).abs() < tolerances  # (block, participants, columns)
             similarity = similarity * close.sum(-1)
         own = torch.arange(len(similarity), device=unit.device)
         similarity[own, own + start] = -1.0  # nobody is a neighbour of their own

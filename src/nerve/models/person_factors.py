@@ -1,4 +1,4 @@
-"""A person's own factors, found from the visible patches: the group's factors, moved by a few learned steps.
+"""A participant's own factors, found from the visible patches: the group's factors, moved by a few learned steps.
 
 A correlation matrix is positive and nearly of low rank, so its masked patches follow from the visible ones: with one
 factor matrix F_l (regions of l × rank) for each network, a patch is
@@ -13,7 +13,7 @@ T steps of descent with momentum on the visible patches alone, V being the veloc
     s = 1 / (√f ‖visible ∘ x‖),   f the visible share of the entries
 
 D, C, the sizes a (T × rank) and the momenta b (T) are trained through the steps, with the loss of the masked patches.
-What sets the person apart is the displacement F - D.
+What sets the participant apart is the displacement F - D.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGEST_MOVE = 0.5  # a step moves F by at most this share of the size of D, so 
 
 
 class PersonFactors(nn.Module):
-    """Predicts all patches of a participant from the visible ones, and represents the person by F - D.
+    """Predicts all patches of a participant from the visible ones, and represents the participant by F - D.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class PersonFactors(nn.Module):
         return self.features(packed) @ self.components
 
     def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        """F of each person: (participants, R, rank)."""
+        """F of each participant: (participants, R, rank)."""
         with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
             return self._descend(packed, visible)
 

@@ -94,7 +94,7 @@ def pooling_loss(gates: Tensor, ratio: float) -> Tensor:
 
 
 def consistency_loss(gates: Tensor, group: Tensor) -> Tensor:
-    """Let people of one group choose the same regions: Σ_groups 1/(2 m²) Σ_{a,b in group} ‖g_a - g_b‖².
+    """Let participants of one group choose the same regions: Σ_groups 1/(2 m²) Σ_{a,b in group} ‖g_a - g_b‖².
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Models that give one number a person: what the supervised methods share."""
+"""Models that give one number per participant: what the supervised methods share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional
 
 
 class ScalarModel(nn.Module):
-    """A module whose ``forward(inputs)`` is one number a person, trained on (inputs, target) batches.
+    """A module whose ``forward(inputs)`` is one number per participant, trained on (inputs, target) batches.
 
     The number is a z-score, learned by squared error, or the logit of a two-valued target, learned by cross-entropy;
     the estimator sets `binary` before training.

@@ -23,14 +23,14 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     Returns
     -------
     facts : DataFrame
-        One row a participant: n_missing (regions without data), n_not_finite (other entries), asymmetry, low, high
+        One row per participant: n_missing (regions without data), n_not_finite (other entries), asymmetry, low, high
         (of the entries off the diagonal), diagonal (largest distance from 1), lowest (the smallest eigenvalue if it is
         below zero by more than rounding, else 0; of covariances relative to the mean variance), digest (equal for equal
         matrices).
     mean : (R, R) float64 array
-        Over the people who have each entry, NaN where nobody has.
+        Over the participants who have each entry, NaN where nobody has.
     lacking : (R,) int array
-        How many people lack each region.
+        How many participants lack each region.
     """
     r = cohort.n_regions
     total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)

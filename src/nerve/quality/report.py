@@ -16,9 +16,9 @@ from nerve.quality.columns import Row, column_rows
 from nerve.quality.matrices import POSITIVE, ROUNDING, TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
-FEWEST = 10  # people below which nothing can be learned or evaluated
+FEWEST = 10  # participants below which nothing can be learned or evaluated
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
-MANY_SCANS = 5  # of one participant: more often scans of several people that were taken for one
+MANY_SCANS = 5  # of one participant: more often scans of several participants that were taken for one
 CLEARLY_NEGATIVE = -0.2  # below what two decimals of rounding do to an eigenvalue (-0.11 at 419 regions)
 
 
@@ -147,7 +147,7 @@ def _networks(cohort: Cohort) -> tuple[str, str]:
 
 
 def _reasons(cohort: Cohort) -> str:
-    """Where to look; the reasons themselves name people and files."""
+    """Where to look; the reasons themselves name participants and files."""
     return "exclusions.tsv says who and why" if len(cohort.exclusions) else ""
 
 

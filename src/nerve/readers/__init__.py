@@ -1,4 +1,4 @@
-"""Readers: from the files people really have to one `Cohort`. How to add one is told in `nerve.readers.base`."""
+"""Readers: from the files that labs really have to one `Cohort`. How to add one is told in `nerve.readers.base`."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def read_npz(path: Path, name: str, participant: str = "") -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def whole_npz(path: Path, name: str, changed: int) -> np.ndarray:
-    """One array of an `.npz` that holds many people, unpacked once; `changed` is the time at which the file changed."""
+    """One array of an `.npz` that holds many participants, unpacked once; `changed` is when the file changed."""
     return read_npz(path, name)
 
 

@@ -29,7 +29,7 @@ from nerve.parcellation import Parcellation
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan of one person: a file, or one entry of a file that holds many people.
+    """One scan of one participant: a file, or one entry of a file that holds many participants.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Scan:
     session, task, run : str
         Entities without their prefix (`1`, `rest`, `01`), empty where the source has none.
     key : str or int, optional
-        Which entry of `path`, where the file holds many people. Such scans are read one after another in the main
+        Which entry of `path`, where the file holds many participants. Such scans are read one after another in the main
         process, in the order of `find`, so that the open file can be cached.
     motion_path : Path, optional
         The file of framewise displacement, if there is one.

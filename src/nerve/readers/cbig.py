@@ -1,4 +1,4 @@
-"""CBIG's MATLAB files: a matrix a person, or one array of all people's lower triangles."""
+"""CBIG's MATLAB files: a matrix per participant, or one array of all participants' lower triangles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROBES = 5
 class CBIG(Reader):
     """Per subject `corr_mat`, `fc_mat`, `fc` or `subj_final_corr_mat` (400 or 419 square); group `features_rs`.
 
-    Both MATLAB v5 and v7.3. The columns of `features_rs` are people, and a column is the lower triangle column by
+    Both MATLAB v5 and v7.3. The columns of `features_rs` are participants, and a column is the lower triangle column by
     column, which is the upper one row by row. Labels come from a `struct_names.mat` beside the matrices.
     """
 

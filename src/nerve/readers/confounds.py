@@ -96,7 +96,7 @@ class Denoising:
         return f"detrended, cleaned of {self.strategy} confounds, {band}"
 
     def freedom(self, n_volumes: int, n_regressors: int, repetition_time: float) -> int:
-        """Degrees of freedom that are left: those of the band, minus a trend and one a regressor."""
+        """Degrees of freedom that are left: those of the band, minus a trend and one per regressor."""
         nyquist = 0.5 / repetition_time
         top = nyquist if self.low_pass is None else min(self.low_pass, nyquist)
         share = max(0.0, top - (self.high_pass or 0.0)) / nyquist
@@ -147,7 +147,7 @@ def clean_series(
     from nilearn.signal import clean
 
     if confounds is not None and len(confounds) != len(series):
-        raise problem(where, f"{len(confounds)} rows of confounds for {len(series)} volumes", expected="one a volume")
+        raise problem(where, f"{len(confounds)} rows of confounds for {len(series)} volumes", expected="one per volume")
     if denoising.is_nothing:
         return series
     n_regressors = 0 if confounds is None else confounds.shape[1]

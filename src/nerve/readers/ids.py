@@ -1,4 +1,4 @@
-"""One spelling a person: ids of files and of tables are compared in one normal form."""
+"""One spelling per participant: ids of files and of tables are compared in one normal form."""
 
 from __future__ import annotations
 

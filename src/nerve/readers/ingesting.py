@@ -69,7 +69,7 @@ def read_cohort(
     format: str = "auto",
     **settings: Any,
 ) -> Cohort:
-    """A cohort from the files people really have.
+    """A cohort from the files that labs really have.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What happens when some people lack some regions: leave out the people, leave out the regions, or fill in the mean."""
+"""What happens when some participants lack some regions: leave out either, or fill in the mean."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_MISSING = 0.5  # of the regions: whoever lacks more is left out under any p
 class Spool:
     """Matrices (and series) put aside on disk until it is known which regions everyone has.
 
-    Counts, for each entry of the matrix, how many people have it, and sums it.
+    Counts, for each entry of the matrix, how many participants have it, and sums it.
     """
 
     def __init__(self, folder: Path, n_regions: int) -> None:
@@ -35,7 +35,7 @@ class Spool:
         self._series: BinaryIO = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
 
     def append(self, person: Person) -> None:
-        """Put one person aside."""
+        """Put one participant aside."""
         matrix, series = person.matrix, person.series
         assert matrix is not None
         known = np.isfinite(matrix)
@@ -83,7 +83,7 @@ def without_regions(spool: Spool, target: Parcellation) -> tuple[np.ndarray, lis
 
 
 def group_mean(spool: Spool, target: Parcellation) -> np.ndarray:
-    """The mean of every entry over the people who have it."""
+    """The mean of every entry over the participants who have it."""
     nobody = [label for label, n in zip(target.labels, np.diagonal(spool.count), strict=True) if n == 0]
     if nobody:
         raise NerveError(

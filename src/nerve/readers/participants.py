@@ -1,4 +1,4 @@
-"""The participants table: others' column names → ours, ids in one spelling, one row a person, joined with the data."""
+"""The participants table: column names and ids in our spelling, one row per participant, joined with the data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KNOWN_COLUMNS = {
 
 @dataclass
 class Joined:
-    """The table of the people who have data, and who was left over on either side."""
+    """The table of the participants who have data, and who was left over on either side."""
 
     table: pd.DataFrame
     without_data: list[str] = field(default_factory=list)
@@ -128,7 +128,7 @@ def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) ->
 
 
 def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object) -> pd.DataFrame:
-    """One row a person. Several rows are accepted only where sessions tell them apart."""
+    """One row per participant. Several rows are accepted only where sessions tell them apart."""
     if not table["participant_id"].duplicated().any():
         return table
     table = table.drop_duplicates()
@@ -166,7 +166,7 @@ def join_participants(
     sessions: Mapping[str, Iterable[str]] | None = None,
     repeats: str = "average",
 ) -> Joined:
-    """The rows of the people who have data, in the order of `people`.
+    """The rows of the participants who have data, in the order of `people`.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def join_participants(
     columns : mapping, optional
         Our name → the table's name.
     sessions : mapping, optional
-        The sessions that were read, by person; they choose among several rows of a person.
+        The sessions that were read, by participant; they choose among several rows of a participant.
     repeats : {"average", "first", "last", "refuse"}
         What to do with several rows that sessions do not tell apart.
     """
@@ -216,7 +216,7 @@ def _with_ids(
         table = table.drop(columns="participant_id", errors="ignore").rename(columns={id_column: "participant_id"})
     table = table.dropna(subset=["participant_id"])
     table = table.assign(participant_id=table["participant_id"].map(normal_id))
-    return table[table["participant_id"] != "no_filename"], notes  # ABIDE's mark of people without usable data
+    return table[table["participant_id"] != "no_filename"], notes  # ABIDE's mark of participants without usable data
 
 
 def table_ids(

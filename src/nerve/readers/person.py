@@ -1,4 +1,4 @@
-"""All scans of one person → one checked matrix in the cohort's region order. Runs in other processes."""
+"""All scans of one participant → one checked matrix in the cohort's region order. Runs in other processes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Recipe:
 
 @dataclass
 class Person:
-    """One person as read.
+    """One participant as read.
 
     Parameters
     ----------
     participant : str
     matrix : (R, R) float32 array, optional
-        FC in the cohort's order, NaN rows for regions without data; None if the person cannot be used.
+        FC in the cohort's order, NaN rows for regions without data; None if the participant cannot be used.
     series : (volumes, R) float32 array, optional
         The runs one after another, each standardised when there are several; kept only if asked for.
     mean_fd : float
@@ -76,9 +76,9 @@ class _Part:
 
 
 def read_person(recipe: Recipe, participant: str, scans: Sequence[Scan]) -> Person:
-    """Read, check and reorder all scans of a person, and average them in Fisher z.
+    """Read, check and reorder all scans of a participant, and average them in Fisher z.
 
-    A scan that cannot be used is left out with a note; a person none of whose scans can be used has a `reason`.
+    A scan that cannot be used is left out with a note; a participant none of whose scans can be used has a `reason`.
     """
     parts, reasons = [], []
     for scan in scans:

@@ -24,19 +24,19 @@ from nerve.readers.settings import Settings
 
 
 class PeopleReader:
-    """Reads the people of a plan, keeping account of who is left out and of what readers say."""
+    """Reads the participants of a plan, keeping account of who is left out and of what readers say."""
 
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.plan = plan
         self.settings = settings
         self.excluded = dict(plan.excluded)
-        self.has_series: bool | None = None  # as the first person has it, everyone must
+        self.has_series: bool | None = None  # as the first participant has it, everyone must
         self.measure: str | None = None  # likewise
         self.said: Counter[str] = Counter()
         self.rows: list[dict[str, Any]] = []
 
     def usable(self) -> Iterator[Person]:
-        """People with a matrix of which at most half is missing."""
+        """Participants with a matrix of which at most half is missing."""
         for person in self._read():
             self.said.update(person.notes)
             if person.doubt:
@@ -54,7 +54,7 @@ class PeopleReader:
             self._note_row(person, int(missing.sum()))
 
     def complete(self) -> Iterator[Person]:
-        """People with data in every region."""
+        """Participants with data in every region."""
         for person in self.usable():
             assert person.matrix is not None
             missing = missing_regions(person.matrix)
@@ -77,7 +77,7 @@ class PeopleReader:
         return NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
 
     def table(self) -> pd.DataFrame:
-        """The rows of the people who were used, with what their files told of motion, volumes and scans."""
+        """The rows of the participants who were used, with what their files told of motion, volumes and scans."""
         rows = pd.DataFrame(self.rows)
         table = self.plan.table.set_index("participant_id").loc[rows["participant_id"]].reset_index()
         if rows["mean_fd"].notna().any():
@@ -89,14 +89,14 @@ class PeopleReader:
         return table
 
     def _fits_measure(self, person: Person) -> bool:
-        """Whether the person's matrix holds what that of the first person holds."""
+        """Whether the participant's matrix holds what that of the first participant holds."""
         self.measure = self.measure or person.measure
         if person.measure != self.measure:
             self._exclude(person, f"it holds {in_words(person.measure)}, the others {in_words(self.measure)}")
         return person.measure == self.measure
 
     def _fits_series(self, person: Person) -> bool:
-        """Whether the person has a time series if the others have; a series that the others lack is let go."""
+        """Whether the participant has a time series if the others have; a series that the others lack is let go."""
         if self.has_series is None:
             self.has_series = person.series is not None
             if self.settings.timeseries and not self.has_series:

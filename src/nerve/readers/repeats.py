@@ -1,4 +1,4 @@
-"""One person never counts twice unnoticed: the scans of each person are averaged, or one is chosen by a stated rule."""
+"""One participant never counts twice unnoticed: scans are averaged, or one is chosen by a stated rule."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def filter_scans(scans: Sequence[Scan], options: Options) -> list[Scan]:
 
 
 def group_scans(scans: Sequence[Scan], rule: str = "average") -> tuple[dict[str, list[Scan]], list[str]]:
-    """Scans by person, in natural order of ids, as the rule leaves them; and what to tell the user.
+    """Scans by participant, in natural order of ids, as the rule leaves them; and what to tell the user.
 
     Parameters
     ----------

@@ -59,13 +59,13 @@ class Settings:
     session, task : str, optional
         Read only these.
     repeats : {"average", "first", "last", "refuse"}
-        What to do with several scans of a person.
+        What to do with several scans of a participant.
     missing : {"drop-participant", "drop-region", "impute-group-mean"}
         What to do when regions have no data.
     outside : {"drop", "keep"}
         What to do with regions that the parcellation does not have (subcortical ones).
     atlas, variable, ids, atlas_image, denoise
-        See `nerve.readers.base.Options`; `ids` is a sequence or a file with one id a line.
+        See `nerve.readers.base.Options`; `ids` is a sequence or a file with one id per line.
     timeseries : bool
         Keep time series in the cohort.
     dtype : {"float32", "float16"}

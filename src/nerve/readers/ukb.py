@@ -1,6 +1,6 @@
-"""UK Biobank netmats: the upper triangle column by column, 210 values (21 nodes) or 1,485 (55 nodes) a person.
+"""UK Biobank netmats: the upper triangle column by column, 210 values (21 nodes) or 1,485 (55 nodes) per participant.
 
-Either one text file with a row a person, the id in the first column or in a file of ids, or the bulk files
+Either one text file with a row per participant, the id in the first column or in a file of ids, or the bulk files
 `<eid>_<field>_<instance>_<array>.txt` of one row each. Nodes are ICA components without networks: the user supplies a
 table that puts them into groups. Entries are z statistics of correlations, not r, and are kept as they are.
 """
@@ -36,7 +36,7 @@ class UKB(Reader):
     """Netmats of the UK Biobank."""
 
     name = "ukb"
-    describe = "UK Biobank netmats (text, one row a person, 210 or 1,485 values)"
+    describe = "UK Biobank netmats (text, one row per participant, 210 or 1,485 values)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """The bulk files of one field, or the rows of one table."""
@@ -52,7 +52,7 @@ class UKB(Reader):
         return _rows(tables[0], options) if tables else []
 
     def read(self, scan: Scan, options: Options) -> Reading:
-        """One person's matrix, with 1 on the diagonal."""
+        """One participant's matrix, with 1 on the diagonal."""
         path = require_file(scan.path, scan.participant)
         offset = int(scan.key or 0)
         try:
@@ -80,7 +80,7 @@ class UKB(Reader):
 
 
 def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
-    """The first visit of each person, unless the user names one: visits are years apart, and z is not averaged."""
+    """The first visit of each participant, unless the user names one: visits are years apart, and z is not averaged."""
     if options.session is not None:
         return scans
     first: dict[str, Scan] = {}
@@ -88,7 +88,7 @@ def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
         first.setdefault(scan.participant, scan)
     if len(first) == len(scans):
         return scans
-    note = "some people have several imaging visits: the first visit of each is read (--session takes another)"
+    note = "some participants have several imaging visits: the first visit of each is read (--session takes another)"
     return [replace(scan, extra={"notes": (note,)}) for scan in first.values()]
 
 

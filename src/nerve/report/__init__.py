@@ -1,1 +1,1 @@
-"""What people look at: tables, figures and one page. Made from tables on disk, without torch."""
+"""What readers look at: tables, figures and one page. Made from tables on disk, without torch."""

@@ -1,4 +1,4 @@
-"""No identifiers on a page that is mailed around: ids of people and folders of machines are taken out of every text.
+"""No identifiers on a page that is mailed around: ids of participants and folders are taken out of every text.
 
 Too much is taken rather than too little. A path is whatever begins like one; up to three blanks may stand in each of
 its parts. What stays of it is the name of the file, and of that only the ending if there are digits in it, as in ids.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 PARTICIPANT = "[participant]"
-_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a person, known here or not
+_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a participant, known here or not
 _PART = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"  # of a path, with blanks
 _LAST = rf"(?:{_PART}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"  # a name with blanks is known by its ending
 _PATH = re.compile(

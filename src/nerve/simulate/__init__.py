@@ -1,13 +1,14 @@
 """Simulated cohorts with planted structure and a known answer.
 
-The model. Region r of person i at volume t has the signal
+The model. Region r of participant i at volume t has the signal
 
     x_it = J [ (U + W_i) n_it + v_t + √(κ motion_i) A a_t ],     n_it ~ N(0, N^½ exp(M_i) N^½)
 
 U are the loadings of regions on the signals of their network (a level and two contrasts each) and N is the coupling of
 these signals in the population: unimodal networks apart from association cortex, attention against default. v is what
 neighbours, and mirrored places of the two hemispheres, share; A are smooth artefacts of motion; J takes out most of
-the mean signal. W_i is a person's own topography, by which people can be recognised. A person differs by
+the mean signal. W_i is a participant's own topography, by which participants can be recognised. A participant differs
+by
 
     M_i = Σ_k z_ik F_k + age_i F_age + sex_i F_sex + F_site(i) + own_i + session_i
 
@@ -17,7 +18,8 @@ Successive volumes correlate by φ, and FC is the Pearson correlation of T of th
 
 Targets follow the factors with a stated correlation (see `Target`); what was planted is in ``cohort.notes["truth"]``.
 
-Everything about person i is drawn from (seed, i) alone: a larger cohort begins with the smaller one, however it is cut
+Everything about participant i is drawn from (seed, i) alone: a larger cohort begins with the smaller one, however it
+is cut
 into chunks. Loadings, coupling, pairs and scanners are drawn from `structure_seed`: cohorts that share it share them.
 """
 
@@ -75,18 +77,18 @@ def simulate_cohort(
     ages: tuple[float, float] = (8.0, 22.0),
     autocorrelation: float = 0.7,
 ) -> Cohort:
-    """Simulate people, their FC and what is known of them.
+    """Simulate participants, their FC and what is known of them.
 
     Parameters
     ----------
     n : int
-        People.
+        Participants.
     parcellation : Parcellation or str
         Regions and networks; any will do, the Schaefer networks are coupled as in real data.
     timepoints : int
         Volumes of a scan, T.
     seed : int
-        People and scans.
+        Participants and scans.
     structure_seed : int
         What cohorts have in common: region loadings, network pairs and their effects, scanners.
     name : str
@@ -99,7 +101,7 @@ def simulate_cohort(
         Factor (``"general"``, ``"internal"``, ``"external"``, ``"factor4"`` …, ``"age"``, ``"sex"``) → pairs of
         network names. Left out, three pairs are chosen for each by `structure_seed`.
     n_factors : int
-        Factors on which people differ; the first three are those of the default targets.
+        Factors on which participants differ; the first three are those of the default targets.
     strength : float
         Change of the coupling of a pair's signals by one standard deviation of its factor. About half of it is seen
         in the mean FC of the pair; how much exactly is in the truth, as ``fc_change_per_sd``.
@@ -107,7 +109,7 @@ def simulate_cohort(
         Without time series FC comes from fewer, independent volumes that give the same sampling noise,
         T (1 - φ²) / (1 + φ²) of them: several times faster, but another draw than with time series.
     session : int
-        The visit. The same call with another session is the same people scanned again.
+        The visit. The same call with another session is the same participants scanned again.
     family_size : int
         Siblings a family, who share half the variance of their factors; above 1 there is a column family_id.
     ages : pair of float
@@ -143,13 +145,13 @@ def simulate_cohorts(
     without_timeseries: Sequence[str] = (),
     **settings: Any,
 ) -> list[Cohort]:
-    """Several cohorts of different people and scanners, with the same factors on the same network pairs.
+    """Several cohorts of different participants and scanners, with the same factors on the same network pairs.
 
     Parameters
     ----------
     names : sequence of str
     n : int or sequence of int
-        People, in all or each of the cohorts.
+        Participants, in all or each of the cohorts.
     seed : int
         The k-th cohort has seed ``seed + k``.
     without_timeseries : sequence of str
@@ -190,7 +192,7 @@ def simulate_to(
     progress: bool = False,
     **settings: Any,
 ) -> Path:
-    """Simulate a cohort straight to a folder, some people at a time: it may be larger than memory.
+    """Simulate a cohort straight to a folder, some participants at a time: it may be larger than memory.
 
     The folder holds the cohort that `simulate_cohort` makes of the same arguments, with truth.json beside it. For
     very large ones take ``dtype="float16"`` and ``keep_timeseries=False``.
@@ -202,7 +204,7 @@ def simulate_to(
     dtype : {"float32", "float16"}
         Type of the stored FC.
     scores : bool
-        Also write every person's factor scores, to truth_scores.tsv.
+        Also write every participant's factor scores, to truth_scores.tsv.
     overwrite : bool
         Replace what is there.
     progress : bool
@@ -224,7 +226,7 @@ def simulate_to(
 
 
 def factor_scores(cohort: Cohort) -> pd.DataFrame:
-    """The true factor scores of the people of a simulated cohort: participant_id, then one column a factor.
+    """The true factor scores of the participants of a simulated cohort: participant_id, then one column per factor.
 
     Examples
     --------
@@ -248,7 +250,7 @@ def _score_table(ids: pd.Series, truth: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _scanned(plan: Plan, start: int) -> tuple[np.ndarray, list[np.ndarray] | None]:
-    """FC and, if kept, time series of the next `_CHUNK` people."""
+    """FC and, if kept, time series of the next `_CHUNK` participants."""
     some = plan.people[start : start + _CHUNK]
     if not plan.keep_timeseries:
         return np.stack([plan.scanner.connectivity(person) for person in some]), None

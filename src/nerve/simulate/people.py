@@ -1,4 +1,4 @@
-"""Simulated people: site, age, sex, motion, factor scores and targets with a stated true effect."""
+"""Simulated participants: site, age, sex, motion, factor scores and targets with a stated true effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESERVED = ("participant_id", "site", "family_id", "age", "sex", "mean_fd", "co
 
 @dataclass(frozen=True)
 class Target:
-    """A measure of people with a known relation to their FC.
+    """A measure of participants with a known relation to their FC.
 
         y = true_r · g + age · a + sex · s + site · c + motion · m + noise,   variance 1
 
@@ -100,7 +100,7 @@ def default_targets(effect: float = 0.6) -> tuple[Target, ...]:
 
 @dataclass(frozen=True)
 class Person:
-    """What is drawn of one person before any scan; `age`, `sex` and `motion` have mean 0 and variance 1."""
+    """What is drawn of one participant before any scan; `age`, `sex` and `motion` have mean 0 and variance 1."""
 
     number: int
     site: int
@@ -112,7 +112,7 @@ class Person:
 
 
 def stream(kind: str, seed: int, *number: int) -> np.random.Generator:
-    """The random numbers of one person, family, scan or site: independent of all others and of their order."""
+    """The random numbers of one participant, family, scan or site: independent of all others and of their order."""
     return np.random.default_rng([seed, _KIND[kind], *number])
 
 
@@ -122,7 +122,7 @@ def site_stream(structure_seed: int, site: str) -> np.random.Generator:
 
 
 def factor_scores(seed: int, number: int, n_factors: int, family_size: int = 1) -> np.ndarray:
-    """(factors,): the scores of one person; siblings share half of the variance."""
+    """(factors,): the scores of one participant; siblings share half of the variance."""
     own = stream("person", seed, number).standard_normal(n_factors)
     if family_size == 1:
         return own
@@ -131,7 +131,7 @@ def factor_scores(seed: int, number: int, n_factors: int, family_size: int = 1) 
 
 
 def draw_person(seed: int, number: int, n_factors: int, n_sites: int, n_targets: int, family_size: int) -> Person:
-    """One person, the same whatever the size of the cohort."""
+    """One participant, the same whatever the size of the cohort."""
     rng = stream("person", seed, number)
     rng.standard_normal(n_factors)  # those of `factor_scores`
     age = (2 * rng.random() - 1) * np.sqrt(3)
@@ -154,7 +154,7 @@ def site_levels(sites: Sequence[str], structure_seed: int) -> np.ndarray:
 def target_values(
     person: Person, targets: Sequence[Target], factor_names: Sequence[str], levels: np.ndarray
 ) -> dict[str, float]:
-    """Every target of one person."""
+    """Every target of one participant."""
     values = {}
     for target, noise in zip(targets, person.noise, strict=True):
         known = (person.age, person.sex, levels[person.site], person.motion)

@@ -49,7 +49,7 @@ class Plan:
         for name, smallest in (least | {"n_factors": 0}).items():
             _whole(name, getattr(self, name), smallest)
         if self.n >= 10**people.ID_DIGITS:
-            raise NerveError(f"n is {self.n}, expected fewer than {10**people.ID_DIGITS} people.")
+            raise NerveError(f"n is {self.n}, expected fewer than {10**people.ID_DIGITS} participants.")
         if not 0 <= self.autocorrelation < 1:
             raise NerveError(f"autocorrelation is {self.autocorrelation}, expected at least 0 and below 1.")
         if not 0 <= self.strength <= 0.3:
@@ -87,7 +87,7 @@ class Plan:
 
     @cached_property
     def population(self) -> Population:
-        """What people have in common."""
+        """What participants have in common."""
         return Population(self.parcellation, self.structure_seed, self.factor_names, self.pairs or {}, self.strength)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The population that simulated people come from: its signals, and which effects act on which network pairs."""
+"""The population that simulated participants come from: its signals, and which effects act on which network pairs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LOCAL_WIDTH = 21.0  # mm: exp(-(distance / width)²)
 HOMOTOPIC = 0.5  # how much of the local part the mirrored place in the other hemisphere shares
 GLOBAL_SIGNAL = 0.6  # share of the mean over regions that is taken out, as preprocessing does
 MODES = 3  # signals a network: its level and two contrasts
-TOPOGRAPHY = 0.17  # sd of a person's own loadings: regions also follow signals of other networks
-OWN_COUPLING = 0.06  # sd of a person's own coupling of signals
+TOPOGRAPHY = 0.17  # sd of a participant's own loadings: regions also follow signals of other networks
+OWN_COUPLING = 0.06  # sd of a participant's own coupling of signals
 SESSION_COUPLING = 0.04  # sd of what differs from one session to the next
 SITE_COUPLING = 0.06  # sd of what a scanner does to the coupling of signals
 PAIRS_PER_EFFECT = 3
@@ -49,7 +49,7 @@ class Population:
     structure_seed : int
         Loadings and choice of network pairs depend on this seed alone.
     factor_names : tuple of str
-        Factors that differ between people, each on network pairs of its own.
+        Factors that differ between participants, each on network pairs of its own.
     pairs : mapping
         Factor (or ``"age"``, ``"sex"``) → network pairs, where they are not left to the seed.
     strength : float
@@ -87,7 +87,7 @@ class Population:
 
     @cached_property
     def coupling_root(self) -> np.ndarray:
-        """(K, K): N^½, the symmetric root of the covariance of the network signals in the average person."""
+        """(K, K): N^½, the symmetric root of the covariance of the network signals in the average participant."""
         features = network_features(self.parcellation, self._rng(1))
         levels = np.arange(self.patching.n_groups) * MODES
         coupling = CONTRAST_VARIANCE * np.eye(self.n_signals)
@@ -161,7 +161,7 @@ class Population:
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """(K, K): E[M²] / 2 over people, taken off so that the exponential has the population's N as its mean."""
+        """(K, K): E[M²] / 2 over participants, taken off so that the exponential has the population's N as its mean."""
         random = (OWN_COUPLING**2 + SESSION_COUPLING**2 + SITE_COUPLING**2) * (self.n_signals + 1)
         squares = sum(effect.matrix @ effect.matrix for effect in self.effects.values())
         return np.asarray(squares + random * np.eye(self.n_signals)) / 2
@@ -169,7 +169,7 @@ class Population:
     def connectivity(self, state: np.ndarray | float = 0.0) -> np.ndarray:
         """(R, R): the true FC of someone in the (K, K) state M, without motion and sampling noise.
 
-        Topography counts as what it is on average over people: variance of each region's own.
+        Topography counts as what it is on average over participants: variance of each region's own.
         """
         state = np.zeros((self.n_signals, self.n_signals)) + state
         signals = self.loadings @ self.coupling_root @ exponential(state / 2)  # (R, K)
@@ -184,9 +184,9 @@ class Population:
         return self.local_root @ self.local_root + TOPOGRAPHY**2 * levels.sum() * np.eye(len(self.local_root))
 
     def change_per_sd(self, name: str, n_people: int = 8) -> list[float]:
-        """Change of the mean FC of each pair of an effect by one standard deviation, averaged over some people.
+        """Change of the mean FC of each pair of an effect by one standard deviation, averaged over some participants.
 
-        Half the difference between people at +1 and -1 who differ in everything else at random.
+        Half the difference between participants at +1 and -1 who differ in everything else at random.
         """
         others = [effect.matrix for other, effect in self.effects.items() if other != name]
         scores = self._rng(4).standard_normal((n_people, len(others)))

@@ -1,4 +1,4 @@
-"""One scan of one simulated person: time series with the person's own covariance, and their FC."""
+"""One scan of one simulated participant: time series with the participant's own covariance, and their FC."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOTION_RANK = 12
 
 @dataclass(frozen=True, eq=False)
 class Scanner:
-    """Scans people of one population.
+    """Scans participants of one population.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class Scanner:
     sites : tuple of str
         Scanners by name: each distorts FC in its own way.
     seed : int
-        Seed of the people.
+        Seed of the participants.
     session : int
-        Number of the visit: the same people and seed with another session are scanned again.
+        Number of the visit: the same participants and seed with another session are scanned again.
     timepoints : int
         Volumes of a scan, T.
     autocorrelation : float
@@ -81,7 +81,7 @@ class Scanner:
         return pearson(series).astype(np.float32)
 
     def state(self, person: Person) -> np.ndarray:
-        """(K, K): M, how a person's coupling of network signals differs from the population's."""
+        """(K, K): M, how a participant's coupling of network signals differs from the population's."""
         effects = self.population.effects
         state = person.age * effects["age"].matrix + person.sex * effects["sex"].matrix
         for name, score in zip(self.population.factor_names, person.scores, strict=True):
@@ -92,7 +92,7 @@ class Scanner:
         return state + self._site_states[person.site] - self.population.spread
 
     def topography(self, person: Person) -> np.ndarray:
-        """(R, K): W, loadings of a person's own on the level signals of all networks."""
+        """(R, K): W, loadings of a participant's own on the level signals of all networks."""
         regions, signals = self.population.loadings.shape
         own = np.zeros((regions, signals))
         rng = stream("topography", self.seed, person.number)

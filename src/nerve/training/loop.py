@@ -143,7 +143,7 @@ class _Trainer:
         self.total_steps = settings.total_steps(self.steps_per_epoch)
         if len(training) // self.steps_per_epoch < self.processes.count:
             raise NerveError(
-                f"There are {len(training)} people to train on in batches of {settings.batch_size}, fewer than the "
+                f"There are {len(training)} participants and batches of {settings.batch_size}, fewer than the "
                 f"{self.processes.count} processes. Start fewer processes or use larger batches."
             )
         self.optimizer = settings.build_optimizer(module)

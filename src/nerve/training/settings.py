@@ -18,9 +18,9 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    epochs: int = Field(default=200, ge=1, description="Passes over the training people.")
+    epochs: int = Field(default=200, ge=1, description="Passes over the training participants.")
     max_steps: int | None = Field(default=None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
-    batch_size: int = Field(default=128, ge=1, description="Samples a step, over all processes together.")
+    batch_size: int = Field(default=128, ge=1, description="Participants per step, in all processes together.")
     optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="Which optimiser.")
     lr: float = Field(default=1e-3, gt=0, description="Largest learning rate.")
     min_lr: float = Field(default=0.0, ge=0, description="Learning rate at the end of the schedule.")

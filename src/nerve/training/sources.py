@@ -80,7 +80,7 @@ class CohortSource:
 
 
 def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
-    """Refuse inputs (one a person) that hold no numbers, or numbers of no use, naming the first such person."""
+    """Refuse inputs (one per participant) that are not finite numbers of use, naming the first such participant."""
     for row, value in zip(rows, values, strict=True):
         largest = float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))  # no copy is made
         if not largest < LARGEST:  # nor is NaN
@@ -89,7 +89,7 @@ def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
                 f"Participant {cohort.participants['participant_id'].iloc[int(row)]} of {cohort.name}",
                 f"the input holds {found}",
                 expected=f"numbers below {LARGEST:.0e}",
-                remedy="`nerve check` lists such people and what can be done.",
+                remedy="`nerve check` lists such participants and what can be done.",
             )
 
 
@@ -107,7 +107,7 @@ class PairedSource:
 
     def __init__(self, source: Source, targets: np.ndarray) -> None:
         if len(source) != len(targets):
-            raise NerveError(f"There are {len(targets)} targets for {len(source)} people, expected one each.")
+            raise NerveError(f"There are {len(targets)} targets for {len(source)} participants, expected one each.")
         self.source = source
         self.targets = np.asarray(targets, np.float32)
 
