@@ -22,7 +22,7 @@ import pandas as pd
 
 from nerve.checks import listed, one_of, problem
 from nerve.cohort import Cohort
-from nerve.files import atomic_folder, write_json, write_tsv
+from nerve.files import atomic_file, atomic_folder, write_json, write_tsv
 from nerve.measures import MEASURES
 from nerve.readers.bids import parse_name
 from nerve.readers.ids import normal_id
@@ -49,23 +49,36 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
 
 
 def _write_bids(cohort: Cohort, folder: Path) -> None:
+    table = cohort.participants
+    write_tsv(folder / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
+    write_bids_people(cohort, folder)
+
+
+def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
+    """Write everyone's matrix, and what holds for all, into a folder that may hold others' already.
+
+    Returns
+    -------
+    dict
+        Participant → the file of the matrix.
+    """
     _check_ids(cohort)
     atlas = f"atlas-{_alphanumeric(cohort.parcellation.name)}"
     measured = f"{atlas}_meas-{MEASURES[cohort.measure][1]}_relmat"
     write_json(folder / "dataset_description.json", _dataset(cohort))
-    table = cohort.participants
-    write_tsv(folder / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
     regions = cohort.parcellation.to_table()
     regions.insert(0, "index", np.arange(1, len(regions) + 1))
     write_tsv(folder / f"{atlas}_dseg.tsv", regions)
     write_json(folder / f"{atlas}_description.json", {"Name": cohort.parcellation.name})
     write_tsv(folder / f"{atlas}_nodeindices.tsv", _nodes(cohort, f"{atlas}_dseg.tsv"))
     write_json(folder / f"{measured}.json", _sidecar(cohort, f"{atlas}_dseg.tsv"))
-    for row, person in enumerate(table["participant_id"]):
-        place = folder / f"sub-{person}" / "func"
-        place.mkdir(parents=True)
+    written = {}
+    for row, person in enumerate(cohort.participants["participant_id"]):
         matrix = np.asarray(cohort.connectivity[row : row + 1], np.float32)[0]
-        np.savetxt(place / f"sub-{person}_{measured}.dense.tsv", matrix, fmt=_DIGITS, delimiter="\t")
+        written[person] = folder / f"sub-{person}" / "func" / f"sub-{person}_{measured}.dense.tsv"
+        with atomic_file(written[person], "w") as stream:
+            np.savetxt(stream, matrix, fmt=_DIGITS, delimiter="\t")
+    return written
 
 
 FORMATS: dict[str, Callable[[Cohort, Path], None]] = {"bids": _write_bids}

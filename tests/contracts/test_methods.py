@@ -33,6 +33,7 @@ SUPERVISED = [name for name in TRAINED if method_class(name).role == "supervised
 SELF_SUPERVISED = [name for name in TRAINED if method_class(name).role == "self-supervised"]
 COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
+    "archive",
     "base",
     "config",
     "frames",
@@ -42,6 +43,7 @@ PARTS = {
     "packing",
     "population",
     "predictor",
+    "pretrained",
     "runs",
     "saved",
     "settings",

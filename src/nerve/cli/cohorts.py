@@ -197,6 +197,10 @@ def check(
     out: Annotated[
         str | None, typer.Option(callback=named, help="Write the table, and who would be dropped, to this TSV.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Also compare with what this trained model (folder, archive, name) was trained on."),
+    ] = None,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
 
@@ -208,7 +212,12 @@ def check(
     from nerve.quality import check_cohort
     from nerve.terminal import Console
 
-    quality = check_cohort(Cohort.load(cohort), progress=True)
+    opened = Cohort.load(cohort)
+    quality = check_cohort(opened, progress=True)
+    if model is not None:
+        from nerve.methods.nerve import NERVE
+
+        quality = quality.with_model(*NERVE.from_pretrained(model, device="cpu").likeness(opened))
     table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
     for heading in quality.table.columns:
         table.add_column(heading, overflow="fold")

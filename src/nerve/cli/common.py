@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
 app.add_typer(atlas, name="atlas")
+models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
+app.add_typer(models, name="models")
 
 
 def named(value: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nerve.cli.common import app, named, note, say, shown_progress
+from nerve.cli.common import app, models, named, note, say, shown_progress
 
 LEARNS = {
     "supervised": "learns with a target, inside each fold",
@@ -63,7 +63,7 @@ def pretrain(
 
 @app.command()
 def embed(
-    run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
+    run: Annotated[str, typer.Argument(help="A trained model: its folder, archive, or name in `nerve models list`.")],
     cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
     out: Annotated[str, typer.Argument(callback=named, help="A .tsv (participant_id, dim0 …) or a .npy.")],
     pooling: Annotated[
@@ -80,6 +80,51 @@ def embed(
 
     values = embed_file(run, cohort, out, pooling=pooling, device=device, overwrite=overwrite)
     say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
+
+
+@models.command("list")
+def models_list() -> None:
+    """List the trained models that come with this installation.
+
+    Example: `nerve models list`
+    """
+    from nerve.methods.pretrained import packaged_models
+
+    found = packaged_models()
+    for name, path in found.items():
+        say(f"{name:<24} {path.stat().st_size / 2**20:.1f} MB")
+    if not found:
+        say("No trained model comes with this installation.")
+        say("A model is also given as a folder of `nerve pretrain` or an archive of `nerve pack`.")
+
+
+@models.command("show")
+def models_show(
+    model: Annotated[str, typer.Argument(help="A trained model: its folder, archive, or name in `nerve models list`.")],
+) -> None:
+    """Show the card of a model: what it is, what it was trained on, and how to use it.
+
+    Example: `nerve models show runs/first`
+    """
+    from nerve.methods.pretrained import model_card
+
+    say(model_card(model).rstrip())
+
+
+@app.command()
+def pack(
+    run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
+    archive: Annotated[str, typer.Argument(callback=named, help="The .zip to write.")],
+) -> None:
+    """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
+
+    Example: `nerve pack runs/first first.zip`
+    """
+    from nerve.methods.archive import pack as write
+
+    path = write(run, archive)
+    say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
+    say("Weights can carry information on the participants of the training: share them under the terms of their data.")
 
 
 @app.command()

@@ -90,9 +90,13 @@ def make_method(
 
 
 def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
-    """The fitted method in a folder that `save` wrote, whichever it is."""
+    """The fitted method in a folder that `save` wrote, an archive of it or a packaged model, whichever it is."""
     from nerve.methods.base import read_configuration
+    from nerve.methods.pretrained import located
 
     classes = {target.partition(":")[2]: name for name, target in METHODS.items()}
-    made_by = str(read_configuration(path).get("method"))
-    return method_class(classes[one_of(f"The method of {path}", made_by, list(classes))]).load(path, device=device)
+    with located(path) as folder:
+        made_by = str(read_configuration(folder).get("method"))
+        return method_class(classes[one_of(f"The method of {path}", made_by, list(classes))]).load(
+            folder, device=device
+        )

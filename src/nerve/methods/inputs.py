@@ -101,7 +101,7 @@ def _checked_stack(data: Any) -> np.ndarray:
         raise NerveError(
             f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} regions, expected a Cohort "
             "or matrices of shape (people, regions, regions). Vectors do not say which triangle they are: make "
-            "matrices of them (nilearn: `ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read their "
+            "matrices of them (nilearn: `ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read the "
             "file with `nerve ingest --unfolding`."
         )
     if stack.dtype.kind not in "fiu" or stack.ndim != 3 or stack.shape[1] != stack.shape[2] or not len(stack):

@@ -14,10 +14,11 @@ import torch
 from nerve.checks import NerveWarning, naming, one_of, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
-from nerve.methods.base import WEIGHTS, Role, read_configuration
+from nerve.methods.base import CONFIG, WEIGHTS, Role, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for, remove_packed
+from nerve.methods.pretrained import located
 from nerve.methods.references import chunks
 from nerve.methods.settings import check_names
 from nerve.methods.trained import Encoder
@@ -25,6 +26,7 @@ from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
+from nerve.quality.likeness import Signature, likeness
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
 from nerve.training.sources import check_numbers
@@ -32,6 +34,7 @@ from nerve.views import View, checked_arrays, make_view
 
 _AT_A_TIME = 512  # participants read together for the mean
 _LOOKED_AT = 2048  # participants, at most, from whom the components of `pooling="pca"` come
+_SIGNATURE = "signature.mean"  # the group mean of the training cohort, in the file of weights
 _VIEW = "view."  # before the names of the view's arrays, in the file of weights
 
 
@@ -98,6 +101,7 @@ class NERVE(Encoder):
     batch_size_apply: ClassVar[int] = 64  # larger batches gain nothing on a CPU and spill its cache
     patching_: Patching
     view_: View
+    signature_: Signature | None  # of the training cohort, where it had ten participants
     config_: NerveConfig
 
     def __init__(
@@ -184,6 +188,7 @@ class NERVE(Encoder):
         self.view_ = make_view(self.config().view)
         for some in chunks(len(cohort)) if self.view_.name != "fc" else ():  # FC itself is checked when it is packed
             check_numbers(cohort.inputs("fc", some), cohort, some)
+        self.signature_ = Signature.of(cohort)
         with naming(cohort.participants["participant_id"].to_numpy(object)):
             self.view_.fit(cohort.connectivity)
         return super().begin_training(cohort, rows, folder)
@@ -335,10 +340,23 @@ class NERVE(Encoder):
     def tensors(self) -> dict[str, torch.Tensor]:
         """Weights and buffers, and the arrays of the view."""
         arrays = {_VIEW + name: torch.from_numpy(array) for name, array in self.view_.arrays.items()}
+        if self.signature_ is not None:
+            arrays[_SIGNATURE] = torch.from_numpy(self.signature_.mean)
         return super().tensors() | arrays
 
+    def configuration(self) -> dict[str, Any]:
+        """With what the training cohort looked like."""
+        numbers = None if self.signature_ is None else self.signature_.numbers()
+        return {**super().configuration(), "signature": numbers}
+
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The view's arrays, then the module."""
+        """The view's arrays and the signature, then the module."""
+        self.signature_ = None
+        if _SIGNATURE in tensors:
+            n_pairs = self.parcellation_.n_regions * (self.parcellation_.n_regions - 1) // 2
+            mean = checked_arrays({_SIGNATURE: tensors.pop(_SIGNATURE).numpy()}, {_SIGNATURE: (n_pairs,)}, folder)
+            numbers = read_configuration(folder).get("signature")
+            self.signature_ = Signature.saved(mean[_SIGNATURE], numbers, folder / CONFIG)
         own = {name: tensor for name, tensor in tensors.items() if not name.startswith(_VIEW)}
         arrays = {name.removeprefix(_VIEW): tensors[name].numpy() for name in tensors.keys() - own.keys()}
         self.view_ = make_view(self.config().view)
@@ -374,6 +392,19 @@ class NERVE(Encoder):
         if tokenizer is not None:
             parameters["tokenizer"] = tokenizer
         return cls.from_files(Path(path), config, device)
+
+    @classmethod
+    def from_pretrained(cls, model: str | os.PathLike[str], *, device: str = "auto") -> Self:
+        """A trained model from a folder, an archive (`nerve pack`) or a name of `nerve models list`."""
+        with located(model) as folder:
+            return cls.load(folder, device=device)
+
+    def likeness(self, X: Any) -> tuple[str, list[str]]:
+        """How like the training cohort these data look, and a sentence per clear difference (`quality.likeness`)."""
+        cohort = self.fitted_cohort(X)
+        if self.signature_ is None:
+            return "not compared: the model keeps no signature of its training cohort", []
+        return likeness(self.signature_, cohort)
 
     @classmethod
     def from_configuration(cls, config: dict[str, Any]) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, problem
+from nerve.checks import NerveError, NerveWarning, problem
 from nerve.cohort import Cohort
 from nerve.files import (
     begins_with,
@@ -128,7 +129,8 @@ def embed_file(
 
     A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
     participant each row is and, for ``tokens``, which pair of networks each token is. The pooling is the model's own by
-    default. An existing file is refused unless `overwrite`.
+    default. An existing file is refused unless `overwrite`. A cohort that does not look like what the model was trained
+    on (another preprocessing, Fisher z) is warned about.
     """
     path = Path(out)
     suffix = path.suffix.lower()
@@ -139,9 +141,15 @@ def embed_file(
     if path.exists() and not overwrite:
         raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
     _check_out(path)
-    encoder = NERVE.load(run, device=device)
+    encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.config().pooling
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
+    for difference in encoder.likeness(people)[1]:
+        warnings.warn(
+            f"Cohort {people.name!r} does not look like what the model was trained on. {difference}",
+            NerveWarning,
+            stacklevel=2,
+        )
     values = encoder.transform(people, pooling, progress=progress)
     ids = people.participants["participant_id"]
     if suffix == ".tsv":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +49,11 @@ class Quality:
     def faults(self) -> tuple[str, ...]:
         """The checks that say "not usable"."""
         return tuple(self.table.loc[self.table["verdict"] == "not usable", "check"])
+
+    def with_model(self, likeness: str, differences: list[str]) -> Quality:
+        """With a row that says how like a model's training cohort this one is (`nerve.quality.likeness`)."""
+        row = ("like the model's", likeness, "warning" if differences else "ok", " ".join(differences))
+        return replace(self, table=pd.concat([self.table, pd.DataFrame([row], columns=self.table.columns)]))
 
     def write(self, path: str | Path) -> None:
         """Write checks and drops as one TSV; a participant to drop is a row of its own. No other file is replaced."""

@@ -1,0 +1,147 @@
+"""`nerve-bids BIDS_DERIVATIVES OUT participant|group`: nerve as a BIDS App.
+
+    OUT/dataset_description.json, atlas-A_dseg.tsv …                   as `nerve export --format bids` (BEP017)
+    OUT/sub-01/func/sub-01_atlas-A_meas-M_relmat.dense.tsv            participant: FC
+    OUT/sub-01/func/sub-01_atlas-A_desc-nerve_embedding.tsv           participant, with --model: the embedding
+    OUT/group/cohort, embeddings.tsv, results/report.html             group: what was made of them
+
+Participants may be run one at a time, in any order and at the same time; `group` reads what they wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from nerve.cli.common import note, say
+
+EMBEDDING = "desc-nerve_embedding.tsv"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the app: a `NerveError` becomes one sentence and exit code 1."""
+    from nerve.checks import NerveError
+
+    warnings.showwarning = lambda message, *_, **__: note(f"note: {message}", typer.colors.YELLOW)
+    chosen = _parser().parse_args(arguments)
+    try:
+        {"participant": participant, "group": group}[chosen.level](chosen)
+    except NerveError as error:
+        note(f"nerve-bids: {error}", typer.colors.RED)
+        sys.exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("nerve-bids", description="FC, embeddings and their evaluation as a BIDS App.")
+    parser.add_argument("derivatives", type=Path, help="derivatives that `nerve ingest` reads (XCP-D, fMRIPrep …)")
+    parser.add_argument("out", type=Path, help="the folder to write")
+    parser.add_argument("level", choices=["participant", "group"])
+    parser.add_argument("--participant-label", nargs="+", default=[], help="only these, with or without sub-")
+    parser.add_argument("--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV")
+    parser.add_argument("--model", help="participant: embed with this model (folder, archive or name)")
+    parser.add_argument("--participants", help="group: table of participants; by default the derivatives' own")
+    parser.add_argument("--targets", default="", help="group: columns to predict, separated by commas")
+    parser.add_argument("--covariates", default="", help="group: columns regressed from the targets")
+    return parser
+
+
+def participant(chosen: argparse.Namespace) -> None:
+    """FC, and with a model the embedding, of some or all participants."""
+    import pandas as pd
+
+    from nerve.export import write_bids_people
+    from nerve.files import claim, write_tsv
+    from nerve.readers import read_cohort
+
+    labels = [label.removeprefix("sub-") for label in chosen.participant_label]
+    with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
+        source = _only(chosen.derivatives, labels, Path(folder)) if labels else chosen.derivatives
+        cohort = read_cohort(source, parcellation=chosen.parcellation)
+    values = None if chosen.model is None else _embedded(chosen.model, cohort)
+    written = write_bids_people(cohort, claim(chosen.out))
+    for row, path in enumerate(written.values()):
+        if values is not None:
+            named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
+            columns = [f"dim{k}" for k in range(values.shape[1])]
+            write_tsv(named, pd.DataFrame(values[row : row + 1], columns=columns))
+    say(f"{chosen.out}: {len(written)} of participants written{'' if values is None else ', with embeddings'}")
+
+
+def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
+    """A folder of links to the files of some participants, and to those that are nobody's."""
+    from nerve.checks import listed, problem
+
+    wanted, found = {f"sub-{label}" for label in labels}, set()
+    for place, _, names in os.walk(derivatives):
+        for name in names:
+            path = Path(place, name)
+            parts = path.relative_to(derivatives).parts
+            of = {part.partition("_")[0].partition(".")[0] for part in parts if part.startswith("sub-")}
+            if of <= wanted:
+                found |= of
+                link = folder.joinpath(*parts)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path.resolve())
+    if wanted - found:
+        raise problem(derivatives, f"there are no files of {listed(sorted(wanted - found))} (--participant-label)")
+    return folder
+
+
+def _embedded(model: str, cohort: Any) -> Any:
+    from nerve.checks import NerveWarning
+    from nerve.methods.nerve import NERVE
+
+    encoder = NERVE.from_pretrained(model)
+    for difference in encoder.likeness(cohort)[1]:
+        warnings.warn(difference, NerveWarning, stacklevel=2)
+    return encoder.transform(cohort)
+
+
+def group(chosen: argparse.Namespace) -> None:
+    """A cohort of what was written for participants; with targets their evaluation and its report."""
+    from nerve.experiments import commands
+    from nerve.protocol import Protocol, as_names
+    from nerve.readers import ingest
+
+    place = chosen.out / "group"
+    own = chosen.derivatives / "participants.tsv"
+    table = chosen.participants or (own if own.is_file() else None)
+    with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
+        people = [one.name.removeprefix("sub-") for one in chosen.out.glob("sub-*") if one.is_dir()]
+        labels = [label.removeprefix("sub-") for label in chosen.participant_label] or people
+        source = _only(chosen.out, labels, Path(folder))
+        report = ingest(source, place / "cohort", format="bep017", participants=table, overwrite=True)
+    rows = [{"method": "raw"}, {"method": "pca"}]
+    if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
+        rows.append({"features": str(embeddings), "label": "NERVE"})
+    say(f"{report.path}: {report.n_participants} participants")
+    if chosen.targets:
+        protocol = Protocol(targets=as_names(chosen.targets), covariates=as_names(chosen.covariates))
+        notes, failures = commands.evaluate(str(report.path), rows, protocol, str(place / "results"), "nerve-bids")
+        for one in [*notes, *failures]:
+            note(one)
+        if failures:
+            sys.exit(1)
+
+
+def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:
+    """The embeddings of participants in one table, if there are any."""
+    import pandas as pd
+
+    from nerve.files import read_tsv, write_tsv
+
+    found = {label: path for label in labels for path in sorted((out / f"sub-{label}").glob(f"func/*_{EMBEDDING}"))}
+    if not found:
+        return None
+    rows = pd.concat([read_tsv(path) for path in found.values()], ignore_index=True)
+    rows.insert(0, "participant_id", list(found))
+    write_tsv(table, rows)
+    return table

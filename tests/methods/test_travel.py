@@ -1,0 +1,174 @@
+"""Models that travel: packed, found by name, and warned about where a cohort is not like their training cohort."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from nerve.checks import NerveError, NerveWarning
+from nerve.cli import app
+from nerve.cohort import Cohort
+from nerve.methods import load_method, pretrained
+from nerve.methods.archive import pack
+from nerve.methods.nerve import NERVE
+from nerve.methods.runs import embed_file
+from nerve.parcellation import load_parcellation
+from nerve.quality.likeness import Signature, likeness
+
+ATLAS = load_parcellation("schaefer100-17")
+
+
+def people(seed, change=lambda series: series, n=14):
+    """A cohort whose networks have signals of their own over a global one; `change` is done to the time series."""
+    rng = np.random.default_rng(seed)
+    network = np.unique(ATLAS.networks, return_inverse=True)[1]
+    share = np.random.default_rng(1).uniform(0.4, 1.6, size=ATLAS.n_regions)  # what the cohorts have in common
+    own = rng.normal(size=(n, 120, network.max() + 1))[:, :, network] * share
+    series = own + rng.normal(size=(n, 120, 1)) + 0.5 * rng.normal(size=(n, 120, ATLAS.n_regions))
+    fc = np.stack([np.corrcoef(change(one).T) for one in series])
+    table = pd.DataFrame({"participant_id": [f"secret{seed}x{i}" for i in range(n)]})
+    return Cohort(fc, table, ATLAS, name=f"cohort{seed}")
+
+
+def changed(cohort, change):
+    return Cohort(change(np.array(cohort.connectivity)), cohort.participants, ATLAS, name="changed")
+
+
+def in_fisher_z(fc):
+    return np.arctanh(fc * (1 - 1e-3 * np.eye(fc.shape[1])))
+
+
+def without_global_signal(series):
+    mean = series.mean(1, keepdims=True)
+    return series - mean @ (mean.T @ series) / (mean**2).sum()
+
+
+@pytest.fixture(scope="module")
+def trained() -> NERVE:
+    settings = {"dim": 16, "epochs": 1, "n_components": 4, "device": "cpu"}
+    return NERVE.from_preset("small", **settings).fit(people(0))
+
+
+@pytest.fixture(scope="module")
+def run(trained, tmp_path_factory):
+    return trained.save(tmp_path_factory.mktemp("models") / "run")
+
+
+# ---- likeness
+
+
+def test_other_people_of_the_same_kind_are_like_the_training_cohort(trained):
+    said, differences = trained.likeness(people(1))
+    assert said.startswith("group means correlate by 0.9")
+    assert not differences
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (lambda: changed(people(1), in_fisher_z), r"Values go up to \d\.\d+.*Fisher z.*--values z"),
+        (lambda: people(1, without_global_signal), r"\d+% of the entries are negative.*regressed out in this cohort"),
+        (lambda: changed(people(1), lambda fc: np.where(np.eye(100), 1, fc * 0.3)), "spread by 0.*another measure"),
+        (
+            lambda: changed(people(1), lambda fc: fc[:, _SEVEN[:, None], _SEVEN]),
+            r"group mean correlates by 0\.\d+.*order of schaefer100-7",
+        ),
+    ],
+    ids=["Fisher z", "global signal", "spread", "order"],
+)
+def test_a_planted_difference_is_said(trained, other, sentence):
+    found = " ".join(trained.likeness(other())[1])
+    assert pd.Series([found]).str.contains(sentence, regex=True).all(), found
+
+
+_SEVEN = ATLAS.positions_of(load_parcellation("schaefer100-7"))  # rows in 7-network order under the labels of 17
+
+
+def test_the_other_way_round_the_global_signal_is_the_models():
+    found = likeness(Signature.of(people(0, without_global_signal)), people(1))[1]
+    assert "regressed out in the model's training cohort and not in this cohort" in " ".join(found)
+
+
+def test_of_fewer_than_ten_nothing_is_kept_or_said(trained):
+    assert Signature.of(people(0, n=9)) is None
+    assert trained.likeness(people(1, n=9)) == ("not compared: fewer than 10 participants", [])
+
+
+def test_embed_and_check_warn(run, tmp_path):
+    other = changed(people(1), in_fisher_z)
+    with pytest.warns(NerveWarning, match="does not look like what the model was trained on.*Fisher z"):
+        embed_file(run, other, tmp_path / "e.tsv", device="cpu", progress=False)
+    other.save(tmp_path / "other")
+    people(2).save(tmp_path / "same")
+    said = {
+        name: CliRunner().invoke(app, ["check", str(tmp_path / name), "--model", str(run)])
+        for name in ("other", "same")
+    }
+    assert "like the model's" in said["same"].output
+    assert "may be Fisher z" in " ".join(said["other"].output.split())
+    assert "may be Fisher z" not in " ".join(said["same"].output.split())
+
+
+# ---- one file
+
+
+def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tmp_path):
+    archive = pack(run, tmp_path / "model.zip")
+    expected = trained.transform(people(1))
+    for loaded in (NERVE.from_pretrained(archive, device="cpu"), load_method(archive, device="cpu")):
+        np.testing.assert_array_equal(loaded.transform(people(1)), expected)
+        np.testing.assert_array_equal(loaded.signature_.mean, trained.signature_.mean)
+    np.testing.assert_array_equal(NERVE.from_pretrained(run, device="cpu").transform(people(1)), expected)
+    with zipfile.ZipFile(archive) as packed:
+        assert set(packed.namelist()) == {"model.safetensors", "config.json", "README.md", "history.tsv"}
+        assert packed.read("README.md").startswith(b"---\nlibrary_name: nerve\n")
+        assert not any(b"secret" in packed.read(name) for name in packed.namelist())
+    first = archive.read_bytes()
+    assert pack(run, archive).read_bytes() == first
+
+
+def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
+    archive, bad = pack(run, tmp_path / "model.zip"), tmp_path / "bad.zip"
+    whole = {name: zipfile.ZipFile(archive).read(name) for name in zipfile.ZipFile(archive).namelist()}
+
+    def refused(contents, sentence):
+        with zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as packed:
+            for name, content in contents.items():
+                packed.writestr(name, content)
+        with pytest.raises(NerveError, match=sentence):
+            NERVE.from_pretrained(bad)
+
+    refused({**whole, "../evil.py": b"x"}, r"bad\.zip: it holds .*expected model.safetensors")
+    refused({"config.json": b"{}"}, r"bad\.zip: it holds config.json, expected")
+    refused({**whole, "README.md": b"0" * 2**28}, r"README\.md: its [\d,]+ bytes unpack to 268,435,456")
+    refused({**whole, "config.json": b"{}"}, r"bad\.zip/config\.json: it does not describe a model")
+    bad.write_bytes(archive.read_bytes()[:-40])
+    with pytest.raises(NerveError, match=r"bad\.zip: it is no readable archive of a model"):
+        NERVE.from_pretrained(bad)
+    bad.write_bytes(b"mine")
+    with pytest.raises(NerveError, match="not written by this command"):
+        pack(run, bad)
+    assert bad.read_bytes() == b"mine"
+
+
+def test_a_changed_signature_is_refused(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "signature": {"n": 3}}))
+    with pytest.raises(NerveError, match="signature of the training cohort cannot be read"):
+        NERVE.load(folder)
+
+
+def test_packaged_models_are_found_by_name(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(pretrained, "PACKAGED", tmp_path)
+    assert "No trained model comes with" in CliRunner().invoke(app, ["models", "list"]).output
+    pack(run, tmp_path / "small-419.zip")
+    assert "small-419 " in CliRunner().invoke(app, ["models", "list"]).output
+    assert CliRunner().invoke(app, ["models", "show", "small-419"]).output.startswith("# NERVE")
+    assert NERVE.from_pretrained("small-419", device="cpu").parcellation_ == ATLAS
+    with pytest.raises(NerveError, match=r"no such model.*Did you mean 'small-419'"):
+        NERVE.from_pretrained("small-420")
