@@ -25,7 +25,7 @@ OUTPUTS = [
     "/proc/self/nothing", "/dev/null/x", "{out}/-", "{out}/x.tsv", "{out}/x.npy", "{out}/x.csv",
 ]  # fmt: skip
 LARGE = {  # a large number here is much to do, not a mistake
-    "subjects", "timepoints", "repeats", "bootstrap", "permutations", "components", "folds", "sites", "jobs", "epochs",
+    "subjects", "timepoints", "sites", "jobs", "epochs",
     "n_repeats", "n_bootstrap", "n_permutations", "n_components", "n_folds", "n_inner_folds", "n_draws", "n_landmarks",
     "exact_up_to",
 }  # fmt: skip
@@ -43,8 +43,8 @@ def sound(command: str) -> Values:
         "pretrain": {"cohorts": ["{in}/cohort"], "out": "{out}/run", "preset": "small", "config": "{in}/small.yaml"},
         "embed": {"run": "{in}/run", "cohort": "{in}/cohort", "out": "{out}/new.tsv"},
         "interpret": {
-            "runs": ["{in}/run"], "cohort": "{in}/cohort", "targets": "age", "out": "{out}/maps", "folds": "2",
-            "bootstrap": "10",
+            "runs": ["{in}/run"], "cohort": "{in}/cohort", "targets": "age", "out": "{out}/maps", "n_folds": "2",
+            "n_bootstrap": "10",
         },
         "methods": {"parcellation": "schaefer100-7"},
         "evaluate": {

@@ -138,10 +138,10 @@ def interpret(
     ] = None,
     pooling: Annotated[str | None, typer.Option(help="pca, mean, cls or tokens; as in the run by default.")] = None,
     groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
-    folds: Annotated[int, typer.Option(help="Folds.")] = 10,
-    repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
+    n_folds: Annotated[int, typer.Option(help="Folds.")] = 10,
+    n_repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
     kernel: Annotated[str, typer.Option(help="correlation, linear, cosine or rbf.")] = "correlation",
-    bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of participants.")] = 1000,
+    n_bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of participants.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of folds and bootstrap.")] = 42,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
@@ -157,11 +157,11 @@ def interpret(
     encoders = [load_encoder(run, device) for run in runs]
     for encoder in encoders if pooling else []:
         encoder.set_params(pooling=pooling)
-    options = {"groups": groups, "n_folds": folds, "n_repeats": repeats, "kernel": kernel, "seed": seed}
+    options = {"groups": groups, "n_folds": n_folds, "n_repeats": n_repeats, "kernel": kernel, "seed": seed}
     with shown_progress() as progress:
         tables = interpret_to(
             out or runs[0], encoders, Cohort.load(cohort), targets, covariates, progress=progress,
-            n_bootstrap=bootstrap, **options,
+            n_bootstrap=n_bootstrap, **options,
         )  # fmt: skip
     for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if targets else []:
         say(
