@@ -72,7 +72,7 @@ def participant(chosen: argparse.Namespace) -> None:
             named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
             columns = [f"dim{k}" for k in range(values.shape[1])]
             write_tsv(named, pd.DataFrame(values[row : row + 1], columns=columns))
-    say(f"{chosen.out}: {len(written)} of participants written{'' if values is None else ', with embeddings'}")
+    say(f"{chosen.out}: {len(written)} participants written{'' if values is None else ', with embeddings'}")
 
 
 def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
