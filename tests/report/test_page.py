@@ -14,7 +14,8 @@ from folders import Made, line, rows, write_folder
 
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
-from nerve.files import read_json, read_tsv, write_json, write_text, write_tsv
+from nerve.evaluation.results import read_results, write_results
+from nerve.files import read_tsv, write_json, write_text, write_tsv
 from nerve.report.figures import FIGURES
 from nerve.report.load import load_results
 from nerve.report.page import page, write_report
@@ -135,9 +136,10 @@ def test_the_methods_text_is_true_of_the_rows(results):
 
 def test_covariates_are_said_by_cohort(tmp_path):
     folder = write_folder(tmp_path, Made(interpretation=False, stored=False))
-    about = read_json(folder / "protocol.json")
-    about["protocols"]["gamma"]["covariates"] = ["age", "mean_fd"]
-    write_json(folder / "protocol.json", about)
+    found = read_results(folder)
+    found.about["protocols"]["gamma"]["covariates"] = ["age", "mean_fd"]
+    own = {name: value for name, value in found.about.items() if name not in ("format", "id", "files")}
+    write_results(folder, replace(found, about=own))
     texts = load_results(folder).methods_text
     assert any(text.startswith("Alpha: ") and "age, sex were removed" in text for text in texts)
     assert any(text.startswith("Gamma: ") and "age, mean_fd were removed" in text for text in texts)

@@ -19,7 +19,7 @@ from nerve.experiments.plan import Plan, Task
 from nerve.experiments.store import DONE, versions
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_tsv, write_markdown, write_tsv
-from nerve.locks import only_one
+from nerve.report.privacy import Scrubber
 
 PLACE = ["cohort", "target", "row"]
 
@@ -51,10 +51,13 @@ def collect(workspace: Workspace, plan: Plan, command: str = "") -> ResultsFolde
     for name, table in (("nulls", nulls), ("curves", _gathered(workspace, done, "curve.tsv"))):
         if len(table):
             setattr(results, name, table)
-    with only_one(folder / "locks" / "results", folder):
-        write_results(folder, results)
-        _write_texts(workspace, results)
-    return results
+    while True:  # another process may be writing the same results
+        with workspace.store.lock("results") as mine:
+            if mine:
+                write_results(folder, results)
+                _write_texts(workspace, results)
+                return results
+        workspace.store.wait_for(["results"])
 
 
 def _write_texts(workspace: Workspace, results: ResultsFolder) -> None:
@@ -224,7 +227,7 @@ def _about(workspace: Workspace, plan: Plan, command: str) -> dict[str, Any]:
         "title": config.title or config.name,
         "kind": config.kind,
         "layout": config.layout,
-        "command": command,
+        "command": Scrubber([]).clean(command),  # folders are nobody's business
         "parcellation": workspace.parcellation.name,
         "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
         "participants": {name: participants_summary(who) for name, (who, _) in people.items()},
