@@ -75,7 +75,7 @@ def test_a_json_beside_embeddings_is_the_users_unless_we_wrote_it(cohort, tmp_pa
         embed_file("no model", cohort, tmp_path / "x.npy", overwrite=True)
     (tmp_path / "x.json").write_text(json.dumps({"pooling": "mean", "shape": [1, 1], "participant_id": ["a"]}))
     np.save(tmp_path / "x.npy", np.zeros(1))
-    with pytest.raises(NerveError, match="no such folder"):  # allowed: the model is looked for
+    with pytest.raises(NerveError, match="no such model"):  # allowed: the model is looked for
         embed_file(tmp_path / "no model", cohort, tmp_path / "x.npy", overwrite=True)
 
 

@@ -88,9 +88,9 @@ def test_pair_names_follow_the_pairs():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Patching([]), "one whole number a region"),
+        (lambda: Patching([]), "one whole number per region"),
         (lambda: Patching([0, 2]), "with gaps"),
-        (lambda: Patching([0.5, 1.0]), "one whole number a region"),
+        (lambda: Patching([0.5, 1.0]), "one whole number per region"),
         (lambda: Patching([0, 1], ["a"]), "1 group names for 2 groups"),
         (lambda: Patching.grid(10, 0), "at least 1"),
         (lambda: Patching([0, 1]).pack(np.eye(3)), r"expected \(…, 2, 2\)"),

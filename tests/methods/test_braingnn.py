@@ -100,5 +100,5 @@ def test_training_adds_the_losses_of_pooling_and_validation_does_not(cohort, bin
 
 
 def test_a_batch_of_one_is_refused(cohort):
-    with pytest.raises(NerveError, match="batch size of 2"):
+    with pytest.raises(NerveError, match="batches of 2"):
         BrainGNN(batch_size=1, epochs=1, device="cpu").fit(cohort, np.arange(12.0))
