@@ -98,6 +98,7 @@ def _page(file: Path) -> str:
     text, about = file.read_text(), file.with_name("protocol.json")
     if about.is_file():
         text = text.replace(json.loads(about.read_text())["id"], "")  # of tables that hold times
+    text = re.sub(r"&#39;(\[…\][^&]*)&#39;", r"\1", text)  # a folder with blanks in its name was quoted
     return re.sub(r'<td data-sort="([\d.e-]+)" class="number">[^<]*</td>', without_time, text)
 
 
