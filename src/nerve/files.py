@@ -325,7 +325,7 @@ def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
     except (ValueError, EOFError, OverflowError, LookupError, zlib.error, lzma.LZMAError) as error:  # as pandas has it
-        raise NerveError(f"{path}: is not a readable table ({error}). Save it as tab-separated UTF-8 text.") from error
+        raise NerveError(f"{path}: is not a readable table. Save it as tab-separated UTF-8 text.") from error
 
 
 def read_foreign_table(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
