@@ -12,7 +12,7 @@ from nerve.checks import NerveError
 from nerve.evaluation.permutation import adjusted_p, permutation_p
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
 from nerve.evaluation.results import ResultsFolder, write_results
-from nerve.evaluation.rows import NULL, rows_table
+from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, rows_table
 from nerve.evaluation.sites import site_table
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table, with_lines
 from nerve.experiments.plan import Plan, Task
@@ -222,7 +222,7 @@ def _about(workspace: Workspace, plan: Plan, command: str) -> dict[str, Any]:
 
     config, (data, code) = workspace.config, workspace.inputs()
     people = {name: workspace.people(name) for name in config.cohorts}
-    methods = dict.fromkeys(row.method for row in plan.rows if row.method != "features")
+    methods = dict.fromkeys(row.method for row in plan.rows if row.kind not in (GIVEN, REFERENCE))  # works to cite
     return {
         "title": config.title or config.name,
         "kind": config.kind,
