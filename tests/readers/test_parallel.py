@@ -1,10 +1,14 @@
 """Reading in several processes: in order, and never waiting for a process that has died."""
 
+import os
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
+from nerve.checks import NerveError
 from nerve.readers.parallel import in_order
 
 # As `nerve ingest` does, with a handler that turns SIGTERM into an exception; one worker is killed at work.
@@ -41,7 +45,29 @@ def test_results_come_in_order():
     assert list(in_order(abs, range(-20, 0), 20, jobs=2)) == list(range(20, 0, -1))
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="workers inherit handlers only where they are forked")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers inherit handlers only where they are forked")
 def test_a_worker_that_is_killed_ends_the_work_in_a_sentence():
     done = subprocess.run([sys.executable, "-c", VICTIMS], capture_output=True, text=True, timeout=60, check=False)
     assert "A reading process was ended from outside" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="finds the process by the fork of this one")
+def test_a_worker_that_is_killed_in_the_middle_of_its_answer_is_not_waited_for():
+    before = {child.pid for child in psutil.Process().children()}
+    answers = in_order(bytes, [4_000_000] * 20, 20, jobs=2)  # more than a pipe holds
+    assert len(next(answers)) == 4_000_000
+    time.sleep(0.3)  # both workers are in the middle of an answer that nobody takes
+    for child in psutil.Process().children():
+        if child.pid not in before:
+            child.kill()
+            break
+    with pytest.raises(NerveError, match="A reading process was ended from outside"):
+        list(answers)
+    assert {child.pid for child in psutil.Process().children()} == before
+
+
+def test_what_a_worker_raises_is_raised_here_and_leaves_no_process():
+    before = psutil.Process().children()
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(in_order(int, ["1"] * 9 + ["x"], 10, jobs=2))
+    assert psutil.Process().children() == before

@@ -6,10 +6,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nerve.checks import NerveError
@@ -20,7 +18,6 @@ Result = TypeVar("Result")
 WORTH_A_PROCESS = 8  # items below which starting processes costs more than it gains
 
 _WATCH = "watches the parent process"
-_function: Callable[[Any], Any] | None = None
 
 
 def in_order(
@@ -43,23 +40,66 @@ def in_order(
         yield from map(function, items)
         return
     # forked workers inherit what is imported; where fork does not exist they start afresh
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(function,))
-    waiting: deque[Future[Result]] = deque()
+    context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+    workers = [_Worker(context, function) for _ in range(jobs)]
+    begun = 0
     try:
         for item in items:
-            waiting.append(pool.submit(_call, item))
-            if len(waiting) > 2 * jobs:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
+            worker = workers[begun % jobs]
+            begun += 1
+            if begun <= jobs:
+                worker.begin(item)
+            else:
+                result = worker.result()
+                worker.begin(item)
+                yield result
+        for number in range(max(0, begun - jobs), begun):
+            yield workers[number % jobs].result()
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+class _Worker:
+    """A process and a pipe of its own, which ends with it: whoever waits for its result hears of its death at once.
+
+    A shared queue does not: the rest of a message that was cut off by a kill would be waited for, for ever.
+    """
+
+    def __init__(self, context: Any, function: Callable[[Any], Any]) -> None:
+        self.pipe, end = context.Pipe()
+        self.process = context.Process(target=_work, args=(function, end), daemon=True)
+        self.process.start()
+        end.close()  # before the next process inherits it
+
+    def begin(self, item: Any) -> None:
+        """Hand over one item."""
+        with _told_of_death():
+            self.pipe.send(item)
+
+    def result(self) -> Any:
+        """What the function made of the item; what it raised is raised."""
+        with _told_of_death():
+            value, error = self.pipe.recv()
+        if error is not None:
+            raise error
+        return value
+
+    def end(self) -> None:
+        """At once, whatever it does."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+@contextmanager
+def _told_of_death() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, OSError) as error:
         raise NerveError(
             "A reading process was ended from outside (is memory short?). Try fewer with --jobs."
         ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def leave_with_parent() -> None:
@@ -74,18 +114,17 @@ def _leave_after(parent: Any) -> None:
     os._exit(1)
 
 
-def _start_worker(function: Callable[[Any], Any]) -> None:
-    global _function
-    _function = function
+def _work(function: Callable[[Any], Any], pipe: Any) -> None:
     leave_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
-    # the pool ends its workers by SIGTERM when one of them has died; an inherited handler would keep them alive
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)  # processes already use every core
-
-
-def _call(item: Any) -> Any:
-    assert _function is not None
-    return _function(item)
+    while True:
+        item = pipe.recv()
+        try:
+            answer: tuple[Any, Exception | None] = function(item), None
+        except Exception as error:
+            answer = None, error
+        pipe.send(answer)
