@@ -40,7 +40,7 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
         model, source = features.prepare(cohort, people, protocol)
         mine = people.without(features.missing)
         for target, pool, test, draw in _draws(mine, protocol):
-            inside, outside = source.split(pool, test, [target])
+            inside, outside = source.split(pool, test, [people.whole.get(target, target)])
             for k in protocol.labels:
                 parts = _first(inside, outside, k, model)
                 scores = _score(model, parts, mine, target, pool[:k], test, features.removes_covariates)
@@ -86,7 +86,7 @@ def _score(
     model: Any, parts: tuple[Any, Any], people: People, target: str, train: np.ndarray, test: np.ndarray, remove: bool
 ) -> dict[str, Any]:
     raw = people.targets[target].to_numpy(float)
-    table = people.covariates.drop(columns=target, errors="ignore")
+    table = people.covariates.drop(columns=people.whole.get(target, target), errors="ignore")
     values = raw
     if remove and table.shape[1]:
         both = np.concatenate([train, test])

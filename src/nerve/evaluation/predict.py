@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ def out_of_fold_predictions(
     covariates: pd.DataFrame | None = None,
     groups: Any = None,
     order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
@@ -69,6 +70,8 @@ def out_of_fold_predictions(
         Kept whole when the model makes inner folds.
     order : (n,) positions, optional
         In which participants are given to the model; by position by default.
+    whole : mapping, optional
+        Of targets that are one class against all others: the column of classes, which must not be looked at either.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def out_of_fold_predictions(
         Columns position, target, fold, observed (after covariates), predicted, observed_raw.
     """
     parts = []
-    for task in fold_tasks(source, targets, folds, covariates, order, progress):
+    for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
         predicted = fit_and_predict(model, task, task.values[task.train], groups)
         for i, name in enumerate(task.names):
             _check_predictions(predicted[:, i], name, task)
@@ -114,6 +117,7 @@ def null_correlations(
     groups: Any = None,
     blocks: Any = None,
     order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
     """Concatenated r of each target after permuting what is left of it after covariates, {target: (permutations,)}.
@@ -127,7 +131,7 @@ def null_correlations(
     predicted = {name: np.full((n_permutations, n), np.nan) for name in targets}
     orders: dict[bytes, np.ndarray] = {}
     order = np.arange(n) if order is None else order
-    for task in fold_tasks(source, targets, folds, covariates, order, progress):
+    for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
         used = np.zeros(n, bool)
         used[np.concatenate([task.train, task.test])] = True
         key = used.tobytes()
@@ -152,11 +156,13 @@ def fold_tasks(
     folds: np.ndarray,
     covariates: pd.DataFrame | None,
     order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
-    shared = list(_sharing(raw, list(targets.columns), source))
+    asked = [(whole or {}).get(str(name), str(name)) for name in targets.columns]  # columns of the participants table
+    shared = list(_sharing(raw, asked, source))
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
     for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
@@ -166,9 +172,10 @@ def fold_tasks(
         if len(test):
             values = np.full((len(raw), len(columns)), np.nan)
             for i, column in enumerate(columns):
-                values[:, i] = _without_covariates(raw[:, column], names[i], train, test, covariates)
+                values[:, i] = _without_covariates(raw[:, column], asked[column], train, test, covariates)
             strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
-            yield FoldTask(int(fold), names, train, test, values, strata, source.split(train, test, names))
+            features = source.split(train, test, list(dict.fromkeys(asked[column] for column in columns)))
+            yield FoldTask(int(fold), names, train, test, values, strata, features)
         if progress:
             progress((done + 1) / (len(shared) * len(labels)))
 

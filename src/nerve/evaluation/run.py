@@ -65,7 +65,10 @@ def all_notes(people: People, sets: Sequence[Features], protocol: Protocol) -> l
 def predict_one(
     features: Features, cohort: Cohort, people: People, protocol: Protocol, progress: Progress | None = None
 ) -> pd.DataFrame:
-    """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several."""
+    """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several.
+
+    Where a column has three or more classes, each is a target, and `whole` names the column.
+    """
     say = (lambda part: progress(features.name, part)) if progress else None
     step, parts = 0.7 / len(people.folds), []
     with naming(people.ids):
@@ -79,13 +82,16 @@ def predict_one(
                 covariates=people.covariates if features.removes_covariates else None,
                 groups=people.inner_groups,
                 order=people.order,
+                whole=people.whole,
                 progress=_share(say, 0.3 + repeat * step, step),
             )
             parts.append(part.assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
     table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)])
     _warn_of_no_difference(table, features.name)
-    return table[[*PREDICTED, *(["repeat"] if protocol.n_repeats > 1 else [])]]
+    if people.whole:
+        table["whole"] = table["target"].map(people.whole).fillna("")
+    return table[[*PREDICTED, *(["whole"] if people.whole else []), *(["repeat"] if protocol.n_repeats > 1 else [])]]
 
 
 def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
@@ -123,6 +129,7 @@ def null_of_one(
             groups=people.groups,
             blocks=people.sites,
             order=people.order,
+            whole=people.whole,
             progress=_share(say, 0.3, 0.7),
         )
     return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)

@@ -45,7 +45,7 @@ def evaluate(
         inside each fold. ``{"NERVE": Z, "raw": "raw"}`` gives several.
     cohort : Cohort
     targets : names of columns of the participants table
-        Numbers, or two classes. A missing value drops that participant for that target only.
+        Numbers or classes; of three or more each is predicted against all others. A missing value drops that participant for that target only.
     covariates : names of columns
         Regressed from the targets with coefficients of the training fold. Mean framewise displacement is added when
         the cohort has it (``motion="none"`` leaves it out).

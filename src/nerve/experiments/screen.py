@@ -99,7 +99,8 @@ def show_scores(results: ResultsFolder) -> None:
     console, rows = Console(soft_wrap=True), {row.row: row for row in rows_of(results.rows)}
     for score in results.scores.to_dict("records"):
         name = line_label(rows[score["row"]])
-        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}"
+        right = f"  balanced accuracy {score['balanced_accuracy']:.3f}"
+        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}{right}"
         p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
         console.print(
             f"{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "

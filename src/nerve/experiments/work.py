@@ -164,8 +164,7 @@ class Train:
         usable_cohorts(method, [cohort])
         watched = _Watched(method)
         features = Predictor(self.recipe.method, np.zeros(len(cohort), bool), estimator=watched)
-        mine = replace(people, targets=people.targets[[self.target]])
-        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, mine, protocol))
+        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people.only(self.target), protocol))
         return {"n": len(cohort), "adapted": next(iter(watched.adapted), ""), "scope": features.scope}
 
 
