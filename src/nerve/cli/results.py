@@ -26,6 +26,10 @@ def evaluate(
             "folders of trained models, tables with participant_id."
         ),
     ] = "raw",
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="Another cohort folder, predicted by what is fitted on COHORT; may be repeated."),
+    ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
 
@@ -37,7 +41,7 @@ def evaluate(
     from nerve.protocol import as_names
 
     rows = [commands.feature_row(name) for name in as_names(features)]
-    _close(*commands.evaluate(cohort, rows, protocol, out, _typed()))
+    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), test=test or []))
 
 
 @app.command()

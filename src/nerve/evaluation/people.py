@@ -11,7 +11,7 @@ import pandas as pd
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
-from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
+from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.rows import class_target
 from nerve.numbers import as_numbers, odd_cells
 from nerve.protocol import AUTO, NONE, Protocol
@@ -37,6 +37,12 @@ class People:
     motion: str | None
     folds: np.ndarray  # (repeats, n)
     notes: tuple[str, ...]
+    trained_on: str = ""  # the cohort that is only trained on, where another is tested: see `transfer.py`
+
+    @property
+    def tested(self) -> np.ndarray:
+        """Who is in a fold, (n,) booleans; where another cohort is trained on, its participants are not."""
+        return self.folds[0] >= 0 if self.trained_on else np.ones(len(self.ids), bool)
 
     @property
     def order(self) -> np.ndarray:
@@ -194,7 +200,7 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
 def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any = None) -> np.ndarray:
     """Test fold of each participant in each repeat, (repeats, n); −1 for participants without any target."""
     used = targets.notna().any(axis=1).to_numpy()
-    folds = np.full((protocol.n_repeats, len(targets)), -1)
+    folds = np.full((protocol.n_repeats, len(targets)), NO_FOLD)
     strata = np.column_stack([strata_of(values, protocol.n_folds) for values in targets[used].to_numpy(float).T])
     groups = None if groups is None else groups[used]
     for repeat in range(protocol.n_repeats):

@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 
 from nerve.checks import AboutPeople
 from nerve.evaluation.covariates import CovariateRegression
-from nerve.evaluation.folds import strata_of
+from nerve.evaluation.folds import NO_FOLD, strata_of
 from nerve.evaluation.permutation import restricted_permutations
 from nerve.evaluation.sources import Source
 
@@ -63,7 +63,8 @@ def out_of_fold_predictions(
     targets : DataFrame
         (n, T) numbers. A missing value drops that participant for that target only.
     folds : (n,) integers
-        Test fold of each participant; negative for participants in none.
+        Test fold of each participant; `folds.NO_FOLD` for participants who are left out, `folds.ONLY_TRAINED_ON` for
+        those who are never tested.
     covariates : DataFrame, optional
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
     groups : (n,) labels, optional
@@ -76,7 +77,7 @@ def out_of_fold_predictions(
     Returns
     -------
     DataFrame
-        Columns position, target, fold, observed (after covariates), predicted, observed_raw.
+        Columns position, target, fold, observed (after covariates), predicted, observed_raw, training_mean.
     """
     parts = []
     for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
@@ -92,6 +93,7 @@ def out_of_fold_predictions(
                         "observed": task.values[task.test, i],
                         "predicted": predicted[:, i],
                         "observed_raw": targets[name].to_numpy(float)[task.test],
+                        "training_mean": task.values[task.train, i].mean(),
                     }
                 )
             )
@@ -167,7 +169,7 @@ def fold_tasks(
     order = np.arange(len(raw)) if order is None else order
     for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
         names = [str(targets.columns[i]) for i in columns]
-        usable = np.isfinite(raw[:, columns[0]]) & (folds >= 0)
+        usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]
         if len(test):
             values = np.full((len(raw), len(columns)), np.nan)

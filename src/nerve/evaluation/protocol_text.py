@@ -31,7 +31,7 @@ _KINDS = {"supervised": "a network trained inside each training fold", "referenc
 def participants_summary(people: People) -> dict[str, Any]:
     """What the text says of a cohort's participants, as plain values."""
     targets: dict[str, dict[str, Any]] = {}
-    for name, values in people.targets.items():
+    for name, values in people.targets[people.tested].items():
         about = {"n": int(values.notna().sum()), "classes": list(people.classes.get(str(name), ())) or None}
         if str(name) in people.whole:
             column = targets.setdefault(people.whole[str(name)], {"n": about["n"], "classes": []})
@@ -39,8 +39,9 @@ def participants_summary(people: People) -> dict[str, Any]:
         else:
             targets[str(name)] = about
     folds = people.folds[people.folds >= 0]
-    return {"cohort": people.cohort, "n": len(people.ids), "n_folds": len(set(folds.tolist())), "targets": targets,
-            "notes": list(people.notes)}  # fmt: skip
+    elsewhere = {"cohort": people.trained_on, "n": int((~people.tested).sum())} if people.trained_on else None
+    return {"cohort": people.cohort, "n": int(people.tested.sum()), "n_folds": len(set(folds.tolist())),
+            "targets": targets, "trained_on": elsewhere, "notes": list(people.notes)}  # fmt: skip
 
 
 def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataFrame) -> str:
@@ -89,6 +90,13 @@ def _several_classes(summary: Mapping[str, Any]) -> str:
 
 def _folds(protocol: Protocol, summary: Mapping[str, Any]) -> str:
     n_folds = summary["n_folds"]
+    if summary.get("trained_on"):
+        there, n = summary["trained_on"]["cohort"], summary["trained_on"]["n"]
+        return (
+            f"Everything was fitted on {n} participants of {there} (λ by inner folds there, coefficients of "
+            f"covariates, whatever features learn) and applied to those of {summary['cohort']}, who trained no model: "
+            "their mean is not known to it either, and r_low_cv, r_high_cv are r_low, r_high."
+        )
     if protocol.leave_site_out:
         return (
             f"Whole sites ({protocol.site}) were left out in {n_folds} folds: no model saw the site it was tested on."

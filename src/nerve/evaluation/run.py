@@ -14,6 +14,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.features import Features, feature_sets
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
+from nerve.evaluation.transfer import prepare_transfer
 from nerve.protocol import Protocol
 
 Progress = Callable[[str, float], None]
@@ -26,13 +27,17 @@ def evaluate(
     cohort: Cohort,
     protocol: Protocol,
     *,
+    test: Cohort | None = None,
     method: str | None = None,
     variant: str = "",
     model_seed: int | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """The predictions table of every feature set; `nerve.evaluate` says what features may be."""
-    people, protocol = prepare_people(cohort, protocol)
+    if test is None:
+        people, protocol = prepare_people(cohort, protocol)
+    else:
+        cohort, people, protocol = prepare_transfer(cohort, test, protocol)
     sets = feature_sets(features, cohort, method)
     for note in all_notes(people, sets, protocol):
         warnings.warn(note, NerveWarning, stacklevel=2)
@@ -67,7 +72,8 @@ def predict_one(
 ) -> pd.DataFrame:
     """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several.
 
-    Where a column has three or more classes, each is a target, and `whole` names the column.
+    Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
+    trained on, `training_mean` is the mean of its values after covariates.
     """
     say = (lambda part: progress(features.name, part)) if progress else None
     step, parts = 0.7 / len(people.folds), []
@@ -89,9 +95,9 @@ def predict_one(
     table = pd.concat(parts, ignore_index=True)
     table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)])
     _warn_of_no_difference(table, features.name)
-    if people.whole:
-        table["whole"] = table["target"].map(people.whole).fillna("")
-    return table[[*PREDICTED, *(["whole"] if people.whole else []), *(["repeat"] if protocol.n_repeats > 1 else [])]]
+    table["whole"] = table["target"].map(people.whole).fillna("")
+    more = {"whole": people.whole, "training_mean": people.trained_on, "repeat": protocol.n_repeats > 1}
+    return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 
 
 def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:

@@ -270,7 +270,7 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
     row |= dict.fromkeys(["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"], np.nan)
     if counts is not None:
         row |= _bounds("r", weighted_correlations(counts[:, own], observed, predicted).mean(axis=1))
-        row["r_low_cv"], row["r_high_cv"] = cross_validation_interval(row["r"], row["r_low"], row["r_high"])
+        row["r_low_cv"], row["r_high_cv"] = _wider(row, runs)
     repeats = [part for _, part in runs.groupby("repeat", sort=False)]
     row["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in repeats]))
     row["r2"] = float(np.mean([_predictive_cod(part) for part in repeats]))
@@ -295,7 +295,7 @@ def _scores_of_classes(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarra
         own = pd.Index(people).isin(runs["participant"])
         resampled = {name: _metric(name, runs, people[own], counts[:, own]) for name in ("r", "auc")}
         row |= {**_bounds("r", resampled["r"]), **_bounds("auc", resampled["auc"])}
-        row["r_low_cv"], row["r_high_cv"] = cross_validation_interval(row["r"], row["r_low"], row["r_high"])
+        row["r_low_cv"], row["r_high_cv"] = _wider(row, runs)
         del row["auc_half_width"]
     return row
 
@@ -311,6 +311,13 @@ def _named_rightly(runs: pd.DataFrame) -> float:
 def _bounds(name: str, statistic: np.ndarray) -> dict[str, float]:
     low, high = interval(statistic)
     return {f"{name}_half_width": (high - low) / 2, f"{name}_low": low, f"{name}_high": high}
+
+
+def _wider(row: dict[str, Any], runs: pd.DataFrame) -> tuple[float, float]:
+    """The interval that counts what resampling cannot see: nothing, where another cohort was trained on."""
+    if _elsewhere(runs):
+        return row["r_low"], row["r_high"]
+    return cross_validation_interval(row["r"], row["r_low"], row["r_high"])
 
 
 def cross_validation_interval(r: float, low: float, high: float) -> tuple[float, float]:
@@ -395,10 +402,17 @@ def _fold_mean_r(runs: pd.DataFrame) -> float:
 
 
 def _training_means(runs: pd.DataFrame) -> np.ndarray:
-    """Mean of the observed values of the other folds, for each row."""
+    """Mean of the observed values of the other folds, or of the cohort that was trained on, for each row."""
+    if _elsewhere(runs):
+        return runs["training_mean"].to_numpy(float)
     total, n = runs["observed"].sum(), len(runs)
     fold = runs.groupby("fold")["observed"].transform
     return ((total - fold("sum")) / np.maximum(n - fold("size"), 1)).to_numpy(float)
+
+
+def _elsewhere(runs: pd.DataFrame) -> bool:
+    """Whether another cohort was trained on."""
+    return "training_mean" in runs and bool(runs["training_mean"].notna().all())
 
 
 def _predictive_cod(runs: pd.DataFrame) -> float:

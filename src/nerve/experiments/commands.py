@@ -52,16 +52,25 @@ def evaluate(
     out: str,
     command: str = "",
     interpret: bool = False,
+    test: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run."""
-    name = re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
+    """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run.
+
+    Those of `test` are predicted by what is fitted on the first.
+    """
+    name = _short_name(cohort)
+    cohorts = {name: {"path": cohort, **protocol.as_dict()}}
+    for path in test:
+        other = _short_name(path)
+        other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
+        cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
     config = validated(
         ExperimentConfig,
         {
             "name": name,
             "title": f"Evaluation of {name}",
             "kind": "evaluation",
-            "cohorts": {name: {"path": cohort, **protocol.as_dict()}},
+            "cohorts": cohorts,
             "methods": list(rows),
             "interpret": interpret,
         },
@@ -75,7 +84,13 @@ def evaluate(
     for line in found(results):
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
     _close(experiment)
-    return results.about["participants"][name]["notes"], experiment.failures()
+    notes = [one for about in results.about["participants"].values() for one in about["notes"]]
+    return list(dict.fromkeys(notes)), experiment.failures()
+
+
+def _short_name(cohort: str) -> str:
+    """What results call a cohort."""
+    return re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
 
 
 def check_usable(cohort: str) -> None:
