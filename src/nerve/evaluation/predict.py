@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,7 +164,7 @@ def fold_tasks(
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
     asked = [(whole or {}).get(str(name), str(name)) for name in targets.columns]  # columns of the participants table
-    shared = list(_sharing(raw, asked, source))
+    shared = list(sharing(raw, asked, source.columns))
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
     for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
@@ -174,7 +174,7 @@ def fold_tasks(
         if len(test):
             values = np.full((len(raw), len(columns)), np.nan)
             for i, column in enumerate(columns):
-                values[:, i] = _without_covariates(raw[:, column], asked[column], train, test, covariates)
+                values[:, i], _ = without_covariates(raw[:, column], asked[column], train, test, covariates)
             strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
             features = source.split(train, test, list(dict.fromkeys(asked[column] for column in columns)))
             yield FoldTask(int(fold), names, train, test, values, strata, features)
@@ -222,29 +222,30 @@ def _takes_several(model: Any) -> bool:
     return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).target_tags.multi_output)
 
 
-def _sharing(raw: np.ndarray, names: list[str], source: Source) -> Iterator[list[int]]:
-    """Columns with the same participants observed, apart from those that the features must not look at."""
+def sharing(raw: np.ndarray, names: list[str], read: Collection[str] = ()) -> Iterator[list[int]]:
+    """Columns with the same participants observed, apart from those that the features must not look at (`read`)."""
     shared: dict[tuple[bytes, str], list[int]] = {}
     for i, name in enumerate(names):
-        key = (np.isfinite(raw[:, i]).tobytes(), name if name in source.columns else "")
+        key = (np.isfinite(raw[:, i]).tobytes(), name if name in read else "")
         shared.setdefault(key, []).append(i)
     yield from shared.values()
 
 
-def _without_covariates(
+def without_covariates(
     raw: np.ndarray, name: str, train: np.ndarray, test: np.ndarray, covariates: pd.DataFrame | None
-) -> np.ndarray:
+) -> tuple[np.ndarray, CovariateRegression | None]:
+    """What is left of a target, (n,), missing outside train and test, and the regression, fitted on train."""
     values = np.full(len(raw), np.nan)
     both = np.concatenate([train, test])
     table = None if covariates is None else covariates.drop(columns=name, errors="ignore")
     if table is None or table.shape[1] == 0:
         values[both] = raw[both]
-        return values
+        return values, None
     regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
     left = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
     left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
     values[both] = left
-    return values
+    return values, regression
 
 
 def _permutations_in(order: np.ndarray, block: pd.DataFrame, n_permutations: int, seed: int, groups: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
@@ -19,7 +20,7 @@ from nerve.experiments.main import Experiment, prepare, reopen
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_scores, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.methods import METHODS
+from nerve.methods import METHODS, load_method, make_method
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.terminal import Console
@@ -86,6 +87,41 @@ def evaluate(
     _close(experiment)
     notes = [one for about in results.about["participants"].values() for one in about["notes"]]
     return list(dict.fromkeys(notes)), experiment.failures()
+
+
+def check_probe(rows: Sequence[dict[str, Any]], protocol: Protocol, folder: str) -> None:
+    """Refuse what --save-model cannot keep, before anything is computed."""
+    from nerve.methods.probe import Probe, free_folder
+
+    if len(rows) != 1:
+        raise problem("--save-model", f"there are {len(rows)} rows", expected="one of --features: a probe reads one")
+    free_folder(folder)
+    Probe(probe_encoder(rows[0], protocol), protocol).check()
+
+
+def save_probe(cohort: str, row: dict[str, Any], protocol: Protocol, folder: str) -> Path:
+    """The probe of a row, fitted on all participants of a cohort, in a folder."""
+    from nerve.methods.probe import Probe
+
+    return Probe(probe_encoder(row, protocol), protocol).fit(Cohort.load(cohort)).save(folder)
+
+
+def probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
+    """What gives the features of a row for anybody: a method, fitted or not."""
+    path = Path(row.get("features", ""))
+    if "method" not in row:
+        if path.is_file() and path.suffix != ".zip":
+            raise problem(
+                "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
+            )
+        return load_method(path)
+    settings = {"n_components": protocol.n_components} if row["method"] == "pca" else {}
+    method = make_method(row["method"], "small", settings)
+    if row["method"] == "covariates" or not hasattr(method, "transform"):
+        raise problem(
+            "--save-model", f"{row['method']} gives no features", expected="features of FC, raw or tangent, say"
+        )
+    return method
 
 
 def _short_name(cohort: str) -> str:
