@@ -12,6 +12,7 @@ import pandas as pd
 from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.features import Features, feature_sets
+from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.transfer import prepare_transfer
@@ -28,6 +29,7 @@ def evaluate(
     protocol: Protocol,
     *,
     test: Cohort | None = None,
+    probe: Any = None,
     method: str | None = None,
     variant: str = "",
     model_seed: int | None = None,
@@ -39,6 +41,10 @@ def evaluate(
     else:
         cohort, people, protocol = prepare_transfer(cohort, test, protocol)
     sets = feature_sets(features, cohort, method)
+    if probe is not None:
+        for one in sets:
+            one.probe = checked_probe(probe)
+        variant = variant or probe_name(probe)
     for note in all_notes(people, sets, protocol):
         warnings.warn(note, NerveWarning, stacklevel=2)
     seed = protocol.seed if model_seed is None else model_seed

@@ -23,6 +23,7 @@ def evaluate(
     covariates: str | Sequence[str] = (),
     *,
     test: Cohort | None = None,
+    probe: Any = None,
     groups: str | None = None,
     site: str | None = None,
     n_folds: int = 10,
@@ -54,6 +55,10 @@ def evaluate(
     test : Cohort, optional
         Fit everything on `cohort` and predict this one instead, regions matched by label. Arrays of features then hold
         the participants of `cohort`, followed by those of `test`.
+    probe : estimator, optional
+        What reads the features instead of kernel ridge: any estimator of scikit-learn's kind, a pipeline or
+        `GridSearchCV` too, cloned for every fold and target. A classifier needs classes and no covariates. `variant`
+        then names it, with a hash of its parameters.
     groups : column of families, kept whole in folds
     site : column of the site, for ``combat=True``, ``leave_site_out=True`` and permutation within sites
     method, variant, model_seed : what the columns method, variant and seed say
@@ -98,6 +103,7 @@ def evaluate(
         cohort,
         protocol,
         test=test,
+        probe=probe,
         method=method,
         variant=variant,
         model_seed=model_seed,
