@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
+from nerve.evaluation.features import NAMED
 from nerve.evaluation.results import read_results
 from nerve.experiments.collect import runs_table
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
@@ -48,7 +51,7 @@ def run(
 
 def evaluate(
     cohort: str,
-    rows: Sequence[dict[str, str]],
+    rows: Sequence[dict[str, Any]],
     protocol: Protocol,
     out: str,
     command: str = "",
@@ -115,7 +118,10 @@ def probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
                 "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
             )
         return load_method(path)
-    settings = {"n_components": protocol.n_components} if row["method"] == "pca" else {}
+    given = row.get("settings", {})
+    settings = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+    if row["method"] == "pca":
+        settings = {"n_components": protocol.n_components} | settings
     method = make_method(row["method"], "small", settings)
     if row["method"] == "covariates" or not hasattr(method, "transform"):
         raise problem(
@@ -140,11 +146,16 @@ def check_usable(cohort: str) -> None:
         raise problem(cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped.")
 
 
-def feature_row(name: str) -> dict[str, str]:
-    """What `--features` names: a method, or a file or folder."""
+def feature_row(name: str) -> dict[str, Any]:
+    """What `--features` names: a method, perhaps with settings (tangent:recentre=site), or a file or folder."""
     path = Path(name)
     if name in METHODS:
         return {"method": name}
+    method, *settings = name.split(":")
+    if method in NAMED and settings and not path.exists():  # fields of the protocol, which are not swept
+        return {"method": method, "settings": dict(map(_setting, settings)), "label": name}
+    if method in METHODS and settings and not path.exists():  # swept over one value, so that the row is called by it
+        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     if path.exists():
         return {"features": name, "label": path.stem if path.is_file() else path.resolve().name}
     raise problem(
@@ -153,6 +164,14 @@ def feature_row(name: str) -> dict[str, str]:
         expected=f"a trained model's folder, a table with participant_id, or one of {listed(METHODS, most=30)}",
         remedy=did_you_mean(name, METHODS).strip(),
     )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """One setting as YAML reads it."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise problem(f"--features …:{text}", "there is no '='", expected="settings as tangent:recentre=site")
+    return name, yaml.safe_load(value)
 
 
 def typed(*words: object) -> str:
