@@ -366,7 +366,7 @@ def _float(rows: np.ndarray) -> np.ndarray:
 def _steps(protocol: Protocol) -> list[Any]:
     steps: list[Any] = []
     if protocol.combat:
-        steps.append(ComBat(str(protocol.site), protocol.preserve))
+        steps.append(ComBat(str(protocol.site), protocol.preserve, protocol.subset if protocol.combat_on else None))
     if protocol.regress_features and protocol.covariates:
         steps.append(FeatureRegression(protocol.covariates))
     return steps

@@ -122,7 +122,8 @@ def _harmonisation(protocol: Protocol) -> str:
     if not protocol.combat:
         return ""
     kept = f", preserving {listed(protocol.preserve)} (never a target)" if protocol.preserve else ""
-    return f"Features were harmonised over {protocol.site} with ComBat fitted on the training fold{kept}."
+    whom = f" on those with {protocol.combat_on} among" if protocol.combat_on else " on"
+    return f"Features were harmonised over {protocol.site} with ComBat fitted{whom} the training fold{kept}."
 
 
 def _features(protocol: Protocol, lines: pd.DataFrame) -> str:
