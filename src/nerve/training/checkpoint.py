@@ -135,12 +135,12 @@ def read_history(run_dir: Path, step: int) -> list[dict[str, Any]]:
 
 
 def _row(record: dict[Any, Any]) -> dict[str, Any]:
-    """A line of the curve as numbers; every line has a step and a training loss."""
+    """A line of the curve as numbers; every line has a step and, after the first step, a training loss."""
     row: dict[str, Any] = {
         str(name): None if pd.isna(value) else int(value) if name in ("epoch", "step") else float(value)
         for name, value in record.items()
     }
-    if row["step"] is None or row["training_loss"] is None:
+    if row["step"] is None or (row["step"] and row["training_loss"] is None):
         raise ValueError("a line has no step or no training loss")
     return row
 

@@ -18,7 +18,7 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    epochs: int = Field(default=200, ge=1, description="Passes over the training participants.")
+    epochs: int = Field(default=200, ge=0, description="Passes over the training participants; 0: none, a control.")
     max_steps: int | None = Field(default=None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
     batch_size: int = Field(default=128, ge=1, description="Participants per step, in all processes together.")
     optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="Which optimiser.")
