@@ -95,5 +95,5 @@ def test_a_row_may_be_asked_of_some_cohorts_only():
         ("brainnetcnn", "train", "B"), ("graphmae", "encode", ""), ("graphmae", "probe", "A"),
         ("raw", "probe", "A"), ("raw", "probe", "B"),
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="a method names cohorts.*'C'.*known are A, B"):
+    with pytest.raises(ValueError, match=r"a method names cohorts.*'C'.*known are A, B"):
         ExperimentConfig.model_validate({"cohorts": cohorts, "methods": [{"method": "raw", "cohorts": ["C"]}]})
