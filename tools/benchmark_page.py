@@ -24,14 +24,16 @@ UNTRAINED = "untrained"  # the group of the controls
 
 INTRODUCTION = """# Benchmark on real people
 
-Every row of the package on two public cohorts. Kernel ridge regression on frozen features (supervised networks predict by themselves), scored out of
-fold. Numbers are r for age and FIQ and the area under the curve (AUC) for sex and diagnosis, with the r within sites in brackets where there are
-several sites. **Bold** is the best of a column; rows marked = cannot be told from it (paired bootstrap over participants, p ≥ .05).
+Every row of the package on two public cohorts. Kernel ridge regression on frozen features (supervised networks
+predict by themselves), scored out of fold. Numbers are r for age and FIQ and the area under the curve (AUC) for sex
+and diagnosis, with the r within sites in brackets where there are several sites. **Bold** is the best of a column;
+rows marked = cannot be told from it (paired bootstrap over participants, p ≥ .05).
 
-Encoders have seen all participants without labels (`pretrain_scope: all`). NERVE's view and presets were chosen on ABIDE's age, sex and diagnosis
-([what NERVE learns](what-nerve-learns.md)), so that its rows there are not fresh; nothing was chosen on UCLA. Everything else has the settings of its
-preset `small`, but for the epochs that the files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Supervised networks are
-trained anew in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach.
+Encoders have seen all participants without labels (`pretrain_scope: all`). NERVE's view and presets were chosen on
+ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so that its rows there are not fresh;
+nothing was chosen on UCLA. Everything else has the settings of its preset `small`, but for the epochs that the
+files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Supervised networks are trained anew
+in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach.
 
 This page was written by `python -m tools.benchmark_page` from the results folders of these two experiments.
 """

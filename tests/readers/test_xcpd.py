@@ -249,7 +249,7 @@ def test_a_matrix_of_another_measure_is_not_taken_for_pearson_correlations(tmp_p
         write_giga(tmp_path, person, labels=labels, matrix=random_fc(100, seed) / 2 + np.eye(100) / 2, measure=words)
     cohort = read_cohort(tmp_path, parcellation="schaefer100-7")
     assert cohort.measure == measure
-    with pytest.raises(NerveError, match="needs Pearson correlations|needs.*r"):
+    with pytest.raises(NerveError, match="Pearson"):
         make_method("tangent", "paper", {}).fit(cohort)
     for seed, person in enumerate(PEOPLE):
         write_giga(tmp_path, person, labels=labels, matrix=random_fc(100, seed))
