@@ -7,59 +7,50 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from nerve.checks import listed, printable
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_label, rows_of
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
+from nerve.progress import Progress
 from nerve.report.paper_table import paper_table
 from nerve.report.table_formats import to_text
 from nerve.terminal import Console
 
 
 class RunsProgress:
-    """A bar in a terminal, a line per run in a log."""
+    """How many runs have ended and which are under way; in a log, also a line for each that has ended."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self.console = Console(stderr=True)
         counts = experiment.counts
-        self.total = sum(counts.values())
-        self.ended = counts[DONE] + counts[UNAVAILABLE]
-        self.began = time.perf_counter()
-        self.bar: Progress | None = None
-        if self.console.is_terminal:
-            self.bar = Progress(
-                TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("{task.fields[now]}", markup=False), console=self.console,
-            )  # fmt: skip
-            self.row = self.bar.add_task("runs", total=self.total, completed=self.ended, now="")
+        self.ended, self.began = counts[DONE] + counts[UNAVAILABLE], time.perf_counter()
+        self.progress = Progress("experiment", sum(counts.values()), done=self.ended, unit="runs")
+        self.under_way: list[str] = []
 
     def __enter__(self) -> RunsProgress:
-        if self.bar:
-            self.bar.start()
-        elif self.ended:
-            self.console.print(f"{self.ended} of {self.total} runs are already done", highlight=False)
+        self.progress.__enter__()
+        if self.ended and not self.progress.bar:
+            self._say(f"{self.ended} of {self.progress.total} runs are already done")
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self.bar:
-            self.bar.stop()
+        self.progress.__exit__()
 
     def __call__(self, task: Task, status: str) -> None:
         """A run has started, been queued or ended."""
-        if status in (DONE, UNAVAILABLE, FAILED):
-            self.ended += 1
-        if self.bar:
-            self.bar.update(self.row, completed=self.ended, now=task.label)
-            if status == FAILED:
-                self.bar.console.print(f"failed {task.label}", style="red", highlight=False)
-        elif status != RUNNING:
+        self.under_way = [label for label in self.under_way if label != task.label]
+        self.under_way += [task.label] if status == RUNNING else []
+        self.ended += status in (DONE, UNAVAILABLE, FAILED)
+        self.progress.update(self.ended, printable(listed(self.under_way, most=2)))
+        if status == FAILED or (status != RUNNING and not self.progress.bar):
             seconds = time.perf_counter() - self.began
-            self.console.print(
-                f"{seconds:6.0f} s  {self.ended}/{self.total}  {status}: {task.label}", highlight=False, soft_wrap=True
-            )
+            self._say(f"{seconds:6.0f} s  {self.ended}/{self.progress.total}  {status}: {task.label}")
+
+    def _say(self, line: str) -> None:
+        console = self.progress.bar.console if self.progress.bar else Console(stderr=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def show_results(results: ResultsFolder) -> None:
