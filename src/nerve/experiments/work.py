@@ -21,7 +21,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Given, Learned, Predictor, one_feature_set, ridge_of
 from nerve.evaluation.rows import GIVEN, SELF_SUPERVISED
-from nerve.evaluation.run import null_of_one, predict_one
+from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.evaluation.sources import FittedInFolds, Source
 from nerve.experiments.select import BestVariant, Variants
@@ -138,7 +138,7 @@ class Probe:
             write_tsv(job.folder / "curve.tsv", learning_curve(features, cohort, people, protocol))
         return {
             "n": len(cohort), "adapted": features.adapted, "scope": features.scope,
-            "width": features.width(cohort, protocol), "notes": list(features.notes),
+            "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
             "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.permutes else None,
         }  # fmt: skip
 
