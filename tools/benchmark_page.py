@@ -12,11 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from nerve.evaluation import compare
 from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.evaluation.rows import line_label, lines_of
 from nerve.report.figures import forest
+from nerve.report.figures.style import CYCLE, MUTED, RC
 from nerve.report.load import load_results
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -147,6 +152,30 @@ def site_words(results: ResultsFolder) -> list[str]:
     return [f"Balanced accuracy with which features predict the site: {', '.join(parts)}."] if parts else []
 
 
+def cost_figure(place: Place) -> Figure:
+    """Score against CPU seconds, a panel per target; NERVE's default with more and more epochs is joined by a line."""
+    groups = list(dict.fromkeys(place.lines["group"]))
+    with rc_context(RC):
+        figure, axes = plt.subplots(
+            1, len(place.targets), figsize=(3.4 * len(place.targets), 3.6), layout="constrained"
+        )
+        for ax, target in zip(np.atleast_1d(axes), place.targets, strict=True):
+            column = place.column(target)
+            seconds = place.lines["seconds"].reindex(column.index).clip(lower=0.1)
+            for group, colour in zip(groups, CYCLE, strict=False):
+                mine = place.lines["group"].reindex(column.index) == group
+                ax.scatter(seconds[mine], column[mine], color=colour, s=16, label=group)
+            ours = (place.lines["method"] == "nerve") & (place.lines["preset"] == "default")
+            path = seconds[ours.reindex(column.index)].sort_values()
+            ax.plot(path, column[path.index], color=MUTED, linewidth=0.9, zorder=0)
+            ax.set(xscale="log", title=target, xlabel="CPU seconds, without the probe")
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.xaxis.set_minor_formatter(NullFormatter())
+        np.atleast_1d(axes)[0].set_ylabel("r, or AUC")
+        figure.legend(*np.atleast_1d(axes)[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(groups))
+    return figure
+
+
 def section(folder: Path) -> list[str]:
     """One experiment: a table per cohort, the sentences, the controls and the forest figure."""
     results = read_results(folder)
@@ -155,12 +184,17 @@ def section(folder: Path) -> list[str]:
         place = Place(str(name), results)
         n = int(results.cohorts.set_index("cohort").at[name, "n"])
         said += [f"### {name} ({n} participants)", "", place.table(), "", *place.sentences(), ""]
+        if name == results.cohorts["cohort"].iloc[0]:
+            drawn = f"images/{folder.name}_cost.svg"
+            cost_figure(place).savefig(DOCS / drawn, metadata={"Date": None})
+            said += [f"![Score against CPU seconds]({drawn})", ""]
         controls = place.controls()
         said += ["What training added (trained minus untrained):", "", *controls, ""] if controls else []
     said += [*site_words(results), ""]
     figure = f"images/{folder.name}.svg"
     (DOCS / "images").mkdir(exist_ok=True)
-    forest.draw(load_results(folder)).savefig(DOCS / figure, metadata={"Date": None})
+    with rc_context(RC):
+        forest.draw(load_results(folder)).savefig(DOCS / figure, metadata={"Date": None})
     return [*said, f"![Forest plot: every row and target]({figure})", ""]
 
 
