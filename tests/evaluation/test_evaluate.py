@@ -146,7 +146,7 @@ REFUSALS = {
     "constant": ({"targets": "constant"}, "target 'constant': every value is 5"),
     "all missing": ({"targets": "nothing"}, "target 'nothing': every value is missing"),
     "few": ({"targets": "few"}, "target 'few': there are values for 4 of 120 participants, expected at least one for"),
-    "classes": ({"targets": "letters"}, "it has 3 classes"),
+    "classes": ({"targets": "letters"}, r"class c \(2\) has too few participants"),
     "unknown": ({"targets": "scor"}, "there is no column 'scor'.*Did you mean 'score'"),
     "unknown covariate": ({"targets": "score", "covariates": "agee"}, "Did you mean 'age'"),
     "group": ({"targets": "score", "groups": "half"}, "would not fit one of 10 folds of 12 participants"),
@@ -165,7 +165,7 @@ def test_bad_input_is_refused_in_one_sentence(case, cohort, features):
         constant=5,
         nothing=np.nan,
         few=np.where(np.arange(n) < 4, np.arange(n), np.nan),
-        letters=np.resize(list("abc"), n),
+        letters=np.array([*np.resize(list("ab"), n - 2), "c", "c"]),
         half=np.where(np.arange(n) < n // 2, "big", np.arange(n).astype(str)),
     )
     options, sentence = REFUSALS[case]

@@ -26,6 +26,16 @@ def evaluate(
             "folders of trained models, tables with participant_id."
         ),
     ] = "raw",
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="Another cohort folder, predicted by what is fitted on COHORT; may be repeated."),
+    ] = None,
+    save_model: Annotated[
+        str | None,
+        typer.Option(
+            callback=named, help="A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."
+        ),
+    ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
 
@@ -37,7 +47,29 @@ def evaluate(
     from nerve.protocol import as_names
 
     rows = [commands.feature_row(name) for name in as_names(features)]
-    _close(*commands.evaluate(cohort, rows, protocol, out, _typed()))
+    if save_model is not None:
+        commands.check_probe(rows, protocol, save_model)
+    ended = commands.evaluate(cohort, rows, protocol, out, _typed(), test=test or [])
+    if save_model is not None and not ended[1]:
+        say(f"{commands.save_probe(cohort, rows[0], protocol, save_model)}: `nerve predict` reads it")
+    _close(*ended)
+
+
+@app.command()
+def predict(
+    probe: Annotated[str, typer.Argument(help="What `nerve evaluate --save-model` wrote.")],
+    cohort: Annotated[str, typer.Argument(help="The cohort folder whose participants are predicted.")],
+    out: Annotated[str, typer.Argument(callback=named, help="A .tsv: participant_id, target, predicted …")],
+) -> None:
+    """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
+
+    Example: `nerve predict probes/age cohorts/new predictions.tsv`
+    """
+    from nerve.methods.probe import predict_file
+
+    table = predict_file(probe, cohort, out)
+    n = table["participant_id"].nunique()
+    say(f"{out}: {n} participant{'s' if n != 1 else ''}, {table['target'].nunique()} target(s)")
 
 
 @app.command()

@@ -131,6 +131,8 @@ def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame
     if not parts:
         return pd.DataFrame()
     table = pd.concat(parts, ignore_index=True)
+    if "whole" in table:
+        table["whole"] = table["whole"].fillna("")
     return table[[*PLACE, *(column for column in table.columns if column not in PLACE)]]
 
 

@@ -39,6 +39,9 @@ class CohortConfig(_Strict):
     label: str | None = Field(None, description="What tables call it.")
     target_labels: dict[str, str] = Field(default_factory=dict, description="What tables call the targets.")
     columns: dict[str, str] = Field(default_factory=dict, description="our name: name in the participants table.")
+    train_on: str | None = Field(
+        None, description="Another cohort of the file: everything is fitted on that one and predicts this one."
+    )
     pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
     timeseries: bool = Field(True, description="Use its time series where a method needs them.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Fields of the protocol for this cohort.")
@@ -50,6 +53,8 @@ class CohortConfig(_Strict):
             return content
         own = {name: value for name, value in content.items() if name in FIELDS}
         rest = {name: value for name, value in content.items() if name not in FIELDS}
+        if rest.get("train_on") is not None:
+            rest = {"pretrain": False, **rest}  # who is tested is not pretrained on, unless one says so
         return {**rest, "protocol": {**(rest.get("protocol") or {}), **own}} if own else rest
 
     @model_validator(mode="after")
@@ -143,6 +148,13 @@ class ExperimentConfig(_Strict):
         unknown = {name for entry in self.methods for name in entry.cohorts or ()} - self.cohorts.keys()
         if unknown:
             raise ValueError(f"a method names cohorts {brief(sorted(unknown))}, known are {listed(self.cohorts)}")
+        for name, cohort in self.cohorts.items():
+            other = self.cohorts.get(str(cohort.train_on))
+            if cohort.train_on is not None and (other is None or other.train_on is not None):
+                raise ValueError(
+                    f"train_on of cohort {brief(name)} is {brief(cohort.train_on)}, expected another cohort of the "
+                    "file that is not itself trained elsewhere"
+                )
         return self
 
     def protocol_of(self, cohort: str) -> Protocol:

@@ -89,11 +89,12 @@ def show_scores(results: ResultsFolder) -> None:
     """Every score of an evaluation, one line per target and row, as wide as it needs to be."""
     console, rows = Console(soft_wrap=True), {row.row: row for row in rows_of(results.rows)}
     for score in results.scores.to_dict("records"):
-        name = line_label(rows[score["row"]])
-        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}"
+        name, where = line_label(rows[score["row"]]), f"{score['cohort']} " if len(results.cohorts) > 1 else ""
+        right = f"  balanced accuracy {score['balanced_accuracy']:.3f}"
+        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}{right}"
         p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
         console.print(
-            f"{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
+            f"{where}{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
             f"{score['r_fold_mean']:+.3f}  R² {score['r2']:+.3f}  n {score['n']}{auc}{p}  "
             f"(pretrain_scope: {score['scope']})",
             highlight=False,

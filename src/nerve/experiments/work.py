@@ -20,6 +20,7 @@ from nerve.checks import MissingInput, NerveError, NerveWarning, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Given, Learned, Predictor, one_feature_set, ridge_of
+from nerve.evaluation.people import People
 from nerve.evaluation.rows import GIVEN, SELF_SUPERVISED
 from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
@@ -127,8 +128,7 @@ class Probe:
 
     def run(self, job: Job) -> dict[str, Any]:
         """Predict, and predict permuted targets where the protocol asks for it."""
-        cohort = job.workspace.cohort(self.on.cohort)
-        people, protocol = job.workspace.people(self.on.cohort)
+        cohort, people, protocol = job.workspace.prepared(self.on.cohort)
         protocol = self.features.changed(protocol)
         features = self.features.load(job, cohort)
         write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people, protocol))
@@ -137,7 +137,7 @@ class Probe:
         if protocol.labels:
             write_tsv(job.folder / "curve.tsv", learning_curve(features, cohort, people, protocol))
         return {
-            "n": len(cohort), "adapted": features.adapted, "scope": features.scope,
+            "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
             "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
             "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.permutes else None,
         }  # fmt: skip
@@ -158,15 +158,13 @@ class Train:
 
     def run(self, job: Job) -> dict[str, Any]:
         """Train in each fold and predict the participants left out."""
-        cohort = job.workspace.cohort(self.on.cohort)
-        people, protocol = job.workspace.people(self.on.cohort)
+        cohort, people, protocol = job.workspace.prepared(self.on.cohort)
         method = self.recipe.make(job.device)
         usable_cohorts(method, [cohort])
         watched = _Watched(method)
         features = Predictor(self.recipe.method, np.zeros(len(cohort), bool), estimator=watched)
-        mine = replace(people, targets=people.targets[[self.target]])
-        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, mine, protocol))
-        return {"n": len(cohort), "adapted": next(iter(watched.adapted), ""), "scope": features.scope}
+        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people.only(self.target), protocol))
+        return {"n": len(cohort), "adapted": next(iter(watched.adapted), ""), "scope": _scope(features, people)}
 
 
 # ---- where the features of a probe come from
@@ -326,8 +324,14 @@ class FromModel(_Unchanged):
             usable_cohorts(model, [cohort])
             write_npy(kept, _flat(model.transform(cohort)))
         matrix = np.asarray(open_npy(kept, "Remove it: it is made again."))
-        seen = "all" if model.data_.get("fingerprint") == cohort.fingerprint else self.scope
-        return one_feature_set(matrix, cohort, Path(self.path).name, seen)
+        return one_feature_set(matrix, cohort, Path(self.path).name, self._seen(model, job.workspace, cohort.name))
+
+    def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
+        """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
+        fitted_on, elsewhere = model.data_.get("fingerprint"), workspace.config.cohorts[name].train_on
+        if fitted_on == workspace.cohort(name).fingerprint:
+            return "all"
+        return "other_people" if elsewhere and fitted_on == workspace.cohort(elsewhere).fingerprint else self.scope
 
 
 @dataclass(frozen=True)
@@ -377,6 +381,11 @@ def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
     """The method trained on the cohorts that it can read; checkpoints of what is trained stand in the folder."""
     usable = usable_cohorts(method, cohorts)
     return method.fit(usable, run_dir=folder, resume=True) if is_trained(method) else method.fit(usable)
+
+
+def _scope(features: Features, people: People) -> str:
+    """Whom features had seen; training folds are another cohort where one is trained on."""
+    return "other_people" if people.trained_on and features.scope == "train_folds" else features.scope
 
 
 def is_trained(method: Any) -> bool:
