@@ -13,7 +13,7 @@ from nerve.methods.outputs import checked_embeddings
 from nerve.methods.references import Reference, chunks, everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.training.sources import check_numbers
-from nerve.views import ShrunkView, TangentView
+from nerve.views import TangentView
 
 
 class TangentSpace(Reference):
@@ -41,8 +41,6 @@ class TangentSpace(Reference):
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
-    view_class: ClassVar[type[TangentView]] = TangentView
-
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
         self.shrinkage = shrinkage
         self.n_components = n_components
@@ -52,7 +50,7 @@ class TangentSpace(Reference):
         for rows in chunks(len(cohort)):
             check_numbers(cohort.inputs("fc", rows), cohort, rows)
         with naming(cohort.participants["participant_id"].to_numpy(object)):
-            view = self.view_class(self.shrinkage).fit(cohort.connectivity)
+            view = TangentView(self.shrinkage).fit(cohort.connectivity)
         if self.n_components is None:
             return view.arrays
         mean, components, _ = principal_components(self._entries(cohort, view), self.n_components)
@@ -67,7 +65,7 @@ class TangentSpace(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        cohort, view = self.fitted_cohort(X), self.view_class(self.shrinkage)
+        cohort, view = self.fitted_cohort(X), TangentView(self.shrinkage)
         view.arrays = self.arrays_
         entries = self._entries(cohort, view)
         if self.n_components is not None:
@@ -87,26 +85,4 @@ class TangentSpace(Reference):
         """Those of the view, and of the components."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
         own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
-        return self.view_class().shapes(self.parcellation_.n_regions) | (own if self.n_components else {})
-
-
-class ShrunkTangentSpace(TangentSpace):
-    """Tangent space shrunk towards the group: the entries of the shrunk view, and the yardstick of what reads it.
-
-    See `nerve.views.ShrunkView`: directions in which the training participants differ no more than by noise count less.
-
-    Parameters
-    ----------
-    shrinkage, n_components
-        As in `TangentSpace`.
-
-    Examples
-    --------
-    >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
-    >>> ShrunkTangentSpace().fit_transform(fc).shape
-    (12, 36)
-    """
-
-    title: ClassVar[str] = "Shrunk tangent space"
-    paper: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
-    view_class: ClassVar[type[TangentView]] = ShrunkView
+        return TangentView().shapes(self.parcellation_.n_regions) | (own if self.n_components else {})
