@@ -121,9 +121,9 @@ MUTATIONS = (
     Mutation(
         "draws: from the global generator",
         "training/draws.py",
-        "return torch.randn(self.total, *shape, generator=self.generator)[self.rows].to(self.device)",
-        "return torch.randn(self.total, *shape)[self.rows].to(self.device)",
-        (LOOP,),
+        "return torch.rand(self.total, *shape, generator=self.generator)[self.rows].to(self.device)",
+        "return torch.rand(self.total, *shape)[self.rows].to(self.device)",
+        ("src/nerve/training/draws.py",),
     ),
     Mutation(
         "resume RNG: a resumed run draws the masks of the step before",
@@ -187,7 +187,7 @@ MUTATIONS = (
         "readers/valuing.py",
         'return "z" if ones or blank else ""',
         'return "z"',
-        ("tests/readers/test_bad_input.py",),
+        ("tests/readers/test_matrices.py",),
     ),
     Mutation(
         "order of regions: never doubted",

@@ -41,7 +41,7 @@ def test(tree, tests):
     if pathlib.Path(nerve.__file__).parent != pathlib.Path(tree, "src", "nerve"):
         print(f"imported {nerve.__file__}, expected the copy in {tree}", flush=True)
         return 9
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-m", "not realdata"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=no", "-m", "not realdata"]
     return pytest.main([*options, *tests])
 
 def begin(tree, tests):
@@ -174,10 +174,11 @@ def _last_line(said: str) -> str:
     return (said.strip().splitlines() or ["nothing was said"])[-1]
 
 
-if __name__ == "__main__":  # the table: python -m torture.mutations
+if __name__ == "__main__":  # the table, or a part of it: python -m torture.mutations [evaluation/folds.py …]
     import tempfile
 
+    wanted = [one for one in MUTATIONS if one.file in sys.argv[1:] or not sys.argv[1:]]
     with tempfile.TemporaryDirectory(prefix="nerve-mutations-") as scratch:
-        for one, found in zip(MUTATIONS, tested(Path(scratch), MUTATIONS), strict=True):
+        for one, found in zip(wanted, tested(Path(scratch), wanted), strict=True):
             noticed = verdict(one, found) or "noticed"
             print(f"| {one.file} | {one.name} | {found.seconds:.1f} s | {noticed.partition(':')[0]} |", flush=True)
