@@ -55,9 +55,3 @@ def hostile_page(made_once, hostile):
 
 def write_page(experiment, folder):
     write_report(experiment).rename(folder / "report.html")
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    """Figures are drawn but not turned into SVG, where only the words of a page are looked at."""
-    monkeypatch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")

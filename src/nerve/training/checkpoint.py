@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save
 
 from nerve.checks import NerveError, listed
 from nerve.files import atomic_file, read_tsv, write_tsv
+from nerve.training.optimizers import Optimizer
 
 LAST, BEST, HISTORY = "last.safetensors", "best.safetensors", "history.tsv"
 
@@ -90,7 +91,7 @@ def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], whe
         raise NerveError(f"{where}: the weights do not fit the model: {listed(sorted(wrong), most=3)}.")
 
 
-def training_tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def training_tensors(module: torch.nn.Module, optimizer: Optimizer) -> dict[str, torch.Tensor]:
     """Weights, buffers and the optimiser's memory under readable names."""
     tensors = {f"module/{name}": tensor for name, tensor in module.state_dict().items()}
     for name, parameter in module.named_parameters():
@@ -101,7 +102,7 @@ def training_tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 def restore_training(
-    module: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], where: object
+    module: torch.nn.Module, optimizer: Optimizer, tensors: dict[str, torch.Tensor], where: object
 ) -> None:
     """The inverse of `training_tensors`."""
     weights = {name.removeprefix("module/"): t for name, t in tensors.items() if name.startswith("module/")}

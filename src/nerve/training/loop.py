@@ -283,11 +283,11 @@ class _Trainer:
             loss = self.loss(to_device(batch, self.device), draws) * ((share.stop - share.start) / len(rows))
         self.scaler.scale(loss).backward()
         self.processes.sum_gradients(self.module)
-        self.scaler.unscale_(self.optimizer)
+        self.scaler.unscale_(self.optimizer)  # type: ignore[arg-type]  # it asks for groups and a step
         norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip or float("inf"))
         value = float(self.processes.sum(loss.detach().float()))
         self._check_finite(value, float(norm))
-        self.scaler.step(self.optimizer)
+        self.scaler.step(self.optimizer)  # type: ignore[arg-type]
         self.scaler.update()
         self.step += 1
         if hasattr(self.module, "after_step"):
