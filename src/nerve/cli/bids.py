@@ -100,7 +100,7 @@ def _embedded(model: str, cohort: Any) -> Any:
     from nerve.methods.nerve import NERVE
 
     encoder = NERVE.from_pretrained(model)
-    for difference in encoder.likeness(cohort)[1]:
+    for difference in encoder.likeness(cohort).differences:
         warnings.warn(difference, NerveWarning, stacklevel=2)
     return encoder.transform(cohort)
 

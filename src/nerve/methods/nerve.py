@@ -26,7 +26,7 @@ from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
-from nerve.quality.likeness import Signature, likeness
+from nerve.quality.likeness import Likeness, Signature, likeness
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
 from nerve.training.sources import check_numbers
@@ -399,11 +399,11 @@ class NERVE(Encoder):
         with located(model) as folder:
             return cls.load(folder, device=device)
 
-    def likeness(self, X: Any) -> tuple[str, list[str]]:
-        """How like the training cohort these data look, and a sentence per clear difference (`quality.likeness`)."""
+    def likeness(self, X: Any) -> Likeness:
+        """How like the training cohort these data look, with a sentence per clear difference (`quality.likeness`)."""
         cohort = self.fitted_cohort(X)
         if self.signature_ is None:
-            return "not compared: the model keeps no signature of its training cohort", []
+            return Likeness("not compared: the model keeps no signature of its training cohort")
         return likeness(self.signature_, cohort)
 
     @classmethod
