@@ -121,6 +121,7 @@ def models_show(
 def pack(
     run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
     archive: Annotated[str, typer.Argument(callback=named, help="The .zip to write.")],
+    half: Annotated[bool, typer.Option("--half", help="Numbers in half precision: a smaller file.")] = False,
 ) -> None:
     """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
 
@@ -128,7 +129,7 @@ def pack(
     """
     from nerve.methods.archive import pack as write
 
-    path = write(run, archive)
+    path = write(run, archive, half=half)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
     say("Weights can carry information on the participants of the training: share them under the terms of their data.")
 

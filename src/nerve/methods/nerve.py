@@ -185,7 +185,7 @@ class NERVE(Encoder):
 
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
         """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
-        self.view_ = make_view(self.config().view)
+        self.view_ = make_view(self.config().view, self.config().n_directions)
         for some in chunks(len(cohort)) if self.view_.name != "fc" else ():  # FC itself is checked when it is packed
             check_numbers(cohort.inputs("fc", some), cohort, some)
         self.signature_ = Signature.of(cohort)
