@@ -43,8 +43,8 @@ def train(cohorts: list[Cohort]) -> NERVE:
 
 
 def predicted(cohort: Cohort, model: NERVE) -> dict[str, list[float]]:
-    """Scores of raw FC, tangent space and the model: kernel ridge, 10 folds, no covariates."""
-    sets = {"raw FC": "raw", "tangent space": "tangent", "this model": model.transform(cohort)}
+    """Scores of raw FC and of the model: kernel ridge, 10 folds, no covariates."""
+    sets = {"raw FC": "raw", "this model": model.transform(cohort)}
     scores = score_table(evaluate(sets, cohort, list(TARGETS), motion=None), n_bootstrap=0)
     table = scores.set_index(["method", "target"])
     return {name: [float(table.loc[(name, target), score]) for target, score in TARGETS.items()] for name in sets}
@@ -110,8 +110,9 @@ not Fisher z. {negative:.0%} of the entries are negative, as after global-signal
 ## Good for, and not
 
 Good for features of a new cohort with the same 419 regions without training anything, offline, and for trying the
-package. Not the best features that can be had: see tangent space in the table. Not for diagnosis; not for other
-parcellations, for Fisher z, or for FC with the global signal left in; not tried on children or old people.
+package. Not the best features that can be had: tangent space and NERVE fitted on the cohort itself keep more of a
+participant (docs/what-nerve-learns.md). Not for diagnosis; not for other parcellations, for Fisher z, or for FC with
+the global signal left in; not tried on children or old people.
 
 ## What is in the file
 
