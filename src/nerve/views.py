@@ -118,13 +118,17 @@ class ShrunkView(TangentView):
 
         Σ_k w_k u_k (u_kᵀ t),      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    over the first 256 directions, with other weights for participants who were not in `fit` (`nerve.components`).
+    over the first `n_directions` directions, with other weights for participants who were not in `fit` (`components`).
     In tangent space noise has nearly the same variance everywhere, so that w is what a posterior mean would have (after
     Rahim et al. 2019); most of the length of t is noise, so that unit length makes noise alike in all participants. The
     group is at zero. No labels are used.
     """
 
     name: ClassVar[str] = "shrunk"
+
+    def __init__(self, shrinkage: float = 0.5, n_directions: int = N_DIRECTIONS) -> None:
+        super().__init__(shrinkage)
+        self.n_directions = n_directions
 
     def fit(self, fc: Any) -> Self:
         """Find the group and the directions in which its participants differ."""
@@ -134,7 +138,7 @@ class ShrunkView(TangentView):
             [self._vectors(fc[some]) for some in np.array_split(rows, -(-len(rows) // _AT_A_TIME))]
         )
         self.arrays["mean"] = vectors.mean(axis=0, dtype=float).astype(np.float32)
-        self.arrays |= shrinkage_of(self._units(vectors), N_DIRECTIONS)._asdict()
+        self.arrays |= shrinkage_of(self._units(vectors), self.n_directions)._asdict()
         return self
 
     def apply(self, fc: np.ndarray) -> np.ndarray:
@@ -172,9 +176,10 @@ class ShrunkView(TangentView):
 VIEWS: dict[str, type[View]] = {view.name: view for view in (View, TangentView, ShrunkView)}
 
 
-def make_view(name: str) -> View:
-    """A view by its name, not fitted yet."""
-    return VIEWS[one_of("view", name, list(VIEWS))]()
+def make_view(name: str, n_directions: int = N_DIRECTIONS) -> View:
+    """A view by its name, not fitted yet; only ``shrunk`` has directions."""
+    view = VIEWS[one_of("view", name, list(VIEWS))]
+    return ShrunkView(n_directions=n_directions) if view is ShrunkView else view()
 
 
 def checked_arrays(

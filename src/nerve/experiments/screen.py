@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -74,15 +75,24 @@ def show_status(experiment: Experiment, runs: pd.DataFrame) -> None:
 
 
 def found(results: ResultsFolder) -> list[str]:
-    """What was found, a sentence per target: the best line, and whether it is clearly better than the next."""
-    labels = {row.line: line_label(row) for row in rows_of(results.rows)}
-    lines = ["\nWhat was found:"]
-    for row in results.comparisons[results.comparisons["best_two"]].to_dict("records"):
-        p = f"p = {row['p']:.3f}" if row["p"] >= 0.001 else "p < 0.001"
-        verdict = "clearly better than" if row["p"] < 0.05 else "not distinguishable from"
-        best = f"{labels[row['line_a']]} {row['metric']} = {row['score_a']:.2f}"
-        lines.append(f"  {row['cohort']} {row['target']}: {best}, {verdict} {labels[row['line_b']]} ({p})")
-    return lines
+    """What was found, a sentence per target: the best method and the next, or the one method and the references."""
+    labels, table = {row.line: line_label(row) for row in rows_of(results.rows)}, results.comparisons
+    lines = []
+    for (cohort, target), pairs in table.groupby(["cohort", "target"], sort=False) if len(table) else ():
+        best = pairs[pairs["best_two"]]
+        shown = (best if len(best) else pairs).to_dict("records")
+        score = f"{'AUC' if shown[0]['metric'] == 'auc' else shown[0]['metric']} = {shown[0]['score_a']:.2f}"
+        said = "; ".join(_against(row, labels) for row in shown)
+        lines.append(f"  {cohort} {target}: {labels[shown[0]['line_a']]} {score}, {said}")
+    return ["\nWhat was found:", *lines] if lines else []
+
+
+def _against(row: Mapping[Any, Any], labels: Mapping[str, str]) -> str:
+    """How a method compares with another, in words."""
+    p = f"p = {row['p']:.3f}" if row["p"] >= 0.001 else "p < 0.001"
+    clearly = "clearly better than" if row["difference"] > 0 else "clearly worse than"
+    verdict = clearly if row["p"] < 0.05 else "not distinguishable from"
+    return f"{verdict} {labels[row['line_b']]} ({row['score_b']:.2f}, {p})"
 
 
 def show_scores(results: ResultsFolder) -> None:

@@ -54,6 +54,21 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         raise NerveError(f"{path}: is not a readable safetensors file ({error}). Copy it again.") from error
 
 
+def half_precision(path: Path) -> bytes:
+    """A file of named tensors with every real number in half precision, as bytes."""
+    tensors = load_tensors(path)
+    largest = {name: float(t.abs().max()) for name, t in tensors.items() if t.is_floating_point() and t.numel()}
+    too_large = [name for name, value in largest.items() if not value < torch.finfo(torch.float16).max]
+    if too_large:
+        raise NerveError(f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too large.")
+    return save({name: t.half() if t.is_floating_point() else t for name, t in tensors.items()})
+
+
+def single_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors that were written in half precision as modules compute with them."""
+    return {name: t.float() if t.dtype == torch.float16 else t for name, t in tensors.items()}
+
+
 def load_state(path: Path) -> dict[str, Any]:
     """Read the JSON state in the header of a checkpoint."""
     try:

@@ -30,6 +30,7 @@ __all__ = ["FIGURES", "Drawn", "NothingToDraw", "draw", "drawn", "svg"]
 FIGURES = {
     "cohort_overview": "nerve.report.figures.cohort_overview",
     "group_mean_fc": "nerve.report.figures.group_mean_fc",
+    "likeness": "nerve.report.figures.likeness",
     "patch_layout": "nerve.report.figures.patch_layout",
     "loss_curves": "nerve.report.figures.loss_curves",
     "reconstruction": "nerve.report.figures.reconstruction",
