@@ -11,6 +11,7 @@ import numpy as np
 
 from nerve.checks import AboutPeople, NerveError, one_of, problem
 from nerve.components import Shrinkage, shrinkage_of, unit_rows
+from nerve.connectivity import symmetric_log
 
 _AT_A_TIME = 64  # participants whose matrices are in memory together
 _LOOKED_AT = 2048  # participants, at most, from whom directions come
@@ -86,10 +87,9 @@ class TangentView(View):
         whitening, out = self.arrays["whitening"], np.empty(fc.shape, np.float32)
         for start in range(0, len(fc), _AT_A_TIME):
             some = slice(start, start + _AT_A_TIME)
-            values, vectors = np.linalg.eigh(whitening @ self._shrunk(fc[some]) @ whitening)
-            if (bad := ~(values[:, 0] > 0)).any():
+            out[some] = symmetric_log(whitening @ self._shrunk(fc[some]) @ whitening)
+            if (bad := np.isnan(out[some, 0, 0])).any():
                 raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
-            out[some] = (vectors * np.log(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
         return out
 
     def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
