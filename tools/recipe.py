@@ -1,8 +1,8 @@
-"""Make the tables of docs/what-nerve-learns.md from real cohorts, each by one command.
+"""Make the tables of docs/what-nerve-learns.md and docs/methods/shrunk.md from real cohorts, each by one command.
 
-`python -m tools.recipe features|masked|labels|stages --data FOLDER` writes OUT/<table>.tsv and prints the table, with
-`--page` into the page too. Fitted models are kept in OUT/models and not fitted again.
-Times are CPU seconds of one thread.
+`python -m tools.recipe features|strict|floors|masked|labels|stages --data FOLDER` writes OUT/<table>.tsv and prints
+the table, with `--page` into its page too. Fitted models are kept in OUT/models and not fitted again. Times are CPU
+seconds of one thread.
 """
 
 from __future__ import annotations
@@ -18,22 +18,30 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import BaseEstimator
 
 import nerve
 from nerve.checks import NerveWarning
-from nerve.evaluation import KernelRidge, compare, score_table
+from nerve.components import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
+from nerve.evaluation import compare, feature_sets, score_table
+from nerve.evaluation.curves import learning_curve
+from nerve.evaluation.people import prepare_people
 from nerve.files import write_text, write_tsv
 from nerve.methods import make_method
 from nerve.methods.ppca import PPCA
+from nerve.views import N_DIRECTIONS, TangentView
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-nerve-learns.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = dict.fromkeys(("strict", "floors"), DOCS / "methods" / "shrunk.md")  # the others:
+PAGE = DOCS / "what-nerve-learns.md"
 TARGETS = {"age": "r", "sex": "auc", "diagnosis": "auc"}
-LABELLED = (25, 50, 100, 200)
+LABELLED = {"abide": (25, 50, 100, 200), "ucla": (25, 50, 100)}
+YARDSTICK = "tangent space, 64"
 Rows = Iterator[dict[str, Any]]
 
 # ---- participants
@@ -90,12 +98,14 @@ COHORTS = {"abide": abide, "ucla": ucla}
 MODELS: dict[str, dict[str, Any]] = {
     "PCA of raw FC, 256": {"method": "pca"},
     "tangent space": {"method": "tangent"},
+    "tangent space, 64": {"method": "tangent", "n_components": 64},
     "shrunk tangent space": {"method": "shrunk"},
+    "shrunk tangent space, 64": {"method": "shrunk", "n_components": 64},
     "**NERVE, `default`**": {"method": "nerve", "preset": "default"},
     "**NERVE, `small`**": {"method": "nerve", "preset": "small"},
     "`default`, untrained": {"method": "nerve", "preset": "default", "untrained": True},
     "`default`, permuted networks": {"method": "nerve", "preset": "default", "patching": "permuted0"},
-    "`default`, mean of tokens": {"method": "nerve", "preset": "default", "pooling": "mean"},
+    "`default`, mean of tokens": {"method": "nerve", "preset": "default", "pooling": "mean"},  # the same weights
     "`default`, view `tangent`": {"method": "nerve", "preset": "default", "view": "tangent"},
     "`default`, view `fc`": {"method": "nerve", "preset": "default", "view": "fc"},
 }
@@ -104,9 +114,12 @@ MODELS: dict[str, dict[str, Any]] = {
 def fitted(args: argparse.Namespace, label: str, where: str, cohort: nerve.Cohort, seed: int) -> tuple[Any, float]:
     """A model from OUT/models, fitted if it is not there, and the CPU seconds that this took."""
     spec = dict(MODELS[label])
+    if spec.pop("pooling", None):
+        model, seconds = fitted(args, "**NERVE, `default`**", where, cohort, seed)
+        return model.set_params(pooling="mean"), seconds
     name, preset, untrained = spec.pop("method"), spec.pop("preset", "paper"), spec.pop("untrained", False)
     method = make_method(name, preset, spec, seed=seed, device="cpu")
-    folder = args.out / "models" / f"{re.sub(r'[^a-z]+', '-', label.lower()).strip('-')}_{where}_{seed}"
+    folder = args.out / "models" / f"{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}_{where}_{seed}"
     clock = folder / "cpu_seconds.txt"
     if clock.is_file():
         return type(method).load(folder, device="cpu"), float(clock.read_text())
@@ -120,6 +133,11 @@ def fitted(args: argparse.Namespace, label: str, where: str, cohort: nerve.Cohor
     method.save(folder)
     clock.write_text(f"{seconds:.1f}")
     return method, seconds
+
+
+def is_nerve(label: str) -> bool:
+    """Whether a row has patches to mask."""
+    return MODELS[label]["method"] == "nerve"
 
 
 def labels_of(seed: int, first: int) -> list[str]:
@@ -148,7 +166,7 @@ def scored(cohort: nerve.Cohort, sets: dict[str, Any]) -> Rows:
     predictions = nerve.evaluate(sets, cohort, list(TARGETS), motion=None)
     scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
     for label in sets:
-        others = [other for other in ("raw FC", "PCA of raw FC, 256") if other != label]
+        others = [other for other in ("raw FC", "PCA of raw FC, 256") if other in sets and other != label]
         found = {other: compare(predictions, label, other).set_index("target") for other in others}
         for target, metric in TARGETS.items():
             row = {"features": label, "target": target, "score": float(scores.loc[(target, label), metric])}
@@ -165,7 +183,7 @@ def masked(args: argparse.Namespace) -> Rows:
     for seed in args.seeds:
         order = np.random.default_rng(seed).permutation(len(cohort))
         test, training = (cohort.subset(np.sort(rows)) for rows in np.split(order, [len(cohort) // 5]))
-        for label in [name for name in labels_of(seed, args.seeds[0]) if "NERVE" in name or "`default`, " in name]:
+        for label in [name for name in labels_of(seed, args.seeds[0]) if is_nerve(name) and "mean" not in name]:
             model, seconds = fitted(args, label, "abide-four-fifths", training, seed)
             inside = [in_view(model, one) for one in (training, test)]
             linear = PPCA(patching=model.config().patching).fit(inside[0])
@@ -198,29 +216,132 @@ def masked_error(
 
 
 def labels(args: argparse.Namespace) -> Rows:
-    """Kernel ridge on few labelled participants of ABIDE, tested on all others; mean r over 20 draws."""
-    cohort = abide(args.data)
-    for seed in args.seeds[:1]:
+    """Few labelled participants; what is fitted has seen everyone unlabelled. The same 20 draws for every row."""
+    for name, read in COHORTS.items():
+        if args.only and name not in args.only:
+            continue
+        cohort, seed = read(args.data), args.seeds[0]
         sets = {"raw FC": cohort.inputs("upper")}
-        sets |= {label: fitted(args, label, "abide", cohort, seed)[0].transform(cohort) for label in MODELS}
-        for label, values in sets.items():
-            rows = values - values.mean(1, keepdims=True)
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            kernel = (rows @ rows.T).astype(float)
-            for target in TARGETS:
-                y = pd.to_numeric(cohort.participants[target]).to_numpy(float)
-                found = {str(n): few_labels(kernel, y, n) for n in LABELLED}
-                yield {"features": label, "target": target, "seed": seed, **found}
+        sets |= {label: fitted(args, label, name, cohort, seed)[0].transform(cohort) for label in MODELS}
+        yield from few_labels(cohort, sets, LABELLED[name])
 
 
-def few_labels(kernel: np.ndarray, y: np.ndarray, n: int, draws: int = 20) -> float:
-    found = []
-    for draw in range(draws):
-        order = np.random.default_rng([n, draw]).permutation(len(y))
-        train, test = order[:n], order[n:]
-        model = KernelRidge(kernel="precomputed").fit(kernel[np.ix_(train, train)], y[train])
-        found.append(np.corrcoef(model.predict(kernel[np.ix_(test, train)]).ravel(), y[test])[0, 1])
-    return float(np.mean(found))
+def few_labels(cohort: nerve.Cohort, sets: dict[str, np.ndarray], labelled: tuple[int, ...]) -> Rows:
+    """A row per feature set, target, number of labels and draw, as `nerve evaluate --labels` draws."""
+    protocol = nerve.Protocol(targets=tuple(TARGETS), labels=labelled, motion="none", covariates=())
+    people, protocol = prepare_people(cohort, protocol)
+    for one in feature_sets(sets, cohort):
+        for row in learning_curve(one, cohort, people, protocol).to_dict("records"):
+            yield {"cohort": cohort.name, "features": one.name, **row}
+
+
+class InFolds(BaseEstimator):
+    """Tangent vectors that are known already, shrunk by what the training participants of a fold say."""
+
+    vectors: ClassVar[dict[str, np.ndarray]] = {}  # by participant; whitened by everyone
+    mistaken: ClassVar[list[int]] = []  # participants whom the scores say to be seen, and are new, or the reverse
+
+    def __init__(self, width: int = N_DIRECTIONS, kind: str = "shrunk") -> None:
+        self.width = width
+        self.kind = kind
+
+    def of(self, cohort: nerve.Cohort) -> np.ndarray:
+        """The vectors of some participants."""
+        return np.stack([self.vectors[one] for one in cohort.participants["participant_id"]])
+
+    def fit(self, cohort: nerve.Cohort) -> InFolds:
+        """Mean, directions and weights."""
+        vectors, self.seen_ = self.of(cohort), cohort.participants["participant_id"]
+        self.mean_ = vectors.mean(axis=0)
+        if self.kind == "tangent":
+            components = principal_components(vectors, self.width)[1]
+            self.found_ = Shrinkage(components, *np.ones((2, 2, components.shape[1]), np.float32))
+        else:
+            self.found_ = shrinkage_of(unit_rows(vectors - self.mean_), N_DIRECTIONS)
+        if self.kind == "as if seen":
+            self.found_ = self.found_._replace(weights=self.found_.weights[[0, 0]])
+        return self
+
+    def transform(self, cohort: nerve.Cohort) -> np.ndarray:
+        """Scores."""
+        units = unit_rows(self.of(cohort) - self.mean_)
+        if self.kind == "shrunk":
+            new = ~cohort.participants["participant_id"].isin(self.seen_).to_numpy()
+            self.mistaken.append(int((self.found_.are_new(units @ self.found_.directions) != new).sum()))
+        return turned(self.found_.scores(units)[:, : self.width])
+
+
+def strict(args: argparse.Namespace) -> Rows:
+    """Ten folds of ABIDE; mean, directions and weights come from the training folds, the whitening from everyone."""
+    cohort = abide(args.data)
+    entries = make_method("tangent").fit_transform(cohort)
+    InFolds.vectors = dict(zip(cohort.participants["participant_id"], entries, strict=True))
+    sets = {
+        "tangent space": entries,
+        "tangent space, 64": InFolds(64, "tangent"),
+        "shrunk tangent space": InFolds(),
+        "shrunk tangent space, 64": InFolds(64),
+        "shrunk, test participants weighted as if seen": InFolds(kind="as if seen"),
+    }
+    yield from ({"cohort": "abide", "seed": 0, **row} for row in scored(cohort, {"raw FC": "raw", **sets}))
+    sys.stdout.write(f"mistaken for seen or new, in each fold: {InFolds.mistaken}\n")
+
+
+def floors(args: argparse.Namespace) -> Rows:
+    """Few labels on ABIDE with noise said in other ways: who has how much of it, and where the floor is."""
+    cohort = abide(args.data)
+    above = np.triu_indices(cohort.n_regions)
+    view = TangentView().fit(cohort.connectivity)
+    vectors = view.apply(cohort.connectivity)[:, *above]
+    vectors -= vectors.mean(axis=0)
+    volumes, noise = halves_of(args.data, cohort, view)
+    lengths = np.square(vectors).sum(axis=1)
+    of_one = {
+        "the same for everyone": np.ones(len(cohort)),
+        "own length": lengths,
+        "1 / volumes": 1 / volumes,
+        "halves of the scan": noise,
+    }
+    sets = {"tangent space": vectors}
+    for who, size in of_one.items():
+        sets[f"median, {who}"] = shrunk_by(vectors, size, "median")
+    sets["halves of the scan, their own level"] = shrunk_by(vectors, noise, "given")
+    for floor in ("60 % quantile", "80 % quantile", "optimal (Gavish and Donoho)"):
+        sets[f"{floor}, own length"] = shrunk_by(vectors, lengths, floor)
+    yield from few_labels(cohort, sets, LABELLED["abide"])
+
+
+def shrunk_by(vectors: np.ndarray, size: np.ndarray, floor: str) -> np.ndarray:
+    """Scores of vectors whose noise has these sizes, brought to the same noise and shrunk by a floor."""
+    even = vectors / np.sqrt(size)[:, None]
+    values, basis = np.linalg.eigh((even @ even.T).astype(float))
+    values, basis = np.maximum(values[:0:-1], 1e-12 * values[-1]), basis[:, :0:-1]  # without the mean's
+    return basis * np.sqrt(values) * shrinkage(values, floor, len(vectors) / vectors.shape[1])
+
+
+def shrinkage(values: np.ndarray, floor: str, ratio: float) -> np.ndarray:
+    """How much of each direction is kept; `ratio` is participants over entries."""
+    if floor.startswith("optimal"):  # of singular values, for squared error; the median is that of the noise alone
+        y = values / np.median(values) * (1 + ratio / 3)  # its median is close to 1 + ratio / 3 for small ratios
+        inside = np.maximum((y - ratio - 1) ** 2 - 4 * ratio, 0)
+        return np.where(y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(inside) / y, 0)
+    levels = {"median": np.median(values), "given": 1.0}
+    level = levels[floor] if floor in levels else np.quantile(values, float(floor.split()[0]) / 100)
+    return np.maximum(0, 1 - level / values)
+
+
+def halves_of(data: Path, cohort: nerve.Cohort, view: TangentView) -> tuple[np.ndarray, np.ndarray]:
+    """Volumes of each participant's scan, and ‖t₁ - t₂‖² / 4 of its halves: the noise of the whole."""
+    series = np.load(data / "abide_cc200" / "timeseries_200.npy", mmap_mode="r")
+    rows = pd.read_csv(data / "abide_cc200" / "timeseries_rows.tsv", sep="\t").set_index("participant_id")
+    rows = rows.loc[cohort.participants["participant_id"]]
+    above, noise = np.triu_indices(cohort.n_regions), []
+    for first, n in zip(rows["first"], rows["n_volumes"], strict=True):
+        scan = np.asarray(series[first : first + n], float)
+        fc = np.stack([np.nan_to_num(np.corrcoef(half.T)) for half in np.array_split(scan, 2)])
+        one, other = view.apply(fc)[:, *above]
+        noise.append(np.square(one - other).sum() / 4)
+    return rows["n_volumes"].to_numpy(float), np.array(noise)
 
 
 def identified(args: argparse.Namespace) -> Rows:
@@ -239,6 +360,8 @@ def identified(args: argparse.Namespace) -> Rows:
 
 TABLES: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "features": features,
+    "strict": strict,
+    "floors": floors,
     "masked": masked,
     "labels": labels,
     "stages": identified,
@@ -249,6 +372,12 @@ def markdown(name: str, found: pd.DataFrame) -> dict[str, str]:
     """The blocks of the page that a table fills, as Markdown; means over seeds, intervals of the first."""
     if name == "features":
         return {f"features-{cohort}": _features(part) for cohort, part in found.groupby("cohort")}
+    if name == "strict":
+        return {name: _features(found)}
+    if "draw" in found:
+        against = YARDSTICK if name == "labels" else "median, the same for everyone"
+        blocks = {name if name == "floors" else f"{name}-{cohort}": part for cohort, part in found.groupby("cohort")}
+        return {block: _curves(part, against) for block, part in blocks.items()}
     keys = [column for column in ("features", "view", "target") if column in found]
     means = found.groupby(keys, sort=False).mean(numeric_only=True).drop(columns="seed").reset_index()
     return {name: _lines(list(means), [[_cell(value) for value in row] for row in means.to_numpy(object)])}
@@ -264,6 +393,19 @@ def _features(found: pd.DataFrame) -> str:
             cells.append(f"{one['score'].mean():.3f}" + (f" {bounds[0]}" if bounds else ""))
         rows.append([str(label), *cells])
     return _lines(["features", "age r", "sex AUC", "diagnosis AUC"], rows)
+
+
+def _curves(found: pd.DataFrame, against: str) -> str:
+    """Means over draws; in brackets in how many of them the row is above another."""
+    scores = found.set_index(["target", "labels", "draw", "features"])["score"].unstack("features", sort=False)
+    cells = {}
+    for row in scores:
+        apart = scores[row] - scores[against]
+        means, wins = (one.groupby(["target", "labels"], sort=False) for one in (scores[row], apart > 0))
+        said = means.mean().map("{:.3f}".format) + ("" if row == against else wins.sum().map(" ({})".format))
+        cells[row] = said.groupby("target", sort=False).agg(", ".join)
+    head = [f"{target} {'r' if metric == 'r' else 'AUC'}" for target, metric in TARGETS.items()]
+    return _lines(["features", *head], [[row, *(cells[row][target] for target in TARGETS)] for row in cells])
 
 
 def _cell(value: Any) -> str:
@@ -302,7 +444,8 @@ def main() -> None:
     for name, table in markdown(args.table, found).items():
         sys.stdout.write(f"{name}\n{table}\n")
         if args.page:
-            write_text(PAGE, fill(PAGE.read_text(), name, table))
+            page = PAGES.get(name, PAGE)
+            write_text(page, fill(page.read_text(), name, table))
 
 
 if __name__ == "__main__":

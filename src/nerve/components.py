@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import linalg
 
@@ -62,3 +64,51 @@ def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
     """
     k = components.shape[1]
     return components @ linalg.helmert(width or k + 1)[:k].astype(components.dtype)
+
+
+class Shrinkage(NamedTuple):
+    """Directions in which participants differ by more than noise, and how much of a score on each is signal.
+
+    Variances and weights have two rows: of participants from whom the directions come, and of everyone else.
+    """
+
+    directions: np.ndarray  # (p, k)
+    variances: np.ndarray  # (2, k)
+    weights: np.ndarray  # (2, k)
+
+    def scores(self, vectors: np.ndarray) -> np.ndarray:
+        """(n, p) unit vectors → (n, k) posterior means of what is signal in them."""
+        scores = vectors @ self.directions
+        return scores * self.weights[self.are_new(scores).astype(int)]
+
+    def are_new(self, scores: np.ndarray) -> np.ndarray:
+        """Who was not there when the directions were found, (n,) bool: their scores are several times smaller."""
+        seen, new = self.variances
+        return (scores**2 / seen).mean(axis=1) < np.sqrt((new / seen).mean())  # halfway between the two, in ratios
+
+
+def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
+    """Directions and weights of (n, p) unit vectors whose noise is the same in every direction of theirs.
+
+    With v_k the variances of the n - 1 principal directions, most of them noise, and floor their median, a score of a
+    participant who is among the n is signal by the share w_k = max(0, 1 - floor / v_k).
+
+    Directions found among few participants hold the noise of these very participants, which nobody else has: of others,
+    the score has a variance of w_k² v_k of signal and floor · n / p of noise (the spiked model for p ≫ n), and so a
+    weight of its own. Both weights bring the signal to the same scale.
+    """
+    n, p = vectors.shape
+    _, directions, variances = principal_components(vectors, width, center=False)
+    floor = float(np.median(variances[: max(1, min(n - 1, p))]))
+    above = variances[: directions.shape[1]] > floor
+    v = variances[: directions.shape[1]][above]
+    w = 1 - floor / v
+    signal, noise = (w**2 * v, floor * n / p) if n < p else (w * v, floor)  # with so many, directions are nobody's own
+    pairs = (np.stack(pair).astype(vectors.dtype) for pair in ((v, signal + noise), (w, signal / (signal + noise))))
+    return Shrinkage(directions[:, above], *pairs)
+
+
+def unit_rows(vectors: np.ndarray, rounding: float = 0.0) -> np.ndarray:
+    """Rows at unit length; those no longer than `rounding` become zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > rounding)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nerve.checks import AboutPeople, NerveError, one_of, problem
-from nerve.components import principal_components
+from nerve.components import Shrinkage, shrinkage_of, unit_rows
+from nerve.connectivity import symmetric_log
 
 _AT_A_TIME = 64  # participants whose matrices are in memory together
 _LOOKED_AT = 2048  # participants, at most, from whom directions come
@@ -86,10 +87,9 @@ class TangentView(View):
         whitening, out = self.arrays["whitening"], np.empty(fc.shape, np.float32)
         for start in range(0, len(fc), _AT_A_TIME):
             some = slice(start, start + _AT_A_TIME)
-            values, vectors = np.linalg.eigh(whitening @ self._shrunk(fc[some]) @ whitening)
-            if (bad := ~(values[:, 0] > 0)).any():
+            out[some] = symmetric_log(whitening @ self._shrunk(fc[some]) @ whitening)
+            if (bad := np.isnan(out[some, 0, 0])).any():
                 raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
-            out[some] = (vectors * np.log(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
         return out
 
     def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
@@ -113,16 +113,22 @@ class TangentView(View):
 class ShrunkView(TangentView):
     """The tangent view of a participant, shrunk towards the group where participants hardly differ but by noise.
 
-    With t the entries on and above the diagonal of the tangent view, less their mean over the training participants,
-    and u_k, v_k the principal directions of t and their variances, it is
+    With t the entries on and above the diagonal of the tangent view, less their mean over the training participants, at
+    unit length, and u_k, v_k the principal directions of t and their variances, it is
 
         Σ_k w_k u_k (u_kᵀ t),      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    over the first 256 directions. In tangent space noise has nearly the same variance everywhere, so that w is what a
-    posterior mean would have (after Rahim et al. 2019). The group is at zero. No labels are used.
+    over the first `n_directions` directions, with other weights for participants who were not in `fit` (`components`).
+    In tangent space noise has nearly the same variance everywhere, so that w is what a posterior mean would have (after
+    Rahim et al. 2019); most of the length of t is noise, so that unit length makes noise alike in all participants. The
+    group is at zero. No labels are used.
     """
 
     name: ClassVar[str] = "shrunk"
+
+    def __init__(self, shrinkage: float = 0.5, n_directions: int = N_DIRECTIONS) -> None:
+        super().__init__(shrinkage)
+        self.n_directions = n_directions
 
     def fit(self, fc: Any) -> Self:
         """Find the group and the directions in which its participants differ."""
@@ -131,29 +137,34 @@ class ShrunkView(TangentView):
         vectors = np.concatenate(
             [self._vectors(fc[some]) for some in np.array_split(rows, -(-len(rows) // _AT_A_TIME))]
         )
-        mean, directions, variances = principal_components(vectors, N_DIRECTIONS)
-        floor = np.median(variances[: max(1, min(len(rows) - 1, vectors.shape[1]))])
-        weights = np.maximum(0.0, 1 - floor / variances[: directions.shape[1]])
-        kept = weights > 0
-        self.arrays |= {"mean": mean, "directions": directions[:, kept], "weights": weights[kept]}
+        self.arrays["mean"] = vectors.mean(axis=0, dtype=float).astype(np.float32)
+        self.arrays |= shrinkage_of(self._units(vectors), self.n_directions)._asdict()
         return self
 
     def apply(self, fc: np.ndarray) -> np.ndarray:
         """The shrunk matrix."""
-        directions = self.arrays["directions"]
-        scores = (self._vectors(fc) - self.arrays["mean"]) @ directions  # (n, k)
-        return self._matrices((scores * self.arrays["weights"]) @ directions.T, fc.shape[-1])
+        return self._matrices(self.scores(fc) @ self.arrays["directions"].T, fc.shape[-1])
+
+    def scores(self, fc: np.ndarray) -> np.ndarray:
+        """(n, k): the shrunk matrix on its directions."""
+        shrinkage = Shrinkage(*(self.arrays[name] for name in Shrinkage._fields))
+        return shrinkage.scores(self._units(self._vectors(fc)))
 
     def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
         """One column of directions per weight."""
         n_entries = n_regions * (n_regions + 1) // 2
         own: dict[str, tuple[int | None, ...]] = {"mean": (n_entries,), "directions": (n_entries, None)}
-        return super().shapes(n_regions) | own | {"weights": (None,)}
+        return super().shapes(n_regions) | own | {"variances": (2, None), "weights": (2, None)}
 
     def _vectors(self, fc: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the tangent view."""
         rows, columns = np.triu_indices(fc.shape[-1])
         return super().apply(fc)[:, rows, columns]
+
+    def _units(self, vectors: np.ndarray) -> np.ndarray:
+        mean = self.arrays["mean"]
+        rounding = 1e-6 * float(np.linalg.norm(mean))  # of float32: what is shorter is the mean itself
+        return unit_rows(vectors - mean, rounding)
 
     def _matrices(self, vectors: np.ndarray, n_regions: int) -> np.ndarray:
         rows, columns = np.triu_indices(n_regions)
@@ -165,9 +176,10 @@ class ShrunkView(TangentView):
 VIEWS: dict[str, type[View]] = {view.name: view for view in (View, TangentView, ShrunkView)}
 
 
-def make_view(name: str) -> View:
-    """A view by its name, not fitted yet."""
-    return VIEWS[one_of("view", name, list(VIEWS))]()
+def make_view(name: str, n_directions: int = N_DIRECTIONS) -> View:
+    """A view by its name, not fitted yet; only ``shrunk`` has directions."""
+    view = VIEWS[one_of("view", name, list(VIEWS))]
+    return ShrunkView(n_directions=n_directions) if view is ShrunkView else view()
 
 
 def checked_arrays(

@@ -313,3 +313,16 @@ def test_motion_in_words_is_refused(cohort):
     cohort.participants["mean_fd"] = ["0.1#", *["0.2"] * (len(cohort) - 1)]
     with pytest.raises(NerveError, match=r"column 'mean_fd' holds '0\.1#', expected mean framewise displacement"):
         evaluate("raw", cohort, ["age"])
+
+
+def test_a_kernel_that_is_not_exact_is_said_on_the_screen_and_in_the_texts(tmp_path):
+    cohort = nerve.simulate_cohort(40, "schaefer100-7", 30, keep_timeseries=False, seed=0)
+    cohort.save(tmp_path / "cohort")
+    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "p_factor", "--features", "raw", "--n-folds", "3"]
+    words += ["--n-bootstrap", "20", "--exact-up-to", "30", "--n-landmarks", "20", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    said = "raw: with more than 30 participants the kernel goes through 20 of them"
+    assert said in " ".join(done.output.split())
+    assert said in (tmp_path / "out" / "protocol.md").read_text()
+    assert said in (tmp_path / "out" / "report.html").read_text()

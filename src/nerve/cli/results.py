@@ -23,7 +23,7 @@ def evaluate(
         str,
         typer.Option(
             help="What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, covariates …), "
-            "folders of trained models, tables with participant_id."
+            "trained models (folder, archive, name in `nerve models list`), tables with participant_id."
         ),
     ] = "raw",
     test: Annotated[
@@ -78,7 +78,12 @@ def run(
     cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
     out: Annotated[str, typer.Option(callback=named, help="The folder to write; what is done is not done again.")],
     protocol: Any,
-    model: Annotated[str | None, typer.Option(help="A trained model's folder; without it NERVE is pretrained.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A trained model (folder, archive, name in `nerve models list`); without it, NERVE is trained."
+        ),
+    ] = None,
     preset: Annotated[str, typer.Option(help="Preset of the pretraining: default, small or paper.")] = "default",
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
@@ -87,10 +92,10 @@ def run(
     """
     from nerve.experiments import commands
 
-    learned = {"method": "nerve", "preset": preset} if model is None else commands.feature_row(model)
+    learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
     rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
-    commands.check_usable(cohort)
-    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), interpret=True))
+    quality = commands.check_usable(cohort)
+    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), interpret=True, quality=quality))
 
 
 def _typed() -> str:

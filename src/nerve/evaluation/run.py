@@ -12,6 +12,7 @@ import pandas as pd
 from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.features import Features, feature_sets
+from nerve.evaluation.krylov import pays
 from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
@@ -58,17 +59,29 @@ def evaluate(
 
 def all_notes(people: People, sets: Sequence[Features], protocol: Protocol) -> list[str]:
     """What a user should be told: who is left out, what was added, what to beware of."""
-    notes = [*people.notes, *(note for one in sets for note in one.notes)]
+    return list(
+        dict.fromkeys([*people.notes, *(note for one in sets for note in feature_notes(one, people, protocol))])
+    )
+
+
+def feature_notes(features: Features, people: People, protocol: Protocol) -> list[str]:
+    """What a user should be told of one feature set."""
+    notes = list(features.notes)
     if protocol.regress_features and protocol.covariates:
         notes.append(
             "Covariates are regressed from the features too: with a non-linear probe this can leak confounds into the "
             "prediction instead of removing them. Compare with regress_features=False."
         )
-    wide = [one.name for one in sets if one.is_approximate(len(people.ids), protocol)]
-    if wide:
+    n, n_folds = len(people.ids), len(np.unique(people.folds[0]))
+    if features.is_approximate(n, protocol):
         notes.append(
-            f"{listed(wide)}: with more than {protocol.exact_up_to:,} participants the kernel goes through "
-            f"{protocol.n_landmarks:,} of them (Nyström) and is approximate."
+            f"{features.name}: with more than {protocol.exact_up_to:,} participants the kernel goes through "
+            f"{protocol.n_landmarks:,} of them (Nyström) and is approximate: r may fall by some hundredths."
+        )
+    elif pays(n - n // n_folds, people.targets.shape[1], protocol.n_inner_folds):
+        notes.append(
+            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method instead of a "
+            "decomposition; `python -m benchmarks thousands` compares both."
         )
     return notes
 

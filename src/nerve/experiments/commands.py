@@ -23,9 +23,13 @@ from nerve.experiments.main import Experiment, prepare, reopen
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_scores, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
+from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
+from nerve.methods.pretrained import find_model, packaged_models
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
+from nerve.quality.report import Quality
+from nerve.report.load import CHECKS
 from nerve.terminal import Console
 
 
@@ -56,11 +60,12 @@ def evaluate(
     out: str,
     command: str = "",
     interpret: bool = False,
+    quality: Quality | None = None,
     test: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
     """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run.
 
-    Those of `test` are predicted by what is fitted on the first.
+    With `quality`, the report shows what was checked. Those of `test` are predicted by what is fitted on the first.
     """
     name = _short_name(cohort)
     cohorts = {name: {"path": cohort, **protocol.as_dict()}}
@@ -82,6 +87,8 @@ def evaluate(
     )
     check_methods(config, "--features")
     experiment = prepare(config, out)
+    if quality is not None:
+        write_tsv(experiment.workspace.folder / CHECKS, quality.table)
     with RunsProgress(experiment) as progress:
         results = experiment.run("local", 1, progress, command)
     show_scores(results)
@@ -135,8 +142,8 @@ def _short_name(cohort: str) -> str:
     return re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
 
 
-def check_usable(cohort: str) -> None:
-    """Say what is in doubt about a cohort; one that cannot be what it says is refused."""
+def check_usable(cohort: str) -> Quality:
+    """Check a cohort and say what is in doubt; one that cannot be what it says is refused."""
     quality = check_cohort(Cohort.load(cohort), progress=True)
     table = quality.table
     for row in table[table["verdict"].isin(["warning", "not usable"])].itertuples(index=False):
@@ -144,25 +151,27 @@ def check_usable(cohort: str) -> None:
         Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
     if not quality.usable:
         raise problem(cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped.")
+    return quality
 
 
 def feature_row(name: str) -> dict[str, Any]:
-    """What `--features` names: a method, perhaps with settings (tangent:recentre=site), or a file or folder."""
-    path = Path(name)
+    """What `--features` names: a method, perhaps with settings (tangent:recentre=site), a model or a table."""
+    models = packaged_models()
     if name in METHODS:
         return {"method": name}
+    if Path(name).exists() or name in models:
+        return model_row(name)
     method, *settings = name.split(":")
-    if method in NAMED and settings and not path.exists():  # fields of the protocol, which are not swept
+    if method in NAMED and settings:  # fields of the protocol, which are not swept
         return {"method": method, "settings": dict(map(_setting, settings)), "label": name}
-    if method in METHODS and settings and not path.exists():  # swept over one value, so that the row is called by it
+    if method in METHODS and settings:  # swept over one value, so that the row is called by it
         return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
-    if path.exists():
-        return {"features": name, "label": path.stem if path.is_file() else path.resolve().name}
     raise problem(
         f"--features {name}",
-        "there is no such file, folder or method",
-        expected=f"a trained model's folder, a table with participant_id, or one of {listed(METHODS, most=30)}",
-        remedy=did_you_mean(name, METHODS).strip(),
+        "there is no such file, folder, method or model",
+        expected="a trained model (folder, archive or name of `nerve models list`), a table with participant_id, or "
+        f"one of {listed(METHODS, most=30)}",
+        remedy=did_you_mean(name, [*METHODS, *models]).strip(),
     )
 
 
@@ -172,6 +181,12 @@ def _setting(text: str) -> tuple[str, Any]:
     if not sign:
         raise problem(f"--features …:{text}", "there is no '='", expected="settings as tangent:recentre=site")
     return name, yaml.safe_load(value)
+
+
+def model_row(name: str) -> dict[str, str]:
+    """A file or folder, or a model that comes with the package, as a row of an experiment."""
+    path = find_model(name)
+    return {"features": str(path), "label": path.stem if path.is_file() else path.resolve().name}
 
 
 def typed(*words: object) -> str:

@@ -73,6 +73,7 @@ class MethodConfig(_Strict):
     group: str = Field("", description="Rows of one group stand together between rules.")
     preset: str | None = Field(None, description="Settings to begin with; the experiment's by default.")
     settings: dict[str, Any] = Field(default_factory=dict, description="Parameters of the method; lists are swept.")
+    cohorts: list[str] | None = Field(None, description="Only these cohorts are predicted by it; all by default.")
     select: bool = Field(False, description="One row: the variant chosen in each fold on training participants only.")
     permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
     scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
@@ -144,6 +145,9 @@ class ExperimentConfig(_Strict):
         for name in self.cohorts:  # simulated ones become folders of that name
             if not name.strip() or name in (".", "..") or len(name) > 100 or not set(name).isdisjoint("/\\\0\n\r\t"):
                 raise ValueError(f"a cohort is called {brief(name)}, expected a short name without slashes")
+        unknown = {name for entry in self.methods for name in entry.cohorts or ()} - self.cohorts.keys()
+        if unknown:
+            raise ValueError(f"a method names cohorts {brief(sorted(unknown))}, known are {listed(self.cohorts)}")
         for name, cohort in self.cohorts.items():
             other = self.cohorts.get(str(cohort.train_on))
             if cohort.train_on is not None and (other is None or other.train_on is not None):

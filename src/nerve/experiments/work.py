@@ -22,16 +22,19 @@ from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Given, Learned, Predictor, one_feature_set, ridge_of
 from nerve.evaluation.people import People
 from nerve.evaluation.rows import GIVEN, SELF_SUPERVISED
-from nerve.evaluation.run import null_of_one, predict_one
+from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.evaluation.sources import FittedInFolds, Source
 from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, UNAVAILABLE, fingerprint
 from nerve.experiments.workspace import Workspace
-from nerve.files import read_json, write_npy, write_tsv
+from nerve.files import atomic_file, claim, read_json, write_json, write_npy, write_tsv
 from nerve.interpret.pretraining import describe_run
+from nerve.methods.pretrained import located
 from nerve.protocol import Protocol
 from nerve.store import open_npy
+
+_DESCRIPTION = ("config.json", "history.tsv", "README.md", "reconstruction.json", "reconstruction.npz")
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ class Probe:
             write_tsv(job.folder / "curve.tsv", learning_curve(features, cohort, people, protocol))
         return {
             "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
-            "width": features.width(cohort, protocol), "notes": list(features.notes),
+            "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
             "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.quick else None,
         }  # fmt: skip
 
@@ -311,7 +314,7 @@ class _TrainedInFolds(FittedInFolds):
 
 @dataclass(frozen=True)
 class FromModel(_Unchanged):
-    """A trained model in a folder of its own."""
+    """A trained model in a folder or an archive of its own; what a report tells of it is kept beside its features."""
 
     path: str
     content: str
@@ -332,9 +335,10 @@ class FromModel(_Unchanged):
         model = load_method(self.path, device=job.device)
         if not kept.is_file():
             usable_cohorts(model, [cohort])
+            self._describe(model, cohort, job.folder / "model")
             write_npy(kept, _flat(model.transform(cohort)))
         matrix = np.asarray(open_npy(kept, "Remove it: it is made again."))
-        return one_feature_set(matrix, cohort, Path(self.path).name, self._seen(model, job.workspace, cohort.name))
+        return one_feature_set(matrix, cohort, Path(self.path).stem, self._seen(model, job.workspace, cohort.name))
 
     def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
         """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
@@ -342,6 +346,22 @@ class FromModel(_Unchanged):
         if fitted_on == workspace.cohort(name).fingerprint:
             return "all"
         return "other_people" if elsewhere and fitted_on == workspace.cohort(elsewhere).fingerprint else self.scope
+
+    def _describe(self, model: Any, cohort: Cohort, folder: Path) -> None:
+        """Keep what a report shows of the model, and say where the cohort is not like its training cohort."""
+        claim(folder)
+        with located(self.path) as model_folder:
+            for name in _DESCRIPTION:
+                if (model_folder / name).is_file():
+                    with atomic_file(folder / name) as stream:
+                        stream.write((model_folder / name).read_bytes())
+        write_json(folder / "manifest.json", {"result": {"parameters": model.parameter_count(model.parcellation_)}})
+        if hasattr(model, "likeness"):
+            like = model.likeness(cohort)
+            like.save(folder)
+            for difference in like.differences:
+                text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
+                warnings.warn(text, NerveWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -365,20 +385,20 @@ class FromTable(_Unchanged):
 
 
 def given_features(path: str, scope: str, content: str) -> FromModel | FromTable:
-    """A trained model's folder or a table of features, as a plan knows it."""
-    folder = Path(path)
-    if not folder.is_dir():
+    """A trained model (folder or archive) or a table of features, as a plan knows it."""
+    if not Path(path).is_dir() and Path(path).suffix.lower() != ".zip":
         return FromTable(path, content, scope)
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
+    with located(path) as folder:
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
     if not isinstance(config, dict) or "method" not in config:
-        raise problem(folder, "it holds no trained model", expected="a folder that `nerve pretrain` wrote")
+        raise problem(path, "it holds no trained model", expected="a folder that `nerve pretrain` wrote")
     from nerve.methods import METHODS, method_class
 
     names = {method_class(name).__name__: name for name in METHODS}
     name = names.get(str(config["method"]))
     if name is None or not hasattr(method_class(name), "transform"):
         raise NerveError(
-            f"{folder}: holds a {config['method']}, which was trained on a target, expected an encoder. "
+            f"{path}: holds a {config['method']}, which was trained on a target, expected an encoder. "
             "Supervised methods are trained inside each fold: name the method itself."
         )
     return FromModel(path, content, scope, name, str(config.get("view", "fc")), str(method_class(name).role))

@@ -26,7 +26,7 @@ METHODS: dict[str, str] = {
     "pca": "nerve.methods.references:PrincipalComponents",
     "ppca": "nerve.methods.ppca:PPCA",
     "tangent": "nerve.methods.tangent:TangentSpace",
-    "shrunk": "nerve.methods.tangent:ShrunkTangentSpace",
+    "shrunk": "nerve.methods.shrunk:ShrunkTangentSpace",
     "factors": "nerve.methods.factors:Factors",
     "covariates": "nerve.methods.references:Covariates",
 }

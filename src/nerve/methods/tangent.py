@@ -14,7 +14,7 @@ from nerve.methods.recentring import UNSEEN, SiteShifts, sites_of
 from nerve.methods.references import Reference, chunks, everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.training.sources import check_numbers
-from nerve.views import ShrunkView, TangentView
+from nerve.views import TangentView
 
 
 class TangentSpace(Reference):
@@ -45,8 +45,6 @@ class TangentSpace(Reference):
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
-    view_class: ClassVar[type[TangentView]] = TangentView
-
     sites_: tuple[str, ...] = ()
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None) -> None:
@@ -59,7 +57,7 @@ class TangentSpace(Reference):
         for rows in chunks(len(cohort)):
             check_numbers(cohort.inputs("fc", rows), cohort, rows)
         with naming(cohort.participants["participant_id"].to_numpy(object)):
-            view = self.view_class(self.shrinkage).fit(cohort.connectivity)
+            view = TangentView(self.shrinkage).fit(cohort.connectivity)
         if self.n_components is None and self.recentre is None:
             return view.arrays
         learned, entries = dict(view.arrays), self._entries(cohort, view)
@@ -83,7 +81,7 @@ class TangentSpace(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        cohort, view = self.fitted_cohort(X), self.view_class(self.shrinkage)
+        cohort, view = self.fitted_cohort(X), TangentView(self.shrinkage)
         view.arrays = self.arrays_
         entries = self._entries(cohort, view)
         if self.recentre is not None:
@@ -110,7 +108,7 @@ class TangentSpace(Reference):
         own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
         moved: dict[str, tuple[int | None, ...]] = {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
         own = (own if self.n_components else {}) | (moved if self.recentre else {})
-        return self.view_class().shapes(self.parcellation_.n_regions) | own
+        return TangentView().shapes(self.parcellation_.n_regions) | own
 
     def configuration(self) -> dict[str, Any]:
         """With the names of the sites."""
@@ -122,25 +120,3 @@ class TangentSpace(Reference):
         method = super().from_configuration(config)
         method.sites_ = tuple(map(str, config["sites"]))
         return method
-
-
-class ShrunkTangentSpace(TangentSpace):
-    """Tangent space shrunk towards the group: the entries of the shrunk view, and the yardstick of what reads it.
-
-    See `nerve.views.ShrunkView`: directions in which the training participants differ no more than by noise count less.
-
-    Parameters
-    ----------
-    shrinkage, n_components, recentre
-        As in `TangentSpace`.
-
-    Examples
-    --------
-    >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
-    >>> ShrunkTangentSpace().fit_transform(fc).shape
-    (12, 36)
-    """
-
-    title: ClassVar[str] = "Shrunk tangent space"
-    paper: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
-    view_class: ClassVar[type[TangentView]] = ShrunkView

@@ -21,6 +21,7 @@ from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import NULL, class_target, contenders, line_label, lines_of, rows_of, rows_table
 from nerve.parcellation import Parcellation
 from nerve.quality import OrderCheck, check_order
+from nerve.quality.likeness import Likeness
 
 MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 
@@ -96,6 +97,10 @@ class Results:
         rows, `null_scores` those of models with permuted networks.
     runs : DataFrame
         id, kind, line, cohort, run, status, seconds, reason.
+    likeness : mapping
+        (model, cohort) → how like the model's training cohort the cohort is.
+    checks : DataFrame
+        What `nerve check` said: check, value, verdict, detail.
     interpretation : mapping
         Name → table, of the whole experiment.
     parcellation : Parcellation, optional
@@ -116,6 +121,8 @@ class Results:
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     cohorts: Mapping[str, CohortFacts] = field(default_factory=dict)
     encoders: Sequence[EncoderRun] = ()
+    likeness: Mapping[tuple[str, str], Likeness] = field(default_factory=dict)
+    checks: pd.DataFrame = field(default_factory=pd.DataFrame)
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     parcellation: Parcellation | None = None
     methods_text: Sequence[str] = ()
