@@ -112,8 +112,9 @@ def _covariates(protocol: Protocol) -> str:
         return "No covariates were removed."
     what = "targets and features" if protocol.regress_features else "targets"
     motion = f" ({protocol.motion} is head motion)" if protocol.motion in protocol.covariates else ""
+    verb = "was" if len(protocol.covariates) == 1 else "were"
     return (
-        f"{listed(protocol.covariates)}{motion} were removed from the {what} by linear regression with an intercept "
+        f"{listed(protocol.covariates)}{motion} {verb} removed from the {what} by linear regression with an intercept "
         f"fitted on the training fold, categories one-hot; {MISSING_RULE}."
     )
 
