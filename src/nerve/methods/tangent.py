@@ -47,16 +47,26 @@ class TangentSpace(Reference):
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
-        for rows in chunks(len(cohort)):
-            check_numbers(cohort.inputs("fc", rows), cohort, rows)
-        with naming(cohort.participants["participant_id"].to_numpy(object)):
-            view = TangentView(self.shrinkage).fit(cohort.connectivity)
+        view = self.fitted_view(cohort)
         if self.n_components is None:
             return view.arrays
-        mean, components, _ = principal_components(self._entries(cohort, view), self.n_components)
+        mean, components, _ = principal_components(self.entries(cohort, view), self.n_components)
         if not components.shape[1]:
             raise everyone_alike(cohort)
         return view.arrays | {"origin": mean, "components": turned(components)}
+
+    def fitted_view(self, cohort: Cohort) -> TangentView:
+        """The view of the cohort; what is no number or has no logarithm is refused by name."""
+        for rows in chunks(len(cohort)):
+            check_numbers(cohort.inputs("fc", rows), cohort, rows)
+        with naming(cohort.participants["participant_id"].to_numpy(object)):
+            return TangentView(self.shrinkage).fit(cohort.connectivity)
+
+    def view(self) -> TangentView:
+        """The view that `fit` has found."""
+        view = TangentView(self.shrinkage)
+        view.arrays = self.arrays_
+        return view
 
     @property
     def n_features(self) -> int:
@@ -65,14 +75,14 @@ class TangentSpace(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        cohort, view = self.fitted_cohort(X), TangentView(self.shrinkage)
-        view.arrays = self.arrays_
-        entries = self._entries(cohort, view)
+        cohort = self.fitted_cohort(X)
+        entries = self.entries(cohort, self.view())
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return checked_embeddings(entries, cohort)
 
-    def _entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
+    def entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
+        """(n, R (R + 1) / 2): the view on and above the diagonal."""
         above = np.triu_indices(cohort.n_regions)
         ids = cohort.participants["participant_id"].to_numpy(object)
         features = np.empty((len(cohort), len(above[0])), np.float32)
@@ -85,4 +95,8 @@ class TangentSpace(Reference):
         """Those of the view, and of the components."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
         own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
-        return TangentView().shapes(self.parcellation_.n_regions) | (own if self.n_components else {})
+        return self.view_shapes() | (own if self.n_components else {})
+
+    def view_shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """Those of the view."""
+        return TangentView().shapes(self.parcellation_.n_regions)
