@@ -1,4 +1,4 @@
-"""Short waits: `nerve --help` against the libraries that draw it, tangent vectors against a plain loop."""
+"""Short waits: `nerve --help` against the libraries that draw it, the tangent view against a plain loop."""
 
 from __future__ import annotations
 
@@ -36,22 +36,28 @@ def _child(command: list[str]) -> float:
 
 
 def tangent_rows() -> list[dict[str, object]]:
-    from nerve.connectivity import inverse_root, symmetric_log, tangent_vectors
+    import scipy.linalg
+
+    from nerve.views import TangentView
 
     rng = np.random.default_rng(0)
     series = rng.normal(size=(N_PEOPLE, 150, 12)) @ rng.normal(size=(12, N_REGIONS)) + 2 * rng.normal(
         size=(N_PEOPLE, 150, N_REGIONS)
     )
-    matrices = np.stack([0.5 * np.corrcoef(one.T) + 0.5 * np.eye(N_REGIONS) for one in series])
-    whitening = inverse_root(matrices.mean(axis=0))
-    above = np.triu_indices(N_REGIONS)
+    fc = np.stack([np.corrcoef(one.T) for one in series])
+    view = TangentView().fit(fc)
+    whitening = view.arrays["whitening"]
 
     def plain() -> np.ndarray:
-        return np.stack([symmetric_log(whitening @ one @ whitening)[above] for one in matrices])
+        logs = []
+        for one in fc:
+            values, vectors = scipy.linalg.eigh(whitening @ (0.5 * one + 0.5 * np.eye(N_REGIONS)) @ whitening)
+            logs.append((vectors * np.log(values)) @ vectors.T)
+        return np.stack(logs)
 
     expected, theirs = _timed(plain)
-    found, ours = _timed(lambda: tangent_vectors(matrices, matrices.mean(axis=0)))
-    what = f"tangent vectors of {N_PEOPLE} × {N_REGIONS} regions"
+    found, ours = _timed(lambda: view.apply(fc))
+    what = f"tangent view of {N_PEOPLE} × {N_REGIONS} regions"
     error = np.abs(found - expected).max() / np.abs(expected).max()
     return [
         {"name": f"{what} against one after another (s)", "value": ours, "reference": theirs, "ratio": ours / theirs},

@@ -9,7 +9,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes
 
 import pytest
 
+LONG = ("torture", "experiments", "training", "promises")  # folders that begin first, so that processes end together
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """Long tests come first: the last minute has only short ones to share among processes."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG)
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +43,9 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the real data are not on this machine (../shared/data)")
     return SHARED_DATA
+
+
+@pytest.fixture
+def unpainted(monkeypatch) -> None:
+    """Figures are drawn but not turned into SVG, where only the words of a page are looked at."""
+    monkeypatch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")

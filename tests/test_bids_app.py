@@ -43,9 +43,27 @@ def test_participants_one_by_one_then_the_group(cohort, tmp_path, capsys):
     assert set(table["participant_id"]) == set(cohort.participants["participant_id"])
     table = table.set_index("participant_id").loc[cohort.participants["participant_id"]]
     np.testing.assert_allclose(table, model.transform(cohort), atol=1e-5)
+    capsys.readouterr()
     with pytest.raises(SystemExit):
         bids.main([derivatives, out, "participant", "--participant-label", "99"])
     assert "no files of sub-99" in capsys.readouterr().err
+    bids.main([derivatives, out, "group", "--model", str(tmp_path / "model")])
+    said = capsys.readouterr()
+    assert "12 participants" in said.out
+    assert "does not look like" not in said.err
+
+
+def test_one_at_a_time_nobody_is_compared_but_the_group_is(cohort, tmp_path, capsys):
+    """A participant's FC says little about preprocessing; that of all of them does."""
+    model = NERVE.from_preset("small", dim=8, epochs=1, n_components=4, device="cpu").fit(cohort)
+    model.save(tmp_path / "model")
+    narrow = np.where(np.eye(8), 1, np.array(cohort.connectivity) * 0.3)
+    derivatives = str(export_cohort(Cohort(narrow, cohort.participants, REGIONS, name="n"), tmp_path / "narrow"))
+    bids.main([derivatives, str(tmp_path / "out"), "participant", "--participant-label", "00"])
+    assert "1 participant written" in capsys.readouterr().out
+    bids.main([derivatives, str(tmp_path / "out"), "participant"])
+    bids.main([derivatives, str(tmp_path / "out"), "group", "--model", str(tmp_path / "model")])
+    assert "Cohort 'narrow' does not look like what the model was trained on" in capsys.readouterr().err
 
 
 # ---- recipes, as far as they can be tried without an engine

@@ -11,7 +11,8 @@ from nerve.experiments.config import ExperimentConfig
 from nerve.protocol import FIELDS
 
 OTHER = {
-    "targets": ["b", "c"], "covariates": ["age"], "groups": "family", "site": "site", "leave_site_out": True,
+    "targets": ["b", "c"], "classes": ["a"],
+    "covariates": ["age"], "groups": "family", "site": "site", "leave_site_out": True,
     "combat": True, "preserve": ["age"], "regress_features": True, "motion": "fd", "non_numeric": "missing",
     "n_folds": 4, "n_repeats": 2,
     "n_inner_folds": 3, "kernel": "cosine", "lambdas": [0.5, 2.0], "n_components": 7, "exact_up_to": 99,
@@ -64,6 +65,7 @@ def test_defaults_and_sentences_of_the_command_line_are_the_protocols():
     ("changes", "sentence"),
     [
         ({"targets": []}, "There are no targets"),
+        ({"classes": ["b"]}, "classes names b, expected some of the targets: a"),
         ({"kernel": "corelation"}, "Did you mean 'correlation'"),
         ({"n_folds": 1}, "n_folds is 1, expected a whole number of at least 2"),
         ({"n_folds": True}, "n_folds is True"),

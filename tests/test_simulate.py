@@ -21,6 +21,7 @@ from nerve.simulate import (
 )
 from nerve.simulate.people import draw_person
 from nerve.simulate.plan import Plan
+from nerve.simulate.population import SESSION_COUPLING
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +143,13 @@ def test_the_two_halves_of_a_scan_and_two_sessions_resemble_each_other(scanned):
     same, others, recognised = self_and_others(first.inputs("upper"), second.inputs("upper"))
     assert same > others + 0.15
     assert recognised > 0.95
+
+
+def test_between_two_visits_only_the_visits_own_part_of_the_coupling_changes():
+    first, second = (Plan(n=1, session=session).scanner for session in (1, 2))
+    person = Plan(n=1).people[0]
+    change = (first.state(person) - second.state(person))[np.triu_indices(first.population.n_signals, 1)]
+    assert np.sqrt((change**2).mean()) == pytest.approx(np.sqrt(2) * SESSION_COUPLING, rel=0.2)
 
 
 def test_fewer_independent_volumes_have_the_sampling_noise_of_the_time_series():

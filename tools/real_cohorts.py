@@ -1,6 +1,7 @@
 """Cohort folders of the real data sets beside the checkout, for configs/*_benchmark.yaml.
 
-`python -m tools.real_cohorts --data ../shared/data --out cohorts` writes cohorts/abide (with series) and cohorts/ucla.
+`python -m tools.real_cohorts --data ../shared/data --out cohorts` writes cohorts/abide (with series), cohorts/ucla and
+the two sessions of STAGES, cohorts/stages and cohorts/stages-again; names after it choose some of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from tools.recipe import abide, ucla
+
+import nerve
 
 
 def abide_with_series(data: Path) -> object:
@@ -30,16 +33,32 @@ def abide_with_series(data: Path) -> object:
     return cohort
 
 
-COHORTS = {"abide": abide_with_series, "ucla": ucla}
+def stages_session(data: Path, session: int, name: str) -> object:
+    """Everyone in a session of STAGES, in the region order of UCLA."""
+    series = np.load(data / "stages" / f"timeseries_ses-{session}.npz", allow_pickle=False)
+    fc = np.stack([np.corrcoef(series[key]) for key in series.files]).astype(np.float32)
+    people = pd.DataFrame({"participant_id": series.files})
+    cohort = nerve.Cohort(fc, people, "schaefer400-7+aseg19").align("schaefer400-17+aseg19")
+    cohort.name = name
+    return cohort
+
+
+COHORTS = {
+    "abide": abide_with_series,
+    "ucla": ucla,
+    "stages": lambda data: stages_session(data, 1, "stages"),
+    "stages-again": lambda data: stages_session(data, 2, "stages-again"),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default: {', '.join(COHORTS)}")
     args = parser.parse_args()
-    for name, make in COHORTS.items():
-        cohort = make(args.data)
+    for name in args.names or COHORTS:
+        cohort = COHORTS[name](args.data)
         print(cohort.save(args.out / name), len(cohort))
 
 

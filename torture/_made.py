@@ -17,6 +17,7 @@ from tests.readers.write_formats import random_series
 from nerve.cohort import Cohort
 from nerve.experiments.main import prepare
 from nerve.parcellation import Parcellation
+from torture._processes import without_figures
 from torture._sources import LABELS, N_REGIONS, N_VOLUMES, Files, put
 
 HERE = b"/folder-of-the-case"  # stands for the folder of a case, in files that hold absolute paths
@@ -72,7 +73,7 @@ def make_cohort() -> Cohort:
 @lru_cache(maxsize=1)
 def made() -> Files:
     """The files of cohort/, run/, results/, study/ and the settings that made them, with `HERE` for their folder."""
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, without_figures():
         root = Path(temporary).resolve()
         make_cohort().save(root / "cohort")
         (root / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
@@ -86,7 +87,7 @@ def made() -> Files:
             "--out", root / "results",
             "--features", f"raw,{root / 'run'}", "--covariates", "sex",
         )  # fmt: skip
-        prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without drawing its report
+        prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without its report
         return {
             str(path.relative_to(root)): path.read_bytes().replace(str(root).encode(), HERE)
             for path in sorted(root.rglob("*"))

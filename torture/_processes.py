@@ -1,25 +1,33 @@
 """The command line in processes of its own, started without waiting for imports, and killed where we like.
 
 Importing torch takes seconds, the tiny commands of a torture tenths of one: killed at a random moment, most would die
-while importing. So a parent process imports everything once, and forks a child for each command. The child is what
-`nerve …` is: its own session, its own arguments, `nerve.cli.main()` from the first line to the exit code. `cold` starts
-the installed command instead, imports and all.
+while importing, or while drawing the figures of a report. So a parent process imports everything once, and forks a
+child for each command, which draws none. The child is otherwise what `nerve …` is: its own session, its own
+arguments, `nerve.cli.main()` from the first line to the exit code. `cold` starts a command from nothing instead,
+imports and all.
 """
 
-import json
+import gc
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 WATCHED = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "shutil.rmtree")  # audit events
+COLD = """
+from torture._processes import without_figures
+from nerve.cli import main
+with without_figures():
+    main()
+"""
 WAIT = 120.0  # seconds after which a command counts as hanging
 
 
@@ -52,10 +60,11 @@ class Running:
 
 
 def cold(arguments: Sequence[str], log: Path) -> Running:
-    """Start the installed command."""
+    """Start the command from nothing."""
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with open(log, "wb") as stream:
-        command = [sys.executable, "-m", "nerve", *arguments]
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=ENVIRONMENT, start_new_session=True)
+        command = [sys.executable, "-c", COLD, *arguments]
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment, start_new_session=True)
 
     def wait(running: Running) -> tuple[int, int]:
         try:
@@ -68,22 +77,20 @@ def cold(arguments: Sequence[str], log: Path) -> Running:
 
 
 class Warm:
-    """The parent that has imported everything. A context manager."""
+    """The parent that has imported everything, forked from this process. A context manager."""
 
     def __enter__(self) -> "Warm":
-        code = "from torture._processes import serve; serve()"
-        self._parent = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
+        _import_everything()
+        context: Any = multiprocessing.get_context("fork")
+        self._pipe, there = context.Pipe()
+        self._parent = context.Process(target=serve, args=(there,))
+        self._parent.start()
+        there.close()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._parent.stdin.close()  # type: ignore[union-attr]
-        self._parent.wait()
+        self._pipe.send(None)
+        self._parent.join()
 
     def start(
         self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0, trace: bool = False
@@ -94,45 +101,54 @@ class Warm:
         """
         job = {"arguments": list(arguments), "log": str(log), "watch": str(watch or ""), "die_at": die_at}
         job["trace"] = trace
-        self._parent.stdin.write(json.dumps(job) + "\n")  # type: ignore[union-attr]
-        self._parent.stdin.flush()  # type: ignore[union-attr]
-        return Running(self._answer()["pid"], log, self._wait)
+        self._pipe.send(job)
+        return Running(self._pipe.recv(), log, lambda running: self._pipe.recv())
 
     def run(self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0) -> Ended:
         """Start a command and wait for its end."""
         return self.start(arguments, log, watch, die_at).end()
 
-    def _wait(self, running: Running) -> tuple[int, int]:
-        answer = self._answer()
-        return answer["code"], answer["events"]
 
-    def _answer(self) -> dict[str, Any]:
-        return json.loads(self._parent.stdout.readline())  # type: ignore[union-attr]
+def serve(pipe: Any) -> None:
+    """What the parent does: fork a child for each job that it is sent, until there is none."""
+    gc.freeze()  # what was imported is never garbage, and collections would copy it into every child
+    os.environ |= {name: ENVIRONMENT[name] for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")}
+    while job := pipe.recv():
+        pid = os.fork()
+        if pid == 0:
+            with without_figures():
+                _be_the_command(job)
+        pipe.send(pid)
+        pipe.send((_code_of(pid), _counted(job)))
 
 
-def serve() -> None:
-    """What the parent does: import, then fork a child for each line of its input."""
-    import torch._dynamo  # noqa: F401  two seconds, which torch's first optimiser would take in every child
-
-    import nerve.cli
+def _import_everything() -> None:
     import nerve.evaluation
     import nerve.experiments.commands
     import nerve.interpret.pretraining
     import nerve.methods.runs
-    import nerve.readers
-    import nerve.report.page  # noqa: F401
-    from nerve.readers import ingesting, plain  # noqa: F401
+    import nerve.readers.ingesting
+    import nerve.readers.plain  # noqa: F401
     from nerve.report.figures import FIGURES
 
     for module in FIGURES.values():
         import_module(module)
-    for line in sys.stdin:
-        job = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            _be_the_command(job)
-        print(json.dumps({"pid": pid}), flush=True)
-        print(json.dumps({"code": _code_of(pid), "events": _counted(job)}), flush=True)
+
+
+@contextmanager
+def without_figures() -> Iterator[None]:
+    """Reports of this process have no figures, which take most of the time of a small command."""
+    from nerve.report import figures
+
+    def nothing(name: str, results: object) -> None:
+        raise figures.NothingToDraw("It was left out.")
+
+    draw = figures.draw
+    figures.draw = nothing
+    try:
+        yield
+    finally:
+        figures.draw = draw
 
 
 def _code_of(pid: int) -> int:
@@ -152,7 +168,7 @@ def _be_the_command(job: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for new, old in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(new, old)
-    sys.stdin = open(0)  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  pytest has its own
     sys.argv = ["nerve", *job["arguments"]]
     counter = _Counter(job["watch"], job["die_at"])
     if job["watch"]:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from nerve import simulate
 from nerve.cli import app
-from torture._processes import Ended, Running, Warm, cold
+from torture._processes import Ended, Running, Warm, cold, without_figures
 from torture._results import compared, debris, unreadable
 from torture.promise import Promise
 
@@ -99,7 +99,8 @@ def make_cases(folder: Path) -> list[Case]:
         """An older evaluation, with other folds, lies where the new one goes."""
         older = folder / "older"
         if not older.is_dir():
-            CliRunner().invoke(app, evaluate(older, folds=2), catch_exceptions=False)
+            with without_figures():
+                CliRunner().invoke(app, evaluate(older, folds=2), catch_exceptions=False)
         shutil.copytree(older / "out", place / "out")
 
     return [

@@ -1,11 +1,13 @@
-"""Ten lines of the package, broken one at a time: the test suite must notice every one.
+"""Forty lines of the package, broken one at a time: the test suite must notice every one.
 
 A mutation is tried on a copy of source and tests in a temporary folder, which is also the folder that the tests run in:
-broken code may do anything to the folder it runs in. Only the few tests that are there to notice it are run; before
-that, the same tests must pass on an unbroken copy.
+broken code may do anything to the folder it runs in. Only the few tests that are there to notice it are run, all of
+which `make test` runs too; before that, the same tests must pass on an unbroken copy. Each copy is tested by a process
+forked from one that has imported what nerve imports, but not nerve.
 """
 
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -15,103 +17,61 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nerve.cores import usable_cores
+from torture._lines import MUTATIONS, Mutation
 from torture.promise import Promise
 
 ROOT = Path(__file__).parents[1]
-# the process that runs the tests says first which copy it has imported: another one would prove nothing
-RUNNER = """
-import pathlib, sys
-import nerve, pytest
-if pathlib.Path(nerve.__file__).parent != pathlib.Path(sys.argv[1]):
-    sys.exit(f"imported {nerve.__file__}, expected the copy in {sys.argv[1]}")
-sys.exit(pytest.main(sys.argv[2:]))
-"""
 TESTS_FAILED = 1  # pytest's code for "tests ran and some failed"; a copy that cannot be imported gives another
+SECONDS = 300  # for the tests of one copy
+SHORT = (3,)  # of a quick test
+# The process that runs the tests says first which copy it has imported: another one would prove nothing.
+RUNNER = """
+import json, os, pathlib, signal, sys, time, typer.testing
+import hypothesis, matplotlib.figure, pandas, pytest, scipy.optimize, scipy.stats, sklearn.pipeline, torch
+
+def test(tree, tests):
+    os.chdir(tree)
+    os.environ["PYTHONPATH"] = f"{tree}/src"
+    sys.path[:0] = [f"{tree}/src"]
+    said = os.open(f"{tree}/said", os.O_WRONLY | os.O_CREAT)
+    os.dup2(said, 1), os.dup2(said, 2)
+    signal.alarm(SECONDS)
+    import nerve
+    if pathlib.Path(nerve.__file__).parent != pathlib.Path(tree, "src", "nerve"):
+        print(f"imported {nerve.__file__}, expected the copy in {tree}", flush=True)
+        return 9
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--tb=no", "-m", "not realdata"]
+    return pytest.main([*options, *tests])
+
+def begin(tree, tests):
+    began, process = time.monotonic(), os.fork()
+    if process == 0:
+        code = 9
+        try:
+            code = test(tree, tests)
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    running[process] = tree, began
+
+jobs, at_once = json.loads(sys.argv[1]), int(sys.argv[2])
+SECONDS, running = int(sys.argv[3]), {}
+while jobs or running:
+    while jobs and len(running) < at_once:
+        begin(*jobs.pop(0))
+    process, status = os.wait()
+    tree, began = running.pop(process)
+    print(json.dumps([tree, os.waitstatus_to_exitcode(status), time.monotonic() - began]), flush=True)
+"""
 
 
-class Mutation(NamedTuple):
-    """One line that is broken, and who must notice."""
+class Tested(NamedTuple):
+    """What came of the tests of one copy."""
 
-    name: str
-    file: str  # below src/nerve
-    old: str  # the line without indentation and comment; it stands there exactly once
-    new: str
-    tests: tuple[str, ...]  # files, or single tests where a file takes long
-
-
-MUTATIONS = (
-    Mutation(
-        "pair order: patches go down columns instead of along rows",
-        "patching.py",
-        "return np.stack(np.triu_indices(self.n_groups), axis=1)",
-        "return np.stack(np.tril_indices(self.n_groups)[::-1], axis=1)",
-        ("tests/test_patching.py",),
-    ),
-    Mutation(
-        "mask complement: one visible patch counts as masked too",
-        "models/masked_autoencoder.py",
-        "return order[:, : self.n_visible].sort(1).values, order[:, self.n_visible :].sort(1).values",
-        "return order[:, : self.n_visible].sort(1).values, order[:, self.n_visible - 1 :].sort(1).values",
-        ("tests/models/test_masked_autoencoder.py",),
-    ),
-    Mutation(
-        "covariate fold: coefficients from everyone, test people too",
-        "evaluation/predict.py",
-        "regression = CovariateRegression().fit(table.iloc[train], raw[train, None])",
-        "regression = CovariateRegression().fit(table.iloc[both], raw[both, None])",
-        ("tests/evaluation/test_leakage.py",),
-    ),
-    Mutation(
-        "bootstrap index: the last person is never drawn",
-        "evaluation/bootstrap.py",
-        "drawn = np.random.default_rng(seed).integers(0, n_units, (n_resamples, n_units))",
-        "drawn = np.random.default_rng(seed).integers(0, n_units - 1, (n_resamples, n_units))",
-        ("tests/evaluation/test_statistics.py",),
-    ),
-    Mutation(
-        "label alignment: the inverse of the order that is wanted",
-        "parcellation.py",
-        "return np.array([position.get(key, -1) for key in there], int)",
-        "return np.argsort([position.get(key, -1) for key in there])",
-        ("tests/test_parcellation.py",),
-    ),
-    Mutation(
-        "λ choice: as good as the worst is good enough",
-        "evaluation/kernel_ridge.py",
-        "best = self.inner_scores_.max(axis=0)",
-        "best = self.inner_scores_.min(axis=0)",
-        ("tests/evaluation/test_kernel_ridge.py",),
-    ),
-    Mutation(
-        "resume RNG: a resumed run draws the masks of the step before",
-        "training/loop.py",
-        "draws = Draws(self.settings.seed, self.step, len(rows), share, self.device)",
-        "draws = Draws(self.settings.seed, self.step - (self.seconds_before > 0), len(rows), share, self.device)",
-        ("tests/training/test_loop.py::test_resume_after_a_kill_is_bit_for_bit",),
-    ),
-    Mutation(
-        "atomic rename: the final file is written over in place",
-        "files.py",
-        "os.replace(name, path)",
-        "path.write_bytes(Path(name).read_bytes()), os.unlink(name)",
-        ("tests/test_files.py",),
-    ),
-    Mutation(
-        "escaping: what users named goes into the page as it is",
-        "report/page.py",
-        "autoescape=True,",
-        "autoescape=False,",
-        ("tests/report/test_page.py::test_hostile_text_stays_text",),
-    ),
-    Mutation(
-        "permutation p: the observed order is not counted",
-        "evaluation/permutation.py",
-        "return float((1 + np.sum(null >= observed)) / (1 + len(null)))",
-        "return float(np.sum(null >= observed) / len(null))",
-        ("tests/evaluation/test_statistics.py",),
-    ),
-)
-SHORT = (4,)  # its tests are quick
+    code: int  # of pytest; negative for a process that was ended
+    said: str
+    seconds: float
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
@@ -122,12 +82,10 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
         return [Promise(_words(MUTATIONS), f"the script is out of date: {'; '.join(stale)}", False)]
     chosen = [MUTATIONS[i] for i in SHORT] if short else list(MUTATIONS)
     began = time.perf_counter()
-    tests = sorted({test for mutation in chosen for test in mutation.tests})
-    code, said = run_tests(copied_tree(folder / "unbroken"), tests)
-    if code != 0:
-        return [Promise(_words(chosen), f"the tests fail without any mutation: {_last_line(said)}", False)]
-    verdicts = [tried(folder / f"mutant-{i}", mutation) for i, mutation in enumerate(chosen)]
-    unnoticed = [verdict for verdict in verdicts if verdict]
+    unbroken, *found = tested(folder, [None, *chosen])
+    if unbroken.code != 0:
+        return [Promise(_words(chosen), f"the tests fail without any mutation: {_last_line(unbroken.said)}", False)]
+    unnoticed = [said for mutation, one in zip(chosen, found, strict=True) if (said := verdict(mutation, one))]
     measured = f"{len(chosen) - len(unnoticed)} of {len(chosen)} noticed in {time.perf_counter() - began:.0f} s"
     return [Promise(_words(chosen), "; ".join([measured, *unnoticed]), not unnoticed)]
 
@@ -144,22 +102,30 @@ def missing_lines() -> list[str]:
     return wrong
 
 
-def tried(folder: Path, mutation: Mutation) -> str:
+def tested(folder: Path, chosen: Sequence[Mutation | None]) -> list[Tested]:
+    """Test a copy with each mutation; None is the copy without any, on which the tests of all of them run."""
+    everything = sorted({test for mutation in chosen if mutation for test in mutation.tests})
+    jobs = []
+    for number, mutation in enumerate(chosen):
+        tree = copied_tree(folder / str(number))
+        if mutation is not None:
+            mutate(tree / "src" / "nerve" / mutation.file, mutation)
+        jobs.append((tree, everything if mutation is None else list(mutation.tests)))
+    return run_tests(jobs)
+
+
+def verdict(mutation: Mutation, found: Tested) -> str:
     """Nothing when the tests notice, otherwise what happened."""
-    tree = copied_tree(folder)
-    mutate(tree / "src" / "nerve" / mutation.file, mutation)
-    code, said = run_tests(tree, mutation.tests)
-    shutil.rmtree(folder, ignore_errors=True)
-    if code == TESTS_FAILED:
+    if found.code == TESTS_FAILED:
         return ""
-    if code == 0:
+    if found.code == 0:
         return f"NOT NOTICED by {', '.join(mutation.tests)}: {mutation.name}"
-    return f"{mutation.name}: the tests could not be run ({_last_line(said)})"
+    return f"{mutation.name}: the tests could not be run ({found.code}: {_last_line(found.said)})"
 
 
 def copied_tree(folder: Path) -> Path:
-    """A copy of the package and its tests, to break and to run in."""
-    rubbish = shutil.ignore_patterns("__pycache__", ".hypothesis")
+    """A copy of the package and its tests, to break and to run in; compiled files save time and know their source."""
+    rubbish = shutil.ignore_patterns("*.pyc.*", ".hypothesis")
     shutil.copytree(ROOT / "src" / "nerve", folder / "src" / "nerve", ignore=rubbish)
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=rubbish)
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -176,20 +142,24 @@ def mutate(path: Path, mutation: Mutation) -> None:
     path.write_text(text, "utf-8")
 
 
-def run_tests(tree: Path, tests: Sequence[str], seconds: float = 300) -> tuple[int, str]:
-    """Run tests in a copied tree; the code of pytest and what it said."""
+def run_tests(jobs: Sequence[tuple[Path, Sequence[str]]]) -> list[Tested]:
+    """Run tests in copied trees, as many at a time as there are cores, longest lists first."""
     # this may itself run inside pytest, whose settings are not for the tests in the copy
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "-m", "not slow and not realdata"]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", RUNNER, str(tree / "src" / "nerve"), *options, *tests],
-            cwd=tree, env=environment, capture_output=True, text=True, timeout=seconds,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return -1, f"no answer within {seconds:.0f} s"
-    return done.returncode, done.stdout + done.stderr
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    given = json.dumps([(str(tree), list(tests)) for tree, tests in sorted(jobs, key=lambda job: -len(job[1]))])
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER, given, str(usable_cores()), str(SECONDS)],
+        cwd=jobs[0][0], env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    ended = {tree: (code, seconds) for tree, code, seconds in map(json.loads, done.stdout.splitlines())}
+    return [Tested(*_ended(tree, ended, done.stderr)) for tree, _ in jobs]
+
+
+def _ended(tree: Path, ended: dict[str, tuple[int, float]], errors: str) -> tuple[int, str, float]:
+    code, seconds = ended.get(str(tree), (-1, 0.0))
+    said = tree / "said"
+    return code, said.read_text(errors="replace") if said.is_file() else errors, seconds
 
 
 def _code(line: str) -> str:
@@ -202,3 +172,13 @@ def _words(chosen: Sequence[Mutation]) -> str:
 
 def _last_line(said: str) -> str:
     return (said.strip().splitlines() or ["nothing was said"])[-1]
+
+
+if __name__ == "__main__":  # the table, or a part of it: python -m torture.mutations [evaluation/folds.py …]
+    import tempfile
+
+    wanted = [one for one in MUTATIONS if one.file in sys.argv[1:] or not sys.argv[1:]]
+    with tempfile.TemporaryDirectory(prefix="nerve-mutations-") as scratch:
+        for one, found in zip(wanted, tested(Path(scratch), wanted), strict=True):
+            noticed = verdict(one, found) or "noticed"
+            print(f"| {one.file} | {one.name} | {found.seconds:.1f} s | {noticed.partition(':')[0]} |", flush=True)

@@ -83,7 +83,7 @@ def evaluated(cohort: Cohort, features: Any = ("raw", "pca"), targets: Any = ("y
     """Everything that `nerve evaluate` computes, looked through for what is not a number."""
 
     def do(folder: Path) -> str | None:
-        few = {"n_folds": 5, "n_permutations": 5} | options
+        few = {"n_folds": 3, "n_permutations": 5} | options
         wanted = list(features) if isinstance(features, tuple) else features
         predictions = nerve.evaluate(wanted, cohort, list(targets), **few)
         people, protocol = prepare_people(cohort, nerve.Protocol(targets=list(targets), **few))

@@ -3,21 +3,22 @@
 Tables of people hold ids by design (`OF_PEOPLE`); everything else that a command writes or says may be shared.
 """
 
-import json
+import multiprocessing
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
 
+from nerve.cli import main
 from torture.promise import Promise
 
 N, R = 40, 12
@@ -35,18 +36,6 @@ OF_PATHS = (
     "failed/experiment.yaml",
 )
 METHOD = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 16}
-RUNNER = """
-import json, sys
-from nerve.cli import main
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["nerve", *words]
-    print("$ nerve", words[0], flush=True)
-    try:
-        main()
-    except SystemExit as ended:
-        if ended.code:
-            print(f"ended with {ended.code}", flush=True)
-"""
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
@@ -143,13 +132,31 @@ def failing(work: Path) -> list[list[str]]:
 
 
 def run_commands(words: list[list[str]], work: Path) -> str:
-    """Run them one after another in one process; what they said on both streams."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER, json.dumps(words)], cwd=work, env=environment, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=300,
-    )  # fmt: skip
-    return done.stdout + ("" if done.returncode == 0 else f"\nended with {done.returncode}")
+    """Run them one after another in a process forked from this one; what they said on both streams."""
+    log = work.parent / "said"
+    process: Any = multiprocessing.get_context("fork").Process(target=_say, args=(words, work, log))
+    process.start()
+    process.join(300)
+    if process.exitcode is None:
+        process.kill()
+    return log.read_text() + ("" if process.exitcode == 0 else f"\nended with {process.exitcode}")
+
+
+def _say(words: list[list[str]], work: Path, log: Path) -> None:
+    """The commands, in a folder, with both streams in a file."""
+    stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(stream, 1), os.dup2(stream, 2)
+    sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115  pytest has its own
+    os.environ["COLUMNS"] = "200"
+    os.chdir(work)
+    for one in words:
+        sys.argv = ["nerve", *one]
+        print("$ nerve", one[0], flush=True)
+        try:
+            main()
+        except SystemExit as ended:
+            if ended.code:
+                print(f"ended with {ended.code}", flush=True)
 
 
 def files(work: Path) -> Iterator[Path]:

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from nerve.cli import app
 from nerve.simulate import simulate_cohort
+from torture._processes import without_figures
 from torture._results import compared
 from torture.promise import Promise
 
@@ -43,7 +44,8 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
 
 def command(*words: object) -> tuple[int, str]:
     """A command in this process: its exit code and what it said."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
+    with without_figures():
+        done = CliRunner().invoke(app, [str(word) for word in words])
     return done.exit_code, done.output + str(done.exception or "")
 
 

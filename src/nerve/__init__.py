@@ -17,6 +17,7 @@ _PUBLIC = {
     "NerveError": "nerve.checks",
     "Parcellation": "nerve.parcellation",
     "Patching": "nerve.patching",
+    "Probe": "nerve.methods.probe",
     "Protocol": "nerve.protocol",
     "evaluate": "nerve.experiments.evaluate",
     "load_parcellation": "nerve.parcellation",

@@ -16,7 +16,7 @@ from nerve.cores import usable_cores
 
 MIN_VOLUMES = 10
 _LARGEST_R = 1 - 1e-7
-_CHUNK = 32  # matrices that a thread takes at a time
+_CHUNK = 16  # matrices that a thread takes at a time
 
 
 def pearson(series: np.ndarray) -> np.ndarray:
@@ -124,56 +124,32 @@ def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
 
 
 def symmetric_log(matrices: np.ndarray) -> np.ndarray:
-    """The logarithm of (…, R, R) symmetric matrices; all NaN for one that is not positive definite.
+    """The logarithm of (n, R, R) symmetric matrices; all NaN for one that is not positive definite.
+
+    One thread per core, each with some of the matrices: decompositions as small as these gain nothing from threads of
+    their own.
 
     Examples
     --------
-    >>> symmetric_log(np.diag([1.0, np.e])).round(6).tolist()
-    [[0.0, 0.0], [0.0, 1.0]]
-    """
-    values, vectors = np.linalg.eigh(matrices)
-    logs = np.log(values, out=np.full_like(values, np.nan), where=values > 0)
-    return (vectors * logs[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-
-
-def inverse_root(matrix: np.ndarray) -> np.ndarray:
-    """G^-½ of a symmetric matrix G; NaN where it is not positive definite."""
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.power(values, -0.5, out=np.full_like(values, np.nan), where=values > 0)) @ vectors.T
-
-
-def tangent_vectors(matrices: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Where positive matrices S lie as seen from a reference G: entries on and above the diagonal of log(G^-½ S G^-½).
-
-    One thread per core, each with some of the matrices: decompositions as small as these gain nothing from threads of
-    their own. Computed in float64, kept in float32.
-
-    Parameters
-    ----------
-    matrices : (n, R, R) array
-    reference : (R, R) array
-
-    Returns
-    -------
-    (n, R (R + 1) / 2) float32
-        A row is NaN where the matrix is not positive definite, all rows where the reference is not.
+    >>> symmetric_log(np.diag([1.0, np.e])[None]).round(6).tolist()
+    [[[0.0, 0.0], [0.0, 1.0]]]
     """
     from threadpoolctl import threadpool_limits
 
-    whitening = inverse_root(np.asarray(reference, float))
-    above = np.triu_indices(len(whitening))
-    features = np.full((len(matrices), len(above[0])), np.nan, np.float32)
-    if np.isnan(whitening).any():
-        return features
+    logs = np.empty(matrices.shape)
 
-    def fill(start: int) -> None:
-        some = slice(start, start + _CHUNK)
-        seen = whitening @ np.asarray(matrices[some], float) @ whitening
-        features[some] = symmetric_log(seen)[:, *above]
+    def fill(some: slice) -> None:
+        values, vectors = np.linalg.eigh(matrices[some])
+        values = np.log(values, out=np.full_like(values, np.nan), where=values > 0)
+        logs[some] = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
 
-    with threadpool_limits(1), ThreadPoolExecutor(usable_cores()) as pool:
-        list(pool.map(fill, range(0, len(matrices), _CHUNK)))
-    return features
+    parts = [slice(start, start + _CHUNK) for start in range(0, len(matrices), _CHUNK)]
+    if len(parts) < 2:
+        list(map(fill, parts))
+        return logs
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
+        list(pool.map(fill, parts))
+    return logs
 
 
 def _standardised(series: np.ndarray) -> np.ndarray:

@@ -286,7 +286,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
     except (ValueError, RecursionError) as error:
-        raise NerveError(f"{path}: is not valid JSON ({error}).") from error
+        place = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise NerveError(f"{path}: is not valid JSON{place}.") from error
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -301,7 +302,9 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:  # as its parser has it
-        raise NerveError(f"{path}: is not valid YAML ({' '.join(str(error).split())}).") from error
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise NerveError(f"{path}: is not valid YAML{place}.") from error
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -14,6 +14,7 @@ MEASURES: dict[str, tuple[str, str]] = {
     "other": ("values of another kind", "Other"),
 }
 CORRELATIONS = ("pearson", "partial")  # within [-1, 1], with a unit diagonal
+VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}  # of other measures the range is not checked
 
 _WORDS = {
     "pearson": ("pearson", "pearsoncorrelation", "pearsonr", "correlation", "corr", "r"),

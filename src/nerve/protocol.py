@@ -31,7 +31,8 @@ class Protocol:
     ('age', 'sex')
     """
 
-    targets: tuple[str, ...] = _field((), "Columns to predict; those with two classes get AUC and balanced accuracy.")
+    targets: tuple[str, ...] = _field((), "Columns to predict; those with classes get AUC and balanced accuracy.")
+    classes: tuple[str, ...] = _field((), "Targets whose numbers are names of three or more classes; words always are.")
     covariates: tuple[str, ...] = _field((), "Columns regressed from the targets with training-fold coefficients.")
     groups: str | None = _field(None, "Column of families: kept whole in folds, resampled and permuted whole.")
     site: str | None = _field(None, "Column of the site: for ComBat, leave-site-out and permutation within sites.")
@@ -60,7 +61,7 @@ class Protocol:
     )
 
     def __post_init__(self) -> None:
-        for name in ("targets", "covariates", "preserve"):
+        for name in ("targets", "classes", "covariates", "preserve"):
             object.__setattr__(self, name, as_names(getattr(self, name)))
         object.__setattr__(self, "lambdas", _numbers("lambdas", self.lambdas, least=0.0))
         counts = _numbers("labels", self.labels, least=5.0) if self.labels else ()
@@ -71,6 +72,8 @@ class Protocol:
         one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
         if not self.targets:
             raise NerveError("There are no targets, expected at least one column to predict (targets=['age'], say).")
+        if unknown := [name for name in self.classes if name not in self.targets]:
+            raise NerveError(f"classes names {listed(unknown)}, expected some of the targets: {listed(self.targets)}.")
         if (self.combat or self.leave_site_out) and self.site is None:
             raise NerveError("combat and leave_site_out need the column of the site, expected site='site' or the like.")
         if self.combat and self.leave_site_out:

@@ -11,6 +11,7 @@ import numpy as np
 
 from nerve.checks import AboutPeople, NerveError, one_of, problem
 from nerve.components import principal_components
+from nerve.connectivity import symmetric_log
 
 _AT_A_TIME = 64  # participants whose matrices are in memory together
 _LOOKED_AT = 2048  # participants, at most, from whom directions come
@@ -86,10 +87,9 @@ class TangentView(View):
         whitening, out = self.arrays["whitening"], np.empty(fc.shape, np.float32)
         for start in range(0, len(fc), _AT_A_TIME):
             some = slice(start, start + _AT_A_TIME)
-            values, vectors = np.linalg.eigh(whitening @ self._shrunk(fc[some]) @ whitening)
-            if (bad := ~(values[:, 0] > 0)).any():
+            out[some] = symmetric_log(whitening @ self._shrunk(fc[some]) @ whitening)
+            if (bad := np.isnan(out[some, 0, 0])).any():
                 raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
-            out[some] = (vectors * np.log(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
         return out
 
     def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
@@ -118,11 +118,15 @@ class ShrunkView(TangentView):
 
         Σ_k w_k u_k (u_kᵀ t),      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    over the first 256 directions. In tangent space noise has nearly the same variance everywhere, so that w is what a
-    posterior mean would have (after Rahim et al. 2019). The group is at zero. No labels are used.
+    over the first `n_directions` directions. In tangent space noise has nearly the same variance everywhere, so that w
+    is what a posterior mean would have (after Rahim et al. 2019). The group is at zero. No labels are used.
     """
 
     name: ClassVar[str] = "shrunk"
+
+    def __init__(self, shrinkage: float = 0.5, n_directions: int = N_DIRECTIONS) -> None:
+        super().__init__(shrinkage)
+        self.n_directions = n_directions
 
     def fit(self, fc: Any) -> Self:
         """Find the group and the directions in which its participants differ."""
@@ -131,7 +135,7 @@ class ShrunkView(TangentView):
         vectors = np.concatenate(
             [self._vectors(fc[some]) for some in np.array_split(rows, -(-len(rows) // _AT_A_TIME))]
         )
-        mean, directions, variances = principal_components(vectors, N_DIRECTIONS)
+        mean, directions, variances = principal_components(vectors, self.n_directions)
         floor = np.median(variances[: max(1, min(len(rows) - 1, vectors.shape[1]))])
         weights = np.maximum(0.0, 1 - floor / variances[: directions.shape[1]])
         kept = weights > 0
@@ -165,9 +169,10 @@ class ShrunkView(TangentView):
 VIEWS: dict[str, type[View]] = {view.name: view for view in (View, TangentView, ShrunkView)}
 
 
-def make_view(name: str) -> View:
-    """A view by its name, not fitted yet."""
-    return VIEWS[one_of("view", name, list(VIEWS))]()
+def make_view(name: str, n_directions: int = N_DIRECTIONS) -> View:
+    """A view by its name, not fitted yet; only ``shrunk`` has directions."""
+    view = VIEWS[one_of("view", name, list(VIEWS))]
+    return ShrunkView(n_directions=n_directions) if view is ShrunkView else view()
 
 
 def checked_arrays(

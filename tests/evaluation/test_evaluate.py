@@ -146,7 +146,7 @@ REFUSALS = {
     "constant": ({"targets": "constant"}, "target 'constant': every value is 5"),
     "all missing": ({"targets": "nothing"}, "target 'nothing': every value is missing"),
     "few": ({"targets": "few"}, "target 'few': there are values for 4 of 120 participants, expected at least one for"),
-    "classes": ({"targets": "letters"}, "it has 3 classes"),
+    "classes": ({"targets": "letters"}, r"class c \(2\) has too few participants"),
     "unknown": ({"targets": "scor"}, "there is no column 'scor'.*Did you mean 'score'"),
     "unknown covariate": ({"targets": "score", "covariates": "agee"}, "Did you mean 'age'"),
     "group": ({"targets": "score", "groups": "half"}, "would not fit one of 10 folds of 12 participants"),
@@ -165,7 +165,7 @@ def test_bad_input_is_refused_in_one_sentence(case, cohort, features):
         constant=5,
         nothing=np.nan,
         few=np.where(np.arange(n) < 4, np.arange(n), np.nan),
-        letters=np.resize(list("abc"), n),
+        letters=np.array([*np.resize(list("ab"), n - 2), "c", "c"]),
         half=np.where(np.arange(n) < n // 2, "big", np.arange(n).astype(str)),
     )
     options, sentence = REFUSALS[case]
@@ -313,3 +313,16 @@ def test_motion_in_words_is_refused(cohort):
     cohort.participants["mean_fd"] = ["0.1#", *["0.2"] * (len(cohort) - 1)]
     with pytest.raises(NerveError, match=r"column 'mean_fd' holds '0\.1#', expected mean framewise displacement"):
         evaluate("raw", cohort, ["age"])
+
+
+def test_a_kernel_that_is_not_exact_is_said_on_the_screen_and_in_the_texts(tmp_path):
+    cohort = nerve.simulate_cohort(40, "schaefer100-7", 30, keep_timeseries=False, seed=0)
+    cohort.save(tmp_path / "cohort")
+    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "p_factor", "--features", "raw", "--n-folds", "3"]
+    words += ["--n-bootstrap", "20", "--exact-up-to", "30", "--n-landmarks", "20", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    said = "raw: with more than 30 participants the kernel goes through 20 of them"
+    assert said in " ".join(done.output.split())
+    assert said in (tmp_path / "out" / "protocol.md").read_text()
+    assert said in (tmp_path / "out" / "report.html").read_text()

@@ -58,6 +58,12 @@ def test_groups_are_never_split(seed):
     assert np.bincount(folds, minlength=5).min() > 20
 
 
+def test_people_without_a_family_are_spread_one_by_one():
+    families = np.array(["a", "a", "b", "b"] + [None] * 26, object)
+    folds = stratified_folds(np.zeros(30, int), 5, groups=families)
+    assert np.bincount(folds).tolist() == [6] * 5
+
+
 def test_the_same_seed_gives_the_same_folds_and_another_seed_others():
     strata = strata_of(np.random.default_rng(0).normal(size=100), 10)
     assert (stratified_folds(strata, 10, seed=1) == stratified_folds(strata, 10, seed=1)).all()

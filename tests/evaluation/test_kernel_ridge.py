@@ -64,6 +64,12 @@ def test_one_penalty_for_each_target_equals_solving_them_apart(rng):
         assert np.isclose(biases[t], bias[0])
 
 
+def test_the_width_of_the_rbf_kernel_is_the_median_heuristic(rng):
+    train, y = rng.normal(size=(20, 3)), rng.normal(size=20)
+    distances = [((a - b) ** 2).sum() for i, a in enumerate(train) for b in train[:i]]
+    assert KernelRidge("rbf").fit(train, y).gamma_ == pytest.approx(1 / (2 * np.median(distances)))
+
+
 @pytest.mark.parametrize("width", [7, 120])
 @pytest.mark.parametrize("kernel", ["linear", "cosine", "correlation", "rbf"])
 def test_without_bias_it_is_scikit_learns_kernel_ridge(rng, kernel, width):

@@ -83,3 +83,17 @@ def test_every_method_knows_the_default_preset():
     default = ExperimentConfig.model_fields["preset"].default
     for name in METHODS:
         make_method(name, default)
+
+
+def test_a_row_may_be_asked_of_some_cohorts_only():
+    cohorts = {name: {"simulate": {"n_subjects": 9}, "targets": ["a"]} for name in "AB"}
+    rows = [{"method": "brainnetcnn", "cohorts": ["B"]}, {"method": "graphmae", "cohorts": ["A"]}, {"method": "raw"}]
+    config = ExperimentConfig.model_validate({"cohorts": cohorts, "methods": rows})
+    tasks = make_plan(config, {"A": "1", "B": "2"}, "code").tasks
+    asked = [(task.row.method, task.work.kind, task.cohort) for task in tasks]
+    assert asked == [
+        ("brainnetcnn", "train", "B"), ("graphmae", "encode", ""), ("graphmae", "probe", "A"),
+        ("raw", "probe", "A"), ("raw", "probe", "B"),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"a method names cohorts.*'C'.*known are A, B"):
+        ExperimentConfig.model_validate({"cohorts": cohorts, "methods": [{"method": "raw", "cohorts": ["C"]}]})

@@ -17,7 +17,7 @@ from nerve.methods.archive import pack
 from nerve.methods.nerve import NERVE
 from nerve.methods.runs import embed_file
 from nerve.parcellation import load_parcellation
-from nerve.quality.likeness import Signature, likeness
+from nerve.quality.likeness import Likeness, Signature, likeness
 
 ATLAS = load_parcellation("schaefer100-17")
 
@@ -62,9 +62,9 @@ def run(trained, tmp_path_factory):
 
 
 def test_other_people_of_the_same_kind_are_like_the_training_cohort(trained):
-    said, differences = trained.likeness(people(1))
-    assert said.startswith("group means correlate by 0.9")
-    assert not differences
+    like = trained.likeness(people(1))
+    assert like.words.startswith("group means correlate by 0.9")
+    assert not like.differences
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_other_people_of_the_same_kind_are_like_the_training_cohort(trained):
     ids=["Fisher z", "global signal", "spread", "order"],
 )
 def test_a_planted_difference_is_said(trained, other, sentence):
-    found = " ".join(trained.likeness(other())[1])
+    found = " ".join(trained.likeness(other()).differences)
     assert pd.Series([found]).str.contains(sentence, regex=True).all(), found
 
 
@@ -89,28 +89,44 @@ _SEVEN = ATLAS.positions_of(load_parcellation("schaefer100-7"))  # rows in 7-net
 
 
 def test_the_other_way_round_the_global_signal_is_the_models():
-    found = likeness(Signature.of(people(0, without_global_signal)), people(1))[1]
+    found = likeness(Signature.of(people(0, without_global_signal)), people(1)).differences
     assert "regressed out in the model's training cohort and not in this cohort" in " ".join(found)
 
 
 def test_of_fewer_than_ten_nothing_is_kept_or_said(trained):
     assert Signature.of(people(0, n=9)) is None
-    assert trained.likeness(people(1, n=9)) == ("not compared: fewer than 10 participants", [])
+    assert trained.likeness(people(1, n=9)) == Likeness("not compared: fewer than 10 participants")
 
 
-def test_embed_and_check_warn(run, tmp_path):
-    other = changed(people(1), in_fisher_z)
-    with pytest.warns(NerveWarning, match="does not look like what the model was trained on.*Fisher z"):
-        embed_file(run, other, tmp_path / "e.tsv", device="cpu", progress=False)
-    other.save(tmp_path / "other")
+def test_embed_and_check_warn_with_a_figure(run, tmp_path):
+    changed(people(1), in_fisher_z).save(tmp_path / "other")
     people(2).save(tmp_path / "same")
-    said = {
-        name: CliRunner().invoke(app, ["check", str(tmp_path / name), "--model", str(run)])
-        for name in ("other", "same")
-    }
-    assert "like the model's" in said["same"].output
-    assert "may be Fisher z" in " ".join(said["other"].output.split())
-    assert "may be Fisher z" not in " ".join(said["same"].output.split())
+    for name, warned in (("other", True), ("same", False)):
+        out, drawn = tmp_path / f"{name}.tsv", tmp_path / f"{name}.png"
+        embedded = CliRunner().invoke(app, ["embed", str(run), str(tmp_path / name), str(out), "--device", "cpu"])
+        checked = CliRunner().invoke(
+            app, ["check", str(tmp_path / name), "--model", str(run), "--figure", str(drawn)], env={"COLUMNS": "200"}
+        )
+        assert out.is_file()
+        assert (tmp_path / f"{name}_likeness.svg").is_file() == warned
+        assert ("other_likeness.svg" in embedded.output) == warned
+        assert "like the model's" in checked.output
+        assert ("may be Fisher z" in " ".join(checked.output.split())) == warned
+        assert drawn.read_bytes().startswith(b"\x89PNG")
+    with pytest.warns(NerveWarning, match="does not look like what the model was trained on.*Fisher z"):
+        embed_file(run, Cohort.load(tmp_path / "other"), tmp_path / "e.tsv", device="cpu", progress=False)
+
+
+def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
+    like = trained.likeness(changed(people(1), in_fisher_z))
+    like.save(tmp_path)
+    again = Likeness.load(tmp_path)
+    assert (again.words, again.differences) == (like.words, like.differences)
+    np.testing.assert_array_equal(again.found.mean, like.found.mean)
+    assert again.trained.numbers() == like.trained.numbers()
+    (tmp_path / "likeness.json").write_text("[]")
+    with pytest.raises(NerveError, match="no comparison of two cohorts"):
+        Likeness.load(tmp_path)
 
 
 # ---- one file

@@ -59,7 +59,7 @@ def derivatives(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_readmes_commands_run_on_an_xcpd_folder(derivatives, monkeypatch):
+def test_the_readmes_commands_run_on_an_xcpd_folder(derivatives, monkeypatch, unpainted):
     monkeypatch.chdir(derivatives)
     for words in nerve_commands(section(README, "On your own data")):
         if words[0] != "experiment":  # its configs want paths; tests/experiments runs them on simulated cohorts
@@ -81,7 +81,7 @@ def test_the_readmes_python_runs(derivatives, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_first_tutorial_runs_from_top_to_bottom(tmp_path, monkeypatch):
+def test_the_first_tutorial_runs_from_top_to_bottom(tmp_path, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     said = {words[0]: run(quick(words)) for words in nerve_commands(START)}
     assert "true r 0.60" in said["simulate"]

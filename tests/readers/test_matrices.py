@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from nerve.checks import NerveError
 from nerve.readers.matrices import clean_matrix, from_triangle, missing_regions, regions_of_triangle
+from nerve.readers.valuing import shown_values
 
 
 @pytest.fixture
@@ -98,3 +99,8 @@ def test_triangles_round_trip(n_regions, by):
 def test_a_length_that_is_no_triangle_is_refused():
     with pytest.raises(NerveError, match="7 values, expected the R"):
         from_triangle(np.zeros(7), "x")
+
+
+def test_small_covariances_are_not_taken_for_fisher_z():
+    assert shown_values(np.array([[4.0, 1.5], [1.5, 2.0]])) == ""
+    assert shown_values(np.array([[1.0, 1.5], [1.5, 1.0]])) == "z"

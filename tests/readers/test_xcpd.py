@@ -18,6 +18,7 @@ from tests.readers.write_formats import (
 
 from nerve.checks import NerveError
 from nerve.connectivity import mean_in_z
+from nerve.methods import make_method
 from nerve.parcellation import load_parcellation
 from nerve.readers import Options, get_reader, read_cohort
 
@@ -237,3 +238,27 @@ def test_giga_connectome_whose_header_only_counts_takes_the_order_that_the_user_
     cohort = read_cohort(tmp_path, parcellation="schaefer100-17", order="schaefer100-7")
     short = [label.removeprefix("7Networks_") for label in load_parcellation("schaefer100-7").labels]
     np.testing.assert_allclose(cohort.connectivity[0], in_17_order(np.corrcoef(series.T), short), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "measure"), [("PartialCorrelation", "partial"), ("Covariance", "covariance"), ("TangentSpace", "other")]
+)
+def test_a_matrix_of_another_measure_is_not_taken_for_pearson_correlations(tmp_path, words, measure):
+    labels = [label.removeprefix("7Networks_") for label in load_parcellation("schaefer100-7").labels]
+    for seed, person in enumerate(PEOPLE):
+        write_giga(tmp_path, person, labels=labels, matrix=random_fc(100, seed) / 2 + np.eye(100) / 2, measure=words)
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-7")
+    assert cohort.measure == measure
+    with pytest.raises(NerveError, match="Pearson"):
+        make_method("tangent", "paper", {}).fit(cohort)
+    for seed, person in enumerate(PEOPLE):
+        write_giga(tmp_path, person, labels=labels, matrix=random_fc(100, seed))
+    both = read_cohort(tmp_path, parcellation="schaefer100-7")
+    assert both.measure == "pearson"
+    np.testing.assert_allclose(both.connectivity[0], random_fc(100, 0), atol=1e-6)
+    named = read_cohort(
+        tmp_path,
+        parcellation="schaefer100-7",
+        atlas=f"Schaefer2018100Parcels7Networks_meas-{words}_desc-denoiseSimple",
+    )
+    assert named.measure == measure

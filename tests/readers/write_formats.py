@@ -150,13 +150,14 @@ def write_giga(
     matrix: np.ndarray | None = None,
     series: np.ndarray | None = None,
     atlas: str = "Schaefer2018100Parcels7Networks",
+    measure: str = "PearsonCorrelation",
 ) -> None:
     """One scan as giga_connectome writes it: a header and no index; without labels, the header counts from 0."""
     func = func_folder(folder, participant)
     base = f"{stem(participant)}_seg-{atlas}"
     if matrix is not None:
         table = pd.DataFrame(matrix, columns=labels)
-        table.to_csv(func / f"{base}_meas-PearsonCorrelation_desc-denoiseSimple_relmat.tsv", sep="\t", index=False)
+        table.to_csv(func / f"{base}_meas-{measure}_desc-denoiseSimple_relmat.tsv", sep="\t", index=False)
     if series is not None:
         table = pd.DataFrame(series, columns=labels)
         table.to_csv(func / f"{base}_desc-denoiseSimple_timeseries.tsv", sep="\t", index=False)

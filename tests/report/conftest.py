@@ -1,14 +1,17 @@
 """A complete made-up experiment, written once."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from folders import Made, line, write_folder
 
+from nerve.quality.likeness import Likeness, Signature
 from nerve.report.load import load_results
 from nerve.report.page import write_report
 
@@ -28,7 +31,10 @@ def experiment_page(made_once, experiment):
 
 @pytest.fixture(scope="session")
 def results(experiment):
-    return load_results(experiment)
+    mean = np.random.default_rng(0).uniform(-0.2, 0.8, 300).astype(np.float32)
+    both = (Signature(scale * mean, 20, 0.2 * scale, 0.4, 0.9) for scale in (1, 1.8))
+    like = Likeness("group means correlate by 1.00", ("The entries of a matrix spread by 0.360.",), *both)
+    return replace(load_results(experiment), likeness={("NERVE", "alpha"): like})
 
 
 @pytest.fixture(scope="session")
@@ -55,9 +61,3 @@ def hostile_page(made_once, hostile):
 
 def write_page(experiment, folder):
     write_report(experiment).rename(folder / "report.html")
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    """Figures are drawn but not turned into SVG, where only the words of a page are looked at."""
-    monkeypatch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")

@@ -21,7 +21,7 @@ from nerve.report.figures.interpretation_importance import square
 from nerve.report.figures.null_distribution import _of_target
 from nerve.report.figures.style import YEO7, YEO17, network_colours, network_order
 from nerve.report.figures.sweep import swept
-from nerve.report.results import Results, cohort_facts
+from nerve.report.results import CohortFacts, Results, cohort_facts
 
 SECTIONS = {"cohorts", "pretraining", "prediction", "comparison", "interpretation"}
 
@@ -66,6 +66,18 @@ def test_figure_is_drawn_with_a_caption_turns_dark_and_cuts_no_word(name, result
     assert len(import_module(FIGURES[name]).caption(results)) > 80
     assert not [words for words, _ in drawn_words if re.search(r"[$`…]|mathdefault", words)]
     assert not [words for words, margins in drawn_words if min(margins) < -1]
+
+
+def test_small_networks_beside_each_other_have_labels_that_can_be_told_apart(drawn_words):
+    """LimbicA and LimbicB of Schaefer 100 have two regions each."""
+    parcellation = load_parcellation("schaefer100-17")
+    mean = np.eye(100)
+    facts = CohortFacts("a", "a", 30, parcellation=parcellation, mean=mean, n_in_mean=30)
+    svg(draw("group_mean_fc", Results(cohorts={"a": facts})))
+    boxes = {words: margins for words, margins in drawn_words if words in set(parcellation.networks)}
+    middles = sorted(margins[1] for margins in boxes.values())
+    assert len(boxes) > 10
+    assert np.diff(middles).min() > 4  # of a height of seven
 
 
 def test_forest_dots_stand_at_the_mean_over_seeds(results):

@@ -176,7 +176,7 @@ def test_tables_in_latex_hold_no_command_of_others(table):
 
 
 @pytest.mark.slow
-def test_regions_and_networks_cannot_write_the_page(tmp_path):
+def test_regions_and_networks_cannot_write_the_page(tmp_path, unpainted):
     evil = "<img src=x onerror=alert(1)>"
     folder = write_folder(tmp_path, Made(interpretation=True))
     for path in folder.rglob("*.tsv"):

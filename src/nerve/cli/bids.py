@@ -46,7 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("level", choices=["participant", "group"])
     parser.add_argument("--participant-label", nargs="+", default=[], help="only these, with or without sub-")
     parser.add_argument("--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV")
-    parser.add_argument("--model", help="participant: embed with this model (folder, archive or name)")
+    parser.add_argument(
+        "--model",
+        help="participant: embed with this model (folder, archive or name); group: does the whole cohort look like "
+        "what it was trained on?",
+    )
     parser.add_argument("--participants", help="group: table of participants; by default the derivatives' own")
     parser.add_argument("--targets", default="", help="group: columns to predict, separated by commas")
     parser.add_argument("--covariates", default="", help="group: columns regressed from the targets")
@@ -60,6 +64,7 @@ def participant(chosen: argparse.Namespace) -> None:
     from nerve.export import write_bids_people
     from nerve.files import claim, write_tsv
     from nerve.readers import read_cohort
+    from nerve.readers.ids import counted
 
     labels = [label.removeprefix("sub-") for label in chosen.participant_label]
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
@@ -72,7 +77,7 @@ def participant(chosen: argparse.Namespace) -> None:
             named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
             columns = [f"dim{k}" for k in range(values.shape[1])]
             write_tsv(named, pd.DataFrame(values[row : row + 1], columns=columns))
-    say(f"{chosen.out}: {len(written)} participants written{'' if values is None else ', with embeddings'}")
+    say(f"{chosen.out}: {counted(len(written))} written{'' if values is None else ', with embeddings'}")
 
 
 def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
@@ -95,21 +100,25 @@ def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
     return folder
 
 
-def _embedded(model: str, cohort: Any) -> Any:
+def _embedded(model: str, cohort: Any, embed: bool = True) -> Any:
+    """Embeddings of a cohort, which is warned about where it is not like the model's training cohort."""
     from nerve.checks import NerveWarning
     from nerve.methods.nerve import NERVE
 
     encoder = NERVE.from_pretrained(model)
-    for difference in encoder.likeness(cohort)[1]:
-        warnings.warn(difference, NerveWarning, stacklevel=2)
-    return encoder.transform(cohort)
+    for difference in encoder.likeness(cohort).differences:
+        text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
+        warnings.warn(text, NerveWarning, stacklevel=2)
+    return encoder.transform(cohort) if embed else None
 
 
 def group(chosen: argparse.Namespace) -> None:
     """A cohort of what was written for participants; with targets their evaluation and its report."""
+    from nerve.cohort import Cohort
     from nerve.experiments import commands
     from nerve.protocol import Protocol, as_names
     from nerve.readers import ingest
+    from nerve.readers.ids import counted
 
     place = chosen.out / "group"
     own = chosen.derivatives / "participants.tsv"
@@ -118,11 +127,14 @@ def group(chosen: argparse.Namespace) -> None:
         people = [one.name.removeprefix("sub-") for one in chosen.out.glob("sub-*") if one.is_dir()]
         labels = [label.removeprefix("sub-") for label in chosen.participant_label] or people
         source = _only(chosen.out, labels, Path(folder))
-        report = ingest(source, place / "cohort", format="bep017", participants=table, overwrite=True)
+        name = chosen.derivatives.resolve().name
+        report = ingest(source, place / "cohort", format="bep017", participants=table, name=name, overwrite=True)
+    if chosen.model is not None:
+        _embedded(chosen.model, Cohort.load(report.path), embed=False)
     rows = [{"method": "raw"}, {"method": "pca"}]
     if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
         rows.append({"features": str(embeddings), "label": "NERVE"})
-    say(f"{report.path}: {report.n_participants} participants")
+    say(f"{report.path}: {counted(report.n_participants)}")
     if chosen.targets:
         protocol = Protocol(targets=as_names(chosen.targets), covariates=as_names(chosen.covariates))
         notes, failures = commands.evaluate(str(report.path), rows, protocol, str(place / "results"), "nerve-bids")
@@ -142,6 +154,5 @@ def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:
     if not found:
         return None
     rows = pd.concat([read_tsv(path) for path in found.values()], ignore_index=True)
-    rows.insert(0, "participant_id", list(found))
-    write_tsv(table, rows)
+    write_tsv(table, pd.concat([pd.Series(list(found), name="participant_id"), rows], axis=1))
     return table

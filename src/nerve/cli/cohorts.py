@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, atlas, named, note, say
+from nerve.cli.common import app, atlas, draw_likeness, named, note, say
 
 MOST_TARGETS = 40  # columns of the participants table that `check` shows on the screen
 
@@ -201,6 +201,9 @@ def check(
         str | None,
         typer.Option(help="Also compare with what this trained model (folder, archive, name) was trained on."),
     ] = None,
+    figure: Annotated[
+        str | None, typer.Option(callback=named, help="Draw that comparison to this .svg, .png or .pdf.")
+    ] = None,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
 
@@ -217,7 +220,12 @@ def check(
     if model is not None:
         from nerve.methods.nerve import NERVE
 
-        quality = quality.with_model(*NERVE.from_pretrained(model, device="cpu").likeness(opened))
+        like = NERVE.from_pretrained(model, device="cpu").likeness(opened)
+        quality = quality.with_model(like)
+        if figure is not None and like.found is not None:
+            draw_likeness(figure, like, opened.name)
+    elif figure is not None:
+        raise typer.BadParameter("--figure draws the comparison with a model: name it with --model")
     table = Table(box=None, title=cohort, title_justify="left", pad_edge=False)
     for heading in quality.table.columns:
         table.add_column(heading, overflow="fold")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -40,6 +42,18 @@ def say(text: str) -> None:
 def note(text: object, colour: str | None = None) -> None:
     """Print one line for the user, on standard error."""
     typer.secho(printable(text), fg=colour, err=True)
+
+
+def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
+    """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
+    from nerve.checks import problem
+    from nerve.report.figures.likeness import write_likeness
+
+    ending = Path(path).suffix.lower()
+    if ending not in (".svg", ".png", ".pdf"):
+        raise problem(path, f"its ending is {ending!r}", expected=".svg, .png or .pdf")
+    write_likeness(path, like, cohort)
+    say(f"{path}: the cohort and the model's training cohort, compared")
 
 
 @contextmanager

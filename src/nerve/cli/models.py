@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nerve.cli.common import app, models, named, note, say, shown_progress
+from nerve.cli.common import app, draw_likeness, models, named, note, say, shown_progress
 
 LEARNS = {
     "supervised": "learns with a target, inside each fold",
@@ -74,11 +76,15 @@ def embed(
 ) -> None:
     """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
 
+    A cohort that does not look like what the model was trained on is warned about, with a figure beside OUT.
+
     Example: `nerve embed runs/first cohorts/ucla ucla.tsv --pooling mean`
     """
     from nerve.methods.runs import embed_file
 
-    values = embed_file(run, cohort, out, pooling=pooling, device=device, overwrite=overwrite)
+    beside = Path(out).with_name(f"{Path(out).stem}_likeness.svg")
+    show = partial(draw_likeness, beside)
+    values = embed_file(run, cohort, out, pooling=pooling, device=device, overwrite=overwrite, on_difference=show)
     say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
 
 
@@ -115,6 +121,7 @@ def models_show(
 def pack(
     run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
     archive: Annotated[str, typer.Argument(callback=named, help="The .zip to write.")],
+    half: Annotated[bool, typer.Option("--half", help="Numbers in half precision: a smaller file.")] = False,
 ) -> None:
     """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
 
@@ -122,7 +129,7 @@ def pack(
     """
     from nerve.methods.archive import pack as write
 
-    path = write(run, archive)
+    path = write(run, archive, half=half)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
     say("Weights can carry information on the participants of the training: share them under the terms of their data.")
 

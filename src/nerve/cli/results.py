@@ -23,9 +23,19 @@ def evaluate(
         str,
         typer.Option(
             help="What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, covariates …), "
-            "folders of trained models, tables with participant_id."
+            "trained models (folder, archive, name in `nerve models list`), tables with participant_id."
         ),
     ] = "raw",
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="Another cohort folder, predicted by what is fitted on COHORT; may be repeated."),
+    ] = None,
+    save_model: Annotated[
+        str | None,
+        typer.Option(
+            callback=named, help="A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."
+        ),
+    ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
 
@@ -37,7 +47,29 @@ def evaluate(
     from nerve.protocol import as_names
 
     rows = [commands.feature_row(name) for name in as_names(features)]
-    _close(*commands.evaluate(cohort, rows, protocol, out, _typed()))
+    if save_model is not None:
+        commands.check_probe(rows, protocol, save_model)
+    ended = commands.evaluate(cohort, rows, protocol, out, _typed(), test=test or [])
+    if save_model is not None and not ended[1]:
+        say(f"{commands.save_probe(cohort, rows[0], protocol, save_model)}: `nerve predict` reads it")
+    _close(*ended)
+
+
+@app.command()
+def predict(
+    probe: Annotated[str, typer.Argument(help="What `nerve evaluate --save-model` wrote.")],
+    cohort: Annotated[str, typer.Argument(help="The cohort folder whose participants are predicted.")],
+    out: Annotated[str, typer.Argument(callback=named, help="A .tsv: participant_id, target, predicted …")],
+) -> None:
+    """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
+
+    Example: `nerve predict probes/age cohorts/new predictions.tsv`
+    """
+    from nerve.methods.probe import predict_file
+
+    table = predict_file(probe, cohort, out)
+    n = table["participant_id"].nunique()
+    say(f"{out}: {n} participant{'s' if n != 1 else ''}, {table['target'].nunique()} target(s)")
 
 
 @app.command()
@@ -46,7 +78,12 @@ def run(
     cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
     out: Annotated[str, typer.Option(callback=named, help="The folder to write; what is done is not done again.")],
     protocol: Any,
-    model: Annotated[str | None, typer.Option(help="A trained model's folder; without it NERVE is pretrained.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A trained model (folder, archive, name in `nerve models list`); without it, NERVE is trained."
+        ),
+    ] = None,
     preset: Annotated[str, typer.Option(help="Preset of the pretraining: default, small or paper.")] = "default",
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
@@ -55,10 +92,10 @@ def run(
     """
     from nerve.experiments import commands
 
-    learned = {"method": "nerve", "preset": preset} if model is None else commands.feature_row(model)
+    learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
     rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
-    commands.check_usable(cohort)
-    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), interpret=True))
+    quality = commands.check_usable(cohort)
+    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), interpret=True, quality=quality))
 
 
 def _typed() -> str:

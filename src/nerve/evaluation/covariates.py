@@ -102,6 +102,26 @@ class CovariateRegression:
         """What is left of the values, (n, T)."""
         return values - self.predict(table)
 
+    def as_dict(self) -> dict[str, Any]:
+        """What was learned, as plain JSON."""
+        numbers = {"means": self.design_.means_, "scale": self.scale_, "intercept": self.intercept_}
+        numbers["coefficients"] = self.coefficients_
+        return {"categories": self.design_.categories_, **{name: one.tolist() for name, one in numbers.items()}}
+
+    @classmethod
+    def from_dict(cls, learned: dict[str, Any]) -> CovariateRegression:
+        """The inverse of `as_dict`; a `ValueError` if its parts do not fit together."""
+        regression = cls()
+        regression.design_ = Design()
+        regression.design_.categories_ = dict(learned["categories"])
+        regression.design_.means_, regression.scale_, regression.intercept_, regression.coefficients_ = (
+            np.asarray(learned[name], float) for name in ("means", "scale", "intercept", "coefficients")
+        )
+        width = sum(1 if known is None else len(known) for known in regression.design_.categories_.values())
+        if {len(regression.design_.means_), len(regression.scale_), len(regression.coefficients_)} != {width}:
+            raise ValueError(f"coefficients that are not of {width} covariates")
+        return regression
+
 
 class FeatureRegression:
     """Covariates removed from every feature. A fold step: `fit` on training participants, `transform` anyone.

@@ -40,7 +40,7 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
         model, source = features.prepare(cohort, people, protocol)
         mine = people.without(features.missing)
         for target, pool, test, draw in _draws(mine, protocol):
-            inside, outside = source.split(pool, test, [target])
+            inside, outside = source.split(pool, test, [people.whole.get(target, target)])
             for k in protocol.labels:
                 parts = _first(inside, outside, k, model)
                 scores = _score(model, parts, mine, target, pool[:k], test, features.removes_covariates)
@@ -50,19 +50,21 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
 
 def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
     """(target, pool of max(k) participants in order, tested participants, draw): the same for every row."""
-    most = max(protocol.labels)
+    most, tested = max(protocol.labels), people.tested
     for target in map(str, people.targets.columns):
         values = people.targets[target].to_numpy(float)
         known = people.order[np.isfinite(values[people.order])]
-        if len(known) < most + LEAST_TEST:
+        pool, elsewhere = (known[~tested[known]], known[tested[known]]) if people.trained_on else (known, known[:0])
+        left = len(elsewhere) if people.trained_on else max(0, len(known) - most)
+        if left < LEAST_TEST or len(pool) < most:
             raise NerveError(
-                f"labels: {most} labelled participants leave {max(0, len(known) - most)} of the {len(known)} who have "
+                f"labels: {most} labelled participants leave {left} of the {len(known)} who have "
                 f"{target!r} to be tested on, expected at least {LEAST_TEST}. Ask for fewer labels."
             )
-        strata = strata_of(values[known], 5)
+        strata = strata_of(values[pool], 5)
         for draw in range(protocol.n_draws):
-            order = known[_stratified_order(strata, np.random.default_rng([protocol.seed, draw]))]
-            yield target, order[:most], order[most:], draw
+            order = pool[_stratified_order(strata, np.random.default_rng([protocol.seed, draw]))]
+            yield target, order[:most], elsewhere if people.trained_on else order[most:], draw
 
 
 def _stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -86,7 +88,7 @@ def _score(
     model: Any, parts: tuple[Any, Any], people: People, target: str, train: np.ndarray, test: np.ndarray, remove: bool
 ) -> dict[str, Any]:
     raw = people.targets[target].to_numpy(float)
-    table = people.covariates.drop(columns=target, errors="ignore")
+    table = people.covariates.drop(columns=people.whole.get(target, target), errors="ignore")
     values = raw
     if remove and table.shape[1]:
         both = np.concatenate([train, test])

@@ -39,6 +39,7 @@ class Features:
     notes: tuple[str, ...] = ()
     scope: str = "none"
     adapted: str = ""  # the substitute that a cohort made necessary
+    probe: Any = None  # what reads the features instead of kernel ridge
     removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not
     permutes: ClassVar[bool] = True  # whether targets can be permuted a thousand times in reasonable time
 
@@ -47,6 +48,10 @@ class Features:
     ) -> tuple[Any, Source]:
         """The model that is fitted in each fold, and the source of its features."""
         raise NotImplementedError
+
+    def reader(self, protocol: Protocol) -> Any:
+        """The model that reads the features: kernel ridge, or the user's own."""
+        return ridge_of(protocol) if self.probe is None else self.probe
 
     def is_approximate(self, n: int, protocol: Protocol) -> bool:
         """Whether the kernel goes through landmarks."""
@@ -88,7 +93,7 @@ class Learned(Features):
         self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
     ) -> tuple[Any, Source]:
         """Kernel ridge on what the estimator gives."""
-        return ridge_of(protocol), adjusted(self.source(cohort), people, protocol)
+        return self.reader(protocol), adjusted(self.source(cohort), people, protocol)
 
 
 @dataclass
@@ -123,8 +128,8 @@ class Entries(Features):
         self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
     ) -> tuple[Any, Source]:
         """Kernel ridge; a kernel that depends on nobody else is computed once for all folds."""
-        ridge, read, n = ridge_of(protocol), self.read(cohort), len(cohort)
-        if _steps(protocol):
+        ridge, read, n = self.reader(protocol), self.read(cohort), len(cohort)
+        if _steps(protocol) or self.probe is not None:
             return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol)
         if self.is_approximate(n, protocol):
             return self._through_landmarks(ridge, cohort, people, protocol, progress)
@@ -140,6 +145,8 @@ class Entries(Features):
 
     def is_approximate(self, n: int, protocol: Protocol) -> bool:
         """An exact computation would need (n, n) numbers for too many participants; few features never do."""
+        if self.probe is not None and not isinstance(self, Components):
+            return False
         return n > protocol.exact_up_to and not _steps(protocol) and (protocol.kernel == "rbf" or self._wide(protocol))
 
     def _wide(self, protocol: Protocol) -> bool:
@@ -172,7 +179,7 @@ class Components(Entries):
         self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
     ) -> tuple[Any, Source]:
         """Kernel ridge on scores, from inner products computed once for all folds."""
-        ridge, read, n, k = ridge_of(protocol), self.read(cohort), len(cohort), protocol.n_components
+        ridge, read, n, k = self.reader(protocol), self.read(cohort), len(cohort), protocol.n_components
         if _steps(protocol):
             return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol, n_components=k)
         if self.is_approximate(n, protocol):

@@ -14,6 +14,7 @@ import pandas as pd
 from nerve.checks import NerveError, listed
 
 MOST_BINS = 5
+NO_FOLD, ONLY_TRAINED_ON = -1, -2  # instead of a fold: participants who are left out, or never tested
 
 
 def strata_of(values: Any, n_folds: int, most_bins: int = MOST_BINS) -> np.ndarray:

@@ -317,6 +317,20 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
         return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide
 
+    def linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (d, T) and biases (T,) with which an inner-product kernel predicts, without training participants.
+
+        They apply to the features themselves for the kernel "linear", to `correlation_rows` or `cosine_rows` of them
+        for the two others.
+        """
+        one_of("kernel", self.kernel, ("correlation", "cosine", "linear"))
+        weights = self.spectrum_.rotation @ self.coefficients_  # (n, T) or (d, T)
+        weights = weights if self.factor_ is None else self.factor_.T @ weights
+        if self.kernel != "linear":
+            return weights, self.bias_
+        zero, one = linear_rows(np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1), self.training_)  # z-scoring
+        return (one - zero)[:, None] * weights, self.bias_ + zero @ weights
+
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, (m,) or (m, T) as `y` was."""
         if not hasattr(self, "coefficients_"):

@@ -11,8 +11,9 @@ import pandas as pd
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
-from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
-from nerve.numbers import as_numbers
+from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
+from nerve.evaluation.rows import class_target
+from nerve.numbers import as_numbers, odd_cells
 from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
@@ -25,8 +26,9 @@ class People:
 
     cohort: str
     ids: np.ndarray  # (n,)
-    targets: pd.DataFrame  # (n, T) numbers
+    targets: pd.DataFrame  # (n, T) numbers; a column of three or more classes gives one target per class
     classes: dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand for
+    whole: dict[str, str]  # of a class against all others: the column that it is a class of
     covariates: pd.DataFrame  # (n, p)
     table: pd.DataFrame  # all participants' columns
     groups: np.ndarray | None  # families: kept whole in folds, bootstrap and permutations
@@ -35,11 +37,22 @@ class People:
     motion: str | None
     folds: np.ndarray  # (repeats, n)
     notes: tuple[str, ...]
+    trained_on: str = ""  # the cohort that is only trained on, where another is tested: see `transfer.py`
+
+    @property
+    def tested(self) -> np.ndarray:
+        """Who is in a fold, (n,) booleans; where another cohort is trained on, its participants are not."""
+        return self.folds[0] >= 0 if self.trained_on else np.ones(len(self.ids), bool)
 
     @property
     def order(self) -> np.ndarray:
         """Positions of the participants by id, (n,): random draws follow this order, not that of the table."""
         return np.argsort(self.ids.astype(str), kind="stable")
+
+    def only(self, column: str) -> People:
+        """The same participants with one column to predict, all of its classes."""
+        mine = [name for name in map(str, self.targets) if self.whole.get(name, name) == column]
+        return replace(self, targets=self.targets[mine])
 
     def without(self, missing: np.ndarray) -> People:
         """The same participants, with no targets for those whose features are missing."""
@@ -69,11 +82,13 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
         table = as_numbers(table, [column for column in table if column not in named], missing=True)
     protocol, notes = _resolved(protocol, table, where)
     as_numbers(table, [name for name in (*protocol.covariates, *protocol.preserve) if name not in named])
-    coded = {name: code_target(table[name], name, protocol.n_folds) for name in protocol.targets}
-    targets = pd.DataFrame({name: values for name, (values, _) in coded.items()})
-    classes = {name: pair for name, (_, pair) in coded.items() if pair}
+    targets, classes, whole = code_targets(table, protocol)
     covariates = _covariates(table, protocol)
-    notes += _missing_notes(targets, covariates) + _overlap_notes(protocol) + _doubtful_notes(targets, covariates)
+    notes += (
+        _missing_notes(table[list(protocol.targets)], covariates)
+        + _overlap_notes(protocol)
+        + _doubtful_notes(targets, covariates, whole)
+    )
     groups, twice = _one_fold_each(cohort, protocol)
     notes += twice
     sites = table[protocol.site].astype(str).to_numpy(object) if protocol.site else None
@@ -82,6 +97,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
         ids=table["participant_id"].to_numpy(object),
         targets=targets,
         classes=classes,
+        whole=whole,
         covariates=covariates,
         table=table.assign(**{protocol.site: table[protocol.site].astype(str)}) if protocol.site else table,
         groups=groups,
@@ -92,6 +108,51 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
         notes=tuple(notes),
     )
     return people, protocol
+
+
+def code_targets(
+    table: pd.DataFrame, protocol: Protocol
+) -> tuple[pd.DataFrame, dict[str, tuple[str, str]], dict[str, str]]:
+    """All targets as numbers, what 0 and 1 stand for, and which of them are classes of which column."""
+    values: dict[str, np.ndarray] = {}
+    classes: dict[str, tuple[str, str]] = {}
+    whole: dict[str, str] = {}
+    for name in protocol.targets:
+        words = not is_numeric(table[name])
+        if words and name not in protocol.classes and table[name].nunique() > 2 and len(odd_cells(table[name])):
+            table, words = as_numbers(table, [name], missing=protocol.non_numeric == "missing"), False
+        if table[name].nunique() < 3 or not (words or name in protocol.classes):
+            values[name], pair = code_target(table[name], name, protocol.n_folds)
+            classes |= {name: pair} if pair else {}
+            continue
+        for label, member in code_classes(
+            table[name], name, 2 if protocol.leave_site_out else protocol.n_folds
+        ).items():
+            one = class_target(name, label)
+            values[one], classes[one], whole[one] = member, ("others", label), name
+    return pd.DataFrame(values), classes, whole
+
+
+def code_classes(column: pd.Series, name: str, least: int = 2) -> dict[str, np.ndarray]:
+    """Each class against all others: 1 for its members, 0 for other participants who have a value.
+
+    Examples
+    --------
+    >>> code_classes(pd.Series(["a", "b", "c", None, "a", "b", "c"]), "group")["b"]
+    array([ 0.,  1.,  0., nan,  0.,  1.,  0.])
+    """
+    labels = column.map(_label, na_action="ignore")
+    counts = labels.value_counts()
+    small = counts[counts < least].sort_index()
+    if len(small):
+        raise problem(
+            f"target {name!r}",
+            f"class {listed((f'{label} ({n})' for label, n in small.items()), most=5)} has too few participants",
+            expected=f"at least {least} of every class, so that each fold can have one",
+            remedy="Ask for fewer folds, join classes, or leave such participants empty (n/a).",
+        )
+    known = labels.notna().to_numpy()
+    return {label: np.where(known, (labels == label).to_numpy(float), np.nan) for label in sorted(counts.index)}
 
 
 def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndarray, tuple[str, str] | None]:
@@ -105,18 +166,10 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
     where = f"target {name!r}"
     present = column.dropna()
     if present.empty:
-        raise problem(where, "every value is missing", expected="numbers or two classes", remedy="Leave it out.")
-    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+        raise problem(where, "every value is missing", expected="numbers or classes", remedy="Leave it out.")
     different = sorted(present.unique().tolist())
     if len(different) == 1:
         raise problem(where, f"every value is {different[0]!r}", expected="values that differ", remedy="Leave it out.")
-    if not numeric and len(different) > 2:
-        raise problem(
-            where,
-            f"it has {len(different)} classes ({listed(different, most=5)})",
-            expected="numbers or two classes",
-            remedy="Make a column for the contrast of interest.",
-        )
     if len(present) < n_folds:
         raise problem(
             where,
@@ -126,7 +179,7 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
         )
     if len(present) - -(-len(present) // n_folds) < 2:
         raise problem(where, f"it has values for {len(present)}", expected="at least two to train on in every fold")
-    if numeric and np.isinf(present.to_numpy(float)).any():
+    if is_numeric(column) and np.isinf(present.to_numpy(float)).any():
         raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
     if len(different) > 2:
         values = column.to_numpy(float, na_value=np.nan)
@@ -147,7 +200,7 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
 def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any = None) -> np.ndarray:
     """Test fold of each participant in each repeat, (repeats, n); −1 for participants without any target."""
     used = targets.notna().any(axis=1).to_numpy()
-    folds = np.full((protocol.n_repeats, len(targets)), -1)
+    folds = np.full((protocol.n_repeats, len(targets)), NO_FOLD)
     strata = np.column_stack([strata_of(values, protocol.n_folds) for values in targets[used].to_numpy(float).T])
     groups = None if groups is None else groups[used]
     for repeat in range(protocol.n_repeats):
@@ -262,12 +315,15 @@ def _missing_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str]
     return notes
 
 
-def _doubtful_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str]:
+def _doubtful_notes(targets: pd.DataFrame, covariates: pd.DataFrame, whole: dict[str, str]) -> list[str]:
     """Which targets have hardly anything in them that could be predicted."""
     notes = []
     for name, column in targets.items():
         used = column.notna().to_numpy()
-        values, table = column.to_numpy(float)[used], covariates.loc[used].drop(columns=name, errors="ignore")
+        values, table = (
+            column.to_numpy(float)[used],
+            covariates.loc[used].drop(columns=whole.get(str(name), name), errors="ignore"),
+        )
         if np.ptp(values) < LAST_DIGITS * np.abs(values).max():
             notes.append(f"{name}: its values differ in their last digits only. Take a constant away from it first.")
         if table.shape[1] and np.ptp(values) > 0:

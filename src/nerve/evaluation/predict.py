@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from sklearn.utils import get_tags
 
 from nerve.checks import AboutPeople
 from nerve.evaluation.covariates import CovariateRegression
-from nerve.evaluation.folds import strata_of
+from nerve.evaluation.folds import NO_FOLD, strata_of
 from nerve.evaluation.permutation import restricted_permutations
 from nerve.evaluation.sources import Source
 
@@ -48,6 +48,7 @@ def out_of_fold_predictions(
     covariates: pd.DataFrame | None = None,
     groups: Any = None,
     order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
@@ -62,21 +63,24 @@ def out_of_fold_predictions(
     targets : DataFrame
         (n, T) numbers. A missing value drops that participant for that target only.
     folds : (n,) integers
-        Test fold of each participant; negative for participants in none.
+        Test fold of each participant; `folds.NO_FOLD` for participants who are left out, `folds.ONLY_TRAINED_ON` for
+        those who are never tested.
     covariates : DataFrame, optional
         (n, p). Regressed from each target (never a target from itself) with training coefficients.
     groups : (n,) labels, optional
         Kept whole when the model makes inner folds.
     order : (n,) positions, optional
         In which participants are given to the model; by position by default.
+    whole : mapping, optional
+        Of targets that are one class against all others: the column of classes, which must not be looked at either.
 
     Returns
     -------
     DataFrame
-        Columns position, target, fold, observed (after covariates), predicted, observed_raw.
+        Columns position, target, fold, observed (after covariates), predicted, observed_raw, training_mean.
     """
     parts = []
-    for task in fold_tasks(source, targets, folds, covariates, order, progress):
+    for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
         predicted = fit_and_predict(model, task, task.values[task.train], groups)
         for i, name in enumerate(task.names):
             _check_predictions(predicted[:, i], name, task)
@@ -89,6 +93,7 @@ def out_of_fold_predictions(
                         "observed": task.values[task.test, i],
                         "predicted": predicted[:, i],
                         "observed_raw": targets[name].to_numpy(float)[task.test],
+                        "training_mean": task.values[task.train, i].mean(),
                     }
                 )
             )
@@ -114,6 +119,7 @@ def null_correlations(
     groups: Any = None,
     blocks: Any = None,
     order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
     """Concatenated r of each target after permuting what is left of it after covariates, {target: (permutations,)}.
@@ -127,7 +133,7 @@ def null_correlations(
     predicted = {name: np.full((n_permutations, n), np.nan) for name in targets}
     orders: dict[bytes, np.ndarray] = {}
     order = np.arange(n) if order is None else order
-    for task in fold_tasks(source, targets, folds, covariates, order, progress):
+    for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
         used = np.zeros(n, bool)
         used[np.concatenate([task.train, task.test])] = True
         key = used.tobytes()
@@ -152,23 +158,26 @@ def fold_tasks(
     folds: np.ndarray,
     covariates: pd.DataFrame | None,
     order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
-    shared = list(_sharing(raw, list(targets.columns), source))
+    asked = [(whole or {}).get(str(name), str(name)) for name in targets.columns]  # columns of the participants table
+    shared = list(sharing(raw, asked, source.columns))
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
     for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
         names = [str(targets.columns[i]) for i in columns]
-        usable = np.isfinite(raw[:, columns[0]]) & (folds >= 0)
+        usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]
         if len(test):
             values = np.full((len(raw), len(columns)), np.nan)
             for i, column in enumerate(columns):
-                values[:, i] = _without_covariates(raw[:, column], names[i], train, test, covariates)
+                values[:, i], _ = without_covariates(raw[:, column], asked[column], train, test, covariates)
             strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
-            yield FoldTask(int(fold), names, train, test, values, strata, source.split(train, test, names))
+            features = source.split(train, test, list(dict.fromkeys(asked[column] for column in columns)))
+            yield FoldTask(int(fold), names, train, test, values, strata, features)
         if progress:
             progress((done + 1) / (len(shared) * len(labels)))
 
@@ -213,29 +222,30 @@ def _takes_several(model: Any) -> bool:
     return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).target_tags.multi_output)
 
 
-def _sharing(raw: np.ndarray, names: list[str], source: Source) -> Iterator[list[int]]:
-    """Columns with the same participants observed, apart from those that the features must not look at."""
+def sharing(raw: np.ndarray, names: list[str], read: Collection[str] = ()) -> Iterator[list[int]]:
+    """Columns with the same participants observed, apart from those that the features must not look at (`read`)."""
     shared: dict[tuple[bytes, str], list[int]] = {}
     for i, name in enumerate(names):
-        key = (np.isfinite(raw[:, i]).tobytes(), name if name in source.columns else "")
+        key = (np.isfinite(raw[:, i]).tobytes(), name if name in read else "")
         shared.setdefault(key, []).append(i)
     yield from shared.values()
 
 
-def _without_covariates(
+def without_covariates(
     raw: np.ndarray, name: str, train: np.ndarray, test: np.ndarray, covariates: pd.DataFrame | None
-) -> np.ndarray:
+) -> tuple[np.ndarray, CovariateRegression | None]:
+    """What is left of a target, (n,), missing outside train and test, and the regression, fitted on train."""
     values = np.full(len(raw), np.nan)
     both = np.concatenate([train, test])
     table = None if covariates is None else covariates.drop(columns=name, errors="ignore")
     if table is None or table.shape[1] == 0:
         values[both] = raw[both]
-        return values
+        return values, None
     regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
     left = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
     left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
     values[both] = left
-    return values
+    return values, regression
 
 
 def _permutations_in(order: np.ndarray, block: pd.DataFrame, n_permutations: int, seed: int, groups: Any) -> np.ndarray:

@@ -30,13 +30,18 @@ _KINDS = {"supervised": "a network trained inside each training fold", "referenc
 
 def participants_summary(people: People) -> dict[str, Any]:
     """What the text says of a cohort's participants, as plain values."""
-    targets = {
-        str(name): {"n": int(values.notna().sum()), "classes": list(people.classes.get(str(name), ())) or None}
-        for name, values in people.targets.items()
-    }
+    targets: dict[str, dict[str, Any]] = {}
+    for name, values in people.targets[people.tested].items():
+        about = {"n": int(values.notna().sum()), "classes": list(people.classes.get(str(name), ())) or None}
+        if str(name) in people.whole:
+            column = targets.setdefault(people.whole[str(name)], {"n": about["n"], "classes": []})
+            column["classes"].append(people.classes[str(name)][1])
+        else:
+            targets[str(name)] = about
     folds = people.folds[people.folds >= 0]
-    return {"cohort": people.cohort, "n": len(people.ids), "n_folds": len(set(folds.tolist())), "targets": targets,
-            "notes": list(people.notes)}  # fmt: skip
+    elsewhere = {"cohort": people.trained_on, "n": int((~people.tested).sum())} if people.trained_on else None
+    return {"cohort": people.cohort, "n": int(people.tested.sum()), "n_folds": len(set(folds.tolist())),
+            "targets": targets, "trained_on": elsewhere, "notes": list(people.notes)}  # fmt: skip
 
 
 def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataFrame) -> str:
@@ -55,7 +60,7 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
         " ".join([_who(summary), _folds(protocol, summary), _covariates(protocol), _harmonisation(protocol)]).strip(),
         _features(protocol, lines),
         _ridge(protocol, lines),
-        _statistics(protocol),
+        _statistics(protocol) + _several_classes(summary),
     ]
     if summary["notes"]:
         parts.append("Notes of this run:\n\n" + "\n".join(f"- {note}" for note in summary["notes"]))
@@ -65,13 +70,33 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
 def _who(summary: Mapping[str, Any]) -> str:
     words = []
     for name, about in summary["targets"].items():
-        zero, one = about["classes"] or ("", "")
-        words.append(f"{name} (n = {about['n']}{f', {one} against {zero}' if one else ''})")
+        classes = about["classes"] or []
+        contrast = f", {classes[1]} against {classes[0]}" if len(classes) == 2 else ""
+        each = f", {len(classes)} classes, each against all others: {', '.join(classes)}" if len(classes) > 2 else ""
+        words.append(f"{name} (n = {about['n']}{contrast or each})")
     return f"We predicted {'; '.join(words)} from features of {summary['n']} participants."
+
+
+def _several_classes(summary: Mapping[str, Any]) -> str:
+    several = [name for name, about in summary["targets"].items() if len(about["classes"] or ()) > 2]
+    if not several:
+        return ""
+    return (
+        f" Each class of {listed(several)} was predicted against all others by the same decomposition; scores "
+        "of the whole are means over its classes, and its balanced accuracy is that of naming the class whose "
+        "prediction is highest above the mean of the other folds."
+    )
 
 
 def _folds(protocol: Protocol, summary: Mapping[str, Any]) -> str:
     n_folds = summary["n_folds"]
+    if summary.get("trained_on"):
+        there, n = summary["trained_on"]["cohort"], summary["trained_on"]["n"]
+        return (
+            f"Everything was fitted on {n} participants of {there} (λ by inner folds there, coefficients of "
+            f"covariates, whatever features learn) and applied to those of {summary['cohort']}, who trained no model: "
+            "their mean is not known to it either, and r_low_cv, r_high_cv are r_low, r_high."
+        )
     if protocol.leave_site_out:
         return (
             f"Whole sites ({protocol.site}) were left out in {n_folds} folds: no model saw the site it was tested on."

@@ -20,7 +20,7 @@ AGAIN = "Run the evaluation or experiment again: what is done is not repeated."
 CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
 TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls", "curves")
 _TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "scope", "adapted", "cohort",
-         "target", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
+         "target", "whole", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
 _FLAGS = ("tie", "best_two", "pretrained_on", "simulated")
 
 
@@ -35,7 +35,9 @@ class ResultsFolder:
     rows: pd.DataFrame  # what each row is: see `nerve.evaluation.Row`
     cohorts: pd.DataFrame  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
     folds: pd.DataFrame  # cohort, participant, repeat, fold
-    predictions: pd.DataFrame  # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat
+    predictions: (
+        pd.DataFrame
+    )  # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole
     scores: pd.DataFrame  # cohort, target, row, scope, adapted, n, r and all other scores
     comparisons: pd.DataFrame  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
     nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))

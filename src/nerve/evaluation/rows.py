@@ -58,6 +58,11 @@ SCOPES = {
 }
 
 
+def class_target(column: str, label: str) -> str:
+    """What the target is called that is one class of a column against all others."""
+    return f"{column}: {label}"
+
+
 def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
     """rows.tsv as a table, one row per `Row`."""
     return pd.DataFrame([asdict(row) for row in rows], columns=[one.name for one in fields(Row)])

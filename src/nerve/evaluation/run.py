@@ -12,8 +12,11 @@ import pandas as pd
 from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.features import Features, feature_sets
+from nerve.evaluation.krylov import pays
+from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
+from nerve.evaluation.transfer import prepare_transfer
 from nerve.protocol import Protocol
 
 Progress = Callable[[str, float], None]
@@ -26,14 +29,23 @@ def evaluate(
     cohort: Cohort,
     protocol: Protocol,
     *,
+    test: Cohort | None = None,
+    probe: Any = None,
     method: str | None = None,
     variant: str = "",
     model_seed: int | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """The predictions table of every feature set; `nerve.evaluate` says what features may be."""
-    people, protocol = prepare_people(cohort, protocol)
+    if test is None:
+        people, protocol = prepare_people(cohort, protocol)
+    else:
+        cohort, people, protocol = prepare_transfer(cohort, test, protocol)
     sets = feature_sets(features, cohort, method)
+    if probe is not None:
+        for one in sets:
+            one.probe = checked_probe(probe)
+        variant = variant or probe_name(probe)
     for note in all_notes(people, sets, protocol):
         warnings.warn(note, NerveWarning, stacklevel=2)
     seed = protocol.seed if model_seed is None else model_seed
@@ -47,17 +59,29 @@ def evaluate(
 
 def all_notes(people: People, sets: Sequence[Features], protocol: Protocol) -> list[str]:
     """What a user should be told: who is left out, what was added, what to beware of."""
-    notes = [*people.notes, *(note for one in sets for note in one.notes)]
+    return list(
+        dict.fromkeys([*people.notes, *(note for one in sets for note in feature_notes(one, people, protocol))])
+    )
+
+
+def feature_notes(features: Features, people: People, protocol: Protocol) -> list[str]:
+    """What a user should be told of one feature set."""
+    notes = list(features.notes)
     if protocol.regress_features and protocol.covariates:
         notes.append(
             "Covariates are regressed from the features too: with a non-linear probe this can leak confounds into the "
             "prediction instead of removing them. Compare with regress_features=False."
         )
-    wide = [one.name for one in sets if one.is_approximate(len(people.ids), protocol)]
-    if wide:
+    n, n_folds = len(people.ids), len(np.unique(people.folds[0]))
+    if features.is_approximate(n, protocol):
         notes.append(
-            f"{listed(wide)}: with more than {protocol.exact_up_to:,} participants the kernel goes through "
-            f"{protocol.n_landmarks:,} of them (Nyström) and is approximate."
+            f"{features.name}: with more than {protocol.exact_up_to:,} participants the kernel goes through "
+            f"{protocol.n_landmarks:,} of them (Nyström) and is approximate: r may fall by some hundredths."
+        )
+    elif pays(n - n // n_folds, people.targets.shape[1], protocol.n_inner_folds):
+        notes.append(
+            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method instead of a "
+            "decomposition; `python -m benchmarks thousands` compares both."
         )
     return notes
 
@@ -65,7 +89,11 @@ def all_notes(people: People, sets: Sequence[Features], protocol: Protocol) -> l
 def predict_one(
     features: Features, cohort: Cohort, people: People, protocol: Protocol, progress: Progress | None = None
 ) -> pd.DataFrame:
-    """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several."""
+    """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several.
+
+    Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
+    trained on, `training_mean` is the mean of its values after covariates.
+    """
     say = (lambda part: progress(features.name, part)) if progress else None
     step, parts = 0.7 / len(people.folds), []
     with naming(people.ids):
@@ -79,13 +107,16 @@ def predict_one(
                 covariates=people.covariates if features.removes_covariates else None,
                 groups=people.inner_groups,
                 order=people.order,
+                whole=people.whole,
                 progress=_share(say, 0.3 + repeat * step, step),
             )
             parts.append(part.assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
     table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)])
     _warn_of_no_difference(table, features.name)
-    return table[[*PREDICTED, *(["repeat"] if protocol.n_repeats > 1 else [])]]
+    table["whole"] = table["target"].map(people.whole).fillna("")
+    more = {"whole": people.whole, "training_mean": people.trained_on, "repeat": protocol.n_repeats > 1}
+    return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 
 
 def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
@@ -123,6 +154,7 @@ def null_of_one(
             groups=people.groups,
             blocks=people.sites,
             order=people.order,
+            whole=people.whole,
             progress=_share(say, 0.3, 0.7),
         )
     return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)

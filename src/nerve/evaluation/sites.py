@@ -42,8 +42,11 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
 
 
 def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> float:
-    """Balanced accuracy with which features predict the site itself, one against the rest; 1 / sites is chance."""
-    if people.sites is None:
+    """Balanced accuracy with which features predict the site itself, one against the rest; 1 / sites is chance.
+
+    Not a number where there is one site, or where the participants of another cohort are trained on.
+    """
+    if people.sites is None or people.trained_on:
         return float("nan")
     names, codes = np.unique(people.sites.astype(str), return_inverse=True)
     if len(names) < 2:

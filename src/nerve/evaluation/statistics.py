@@ -3,6 +3,7 @@
 Of each participant, target and row of results it has: cohort, target, row (or method, variant and seed, as
 `nerve.evaluate` gives them), participant, fold, observed, predicted, and observed_raw (before covariates) and repeat
 where there are any. Rows that differ in their seed alone make up a line, and comparisons are between lines.
+Of a column of three or more classes each class is a target, against all others, and `whole` names the column.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
         cohort, target, row (or method, variant, seed), n, n_folds; r (observed and predicted concatenated over folds)
         with r_half_width, r_low, r_high, and r_low_cv, r_high_cv (see `cross_validation_interval`); r_fold_mean; r2
         (predictive COD); mae; and for two-class targets auc, auc_low, auc_high and balanced_accuracy (cut at the mean
-        of the other folds). Repeats are averaged.
+        of the other folds). Repeats are averaged. A column of several classes has a row per class, and one for the
+        whole: means over its classes, and the balanced accuracy of the class whose prediction is highest above what
+        the other folds have on average.
     """
     rows = []
     for (cohort, target), people, models in _by_target(predictions):
@@ -209,6 +212,9 @@ def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.
     _check_finite(table)
     for (cohort, target), rows in table.groupby(["cohort", "target"], sort=False):
         yield (str(cohort), str(target)), _people(rows), rows
+    if "whole" in table:
+        for (cohort, column), rows in table[table["whole"] != ""].groupby(["cohort", "whole"], sort=False):
+            yield (str(cohort), str(column)), _people(rows), rows
 
 
 def _check_finite(table: pd.DataFrame) -> None:
@@ -256,13 +262,15 @@ def _columns(runs: pd.DataFrame, people: np.ndarray, value: str) -> np.ndarray:
 
 
 def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
+    if runs["target"].nunique() > 1:
+        return _scores_of_classes(runs, people, counts)
     own = pd.Index(people).isin(runs["participant"])
     observed, predicted = (_columns(runs, people[own], value) for value in ("observed", "predicted"))
     row: dict[str, Any] = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), "r": _mean_r(observed, predicted)}
     row |= dict.fromkeys(["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"], np.nan)
     if counts is not None:
         row |= _bounds("r", weighted_correlations(counts[:, own], observed, predicted).mean(axis=1))
-        row["r_low_cv"], row["r_high_cv"] = cross_validation_interval(row["r"], row["r_low"], row["r_high"])
+        row["r_low_cv"], row["r_high_cv"] = _wider(row, runs)
     repeats = [part for _, part in runs.groupby("repeat", sort=False)]
     row["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in repeats]))
     row["r2"] = float(np.mean([_predictive_cod(part) for part in repeats]))
@@ -278,9 +286,38 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
     return row
 
 
+def _scores_of_classes(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
+    """Means over the classes of a column, with intervals of the means, and how often the right class is named."""
+    each = pd.DataFrame([_scores(part, people, None) for _, part in runs.groupby("target", sort=False)])
+    row: dict[str, Any] = {**each.mean(), "n": int(each["n"].max()), "n_folds": int(each["n_folds"].max())}
+    row["balanced_accuracy"] = float(np.mean([_named_rightly(part) for _, part in runs.groupby("repeat", sort=False)]))
+    if counts is not None:
+        own = pd.Index(people).isin(runs["participant"])
+        resampled = {name: _metric(name, runs, people[own], counts[:, own]) for name in ("r", "auc")}
+        row |= {**_bounds("r", resampled["r"]), **_bounds("auc", resampled["auc"])}
+        row["r_low_cv"], row["r_high_cv"] = _wider(row, runs)
+        del row["auc_half_width"]
+    return row
+
+
+def _named_rightly(runs: pd.DataFrame) -> float:
+    """Mean over classes of the share of members whose class is predicted highest above its training mean."""
+    parts = [one.assign(above=one["predicted"] - _training_means(one)) for _, one in runs.groupby("target")]
+    wide = pd.concat(parts).pivot(index="participant", columns="target", values=["above", "observed_raw"])
+    said, truth = (wide[name].to_numpy(float).argmax(axis=1) for name in ("above", "observed_raw"))
+    return float(np.mean([np.mean(said[truth == k] == k) for k in np.unique(truth)]))
+
+
 def _bounds(name: str, statistic: np.ndarray) -> dict[str, float]:
     low, high = interval(statistic)
     return {f"{name}_half_width": (high - low) / 2, f"{name}_low": low, f"{name}_high": high}
+
+
+def _wider(row: dict[str, Any], runs: pd.DataFrame) -> tuple[float, float]:
+    """The interval that counts what resampling cannot see: nothing, where another cohort was trained on."""
+    if _elsewhere(runs):
+        return row["r_low"], row["r_high"]
+    return cross_validation_interval(row["r"], row["r_low"], row["r_high"])
 
 
 def cross_validation_interval(r: float, low: float, high: float) -> tuple[float, float]:
@@ -326,6 +363,9 @@ def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed:
 
 
 def _metric(metric: str, runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """A score in every resample, (resamples,); the mean over classes where there are several."""
+    if runs["target"].nunique() > 1:
+        return np.mean([_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0)
     predicted = _columns(runs, people, "predicted")
     if metric == "auc":
         return _mean_auc(counts, _columns(runs, people, "observed_raw")[:, 0] == 1, predicted)
@@ -362,10 +402,17 @@ def _fold_mean_r(runs: pd.DataFrame) -> float:
 
 
 def _training_means(runs: pd.DataFrame) -> np.ndarray:
-    """Mean of the observed values of the other folds, for each row."""
+    """Mean of the observed values of the other folds, or of the cohort that was trained on, for each row."""
+    if _elsewhere(runs):
+        return runs["training_mean"].to_numpy(float)
     total, n = runs["observed"].sum(), len(runs)
     fold = runs.groupby("fold")["observed"].transform
     return ((total - fold("sum")) / np.maximum(n - fold("size"), 1)).to_numpy(float)
+
+
+def _elsewhere(runs: pd.DataFrame) -> bool:
+    """Whether another cohort was trained on."""
+    return "training_mean" in runs and bool(runs["training_mean"].notna().all())
 
 
 def _predictive_cod(runs: pd.DataFrame) -> float:

@@ -131,6 +131,8 @@ def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame
     if not parts:
         return pd.DataFrame()
     table = pd.concat(parts, ignore_index=True)
+    if "whole" in table:
+        table["whole"] = table["whole"].fillna("")
     return table[[*PLACE, *(column for column in table.columns if column not in PLACE)]]
 
 
@@ -222,6 +224,11 @@ def _about(workspace: Workspace, plan: Plan, command: str) -> dict[str, Any]:
 
     config, (data, code) = workspace.config, workspace.inputs()
     people = {name: workspace.people(name) for name in config.cohorts}
+    participants = {name: participants_summary(who) for name, (who, _) in people.items()}
+    for task in plan.unique:
+        said = ((workspace.store.manifest(task.id) or {}).get("result") or {}).get("notes", [])
+        notes = participants[task.cohort]["notes"] if said else []
+        notes += [note for note in said if note not in notes]
     methods = dict.fromkeys(row.method for row in plan.rows if row.kind not in (GIVEN, REFERENCE))  # works to cite
     return {
         "title": config.title or config.name,
@@ -230,7 +237,7 @@ def _about(workspace: Workspace, plan: Plan, command: str) -> dict[str, Any]:
         "command": Scrubber([]).clean(command),  # folders are nobody's business
         "parcellation": workspace.parcellation.name,
         "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
-        "participants": {name: participants_summary(who) for name, (who, _) in people.items()},
+        "participants": participants,
         "target_labels": {name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()},
         "pretrained_on": [name for name, cohort in config.cohorts.items() if cohort.pretrain],
         "citations": {name: method_class(name).paper for name in methods},

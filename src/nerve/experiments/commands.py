@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
@@ -19,9 +20,13 @@ from nerve.experiments.main import Experiment, prepare, reopen
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_scores, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.methods import METHODS
+from nerve.files import write_tsv
+from nerve.methods import METHODS, load_method, make_method
+from nerve.methods.pretrained import find_model, packaged_models
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
+from nerve.quality.report import Quality
+from nerve.report.load import CHECKS
 from nerve.terminal import Console
 
 
@@ -52,16 +57,26 @@ def evaluate(
     out: str,
     command: str = "",
     interpret: bool = False,
+    quality: Quality | None = None,
+    test: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run."""
-    name = re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
+    """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run.
+
+    With `quality`, the report shows what was checked. Those of `test` are predicted by what is fitted on the first.
+    """
+    name = _short_name(cohort)
+    cohorts = {name: {"path": cohort, **protocol.as_dict()}}
+    for path in test:
+        other = _short_name(path)
+        other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
+        cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
     config = validated(
         ExperimentConfig,
         {
             "name": name,
             "title": f"Evaluation of {name}",
             "kind": "evaluation",
-            "cohorts": {name: {"path": cohort, **protocol.as_dict()}},
+            "cohorts": cohorts,
             "methods": list(rows),
             "interpret": interpret,
         },
@@ -69,17 +84,60 @@ def evaluate(
     )
     check_methods(config, "--features")
     experiment = prepare(config, out)
+    if quality is not None:
+        write_tsv(experiment.workspace.folder / CHECKS, quality.table)
     with RunsProgress(experiment) as progress:
         results = experiment.run("local", 1, progress, command)
     show_scores(results)
     for line in found(results):
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
     _close(experiment)
-    return results.about["participants"][name]["notes"], experiment.failures()
+    notes = [one for about in results.about["participants"].values() for one in about["notes"]]
+    return list(dict.fromkeys(notes)), experiment.failures()
 
 
-def check_usable(cohort: str) -> None:
-    """Say what is in doubt about a cohort; one that cannot be what it says is refused."""
+def check_probe(rows: Sequence[dict[str, Any]], protocol: Protocol, folder: str) -> None:
+    """Refuse what --save-model cannot keep, before anything is computed."""
+    from nerve.methods.probe import Probe, free_folder
+
+    if len(rows) != 1:
+        raise problem("--save-model", f"there are {len(rows)} rows", expected="one of --features: a probe reads one")
+    free_folder(folder)
+    Probe(probe_encoder(rows[0], protocol), protocol).check()
+
+
+def save_probe(cohort: str, row: dict[str, Any], protocol: Protocol, folder: str) -> Path:
+    """The probe of a row, fitted on all participants of a cohort, in a folder."""
+    from nerve.methods.probe import Probe
+
+    return Probe(probe_encoder(row, protocol), protocol).fit(Cohort.load(cohort)).save(folder)
+
+
+def probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
+    """What gives the features of a row for anybody: a method, fitted or not."""
+    path = Path(row.get("features", ""))
+    if "method" not in row:
+        if path.is_file() and path.suffix != ".zip":
+            raise problem(
+                "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
+            )
+        return load_method(path)
+    settings = {"n_components": protocol.n_components} if row["method"] == "pca" else {}
+    method = make_method(row["method"], "small", settings)
+    if row["method"] == "covariates" or not hasattr(method, "transform"):
+        raise problem(
+            "--save-model", f"{row['method']} gives no features", expected="features of FC, raw or tangent, say"
+        )
+    return method
+
+
+def _short_name(cohort: str) -> str:
+    """What results call a cohort."""
+    return re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
+
+
+def check_usable(cohort: str) -> Quality:
+    """Check a cohort and say what is in doubt; one that cannot be what it says is refused."""
     quality = check_cohort(Cohort.load(cohort), progress=True)
     table = quality.table
     for row in table[table["verdict"].isin(["warning", "not usable"])].itertuples(index=False):
@@ -87,21 +145,29 @@ def check_usable(cohort: str) -> None:
         Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
     if not quality.usable:
         raise problem(cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped.")
+    return quality
 
 
 def feature_row(name: str) -> dict[str, str]:
-    """What `--features` names: a method, or a file or folder."""
-    path = Path(name)
+    """What `--features` names: a method, a model or a table."""
+    models = packaged_models()
     if name in METHODS:
         return {"method": name}
-    if path.exists():
-        return {"features": name, "label": path.stem if path.is_file() else path.resolve().name}
+    if Path(name).exists() or name in models:
+        return model_row(name)
     raise problem(
         f"--features {name}",
-        "there is no such file, folder or method",
-        expected=f"a trained model's folder, a table with participant_id, or one of {listed(METHODS, most=30)}",
-        remedy=did_you_mean(name, METHODS).strip(),
+        "there is no such file, folder, method or model",
+        expected="a trained model (folder, archive or name of `nerve models list`), a table with participant_id, or "
+        f"one of {listed(METHODS, most=30)}",
+        remedy=did_you_mean(name, [*METHODS, *models]).strip(),
     )
+
+
+def model_row(name: str) -> dict[str, str]:
+    """A file or folder, or a model that comes with the package, as a row of an experiment."""
+    path = find_model(name)
+    return {"features": str(path), "label": path.stem if path.is_file() else path.resolve().name}
 
 
 def typed(*words: object) -> str:

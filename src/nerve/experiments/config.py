@@ -39,6 +39,9 @@ class CohortConfig(_Strict):
     label: str | None = Field(None, description="What tables call it.")
     target_labels: dict[str, str] = Field(default_factory=dict, description="What tables call the targets.")
     columns: dict[str, str] = Field(default_factory=dict, description="our name: name in the participants table.")
+    train_on: str | None = Field(
+        None, description="Another cohort of the file: everything is fitted on that one and predicts this one."
+    )
     pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
     timeseries: bool = Field(True, description="Use its time series where a method needs them.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Fields of the protocol for this cohort.")
@@ -50,6 +53,8 @@ class CohortConfig(_Strict):
             return content
         own = {name: value for name, value in content.items() if name in FIELDS}
         rest = {name: value for name, value in content.items() if name not in FIELDS}
+        if rest.get("train_on") is not None:
+            rest = {"pretrain": False, **rest}  # who is tested is not pretrained on, unless one says so
         return {**rest, "protocol": {**(rest.get("protocol") or {}), **own}} if own else rest
 
     @model_validator(mode="after")
@@ -68,6 +73,7 @@ class MethodConfig(_Strict):
     group: str = Field("", description="Rows of one group stand together between rules.")
     preset: str | None = Field(None, description="Settings to begin with; the experiment's by default.")
     settings: dict[str, Any] = Field(default_factory=dict, description="Parameters of the method; lists are swept.")
+    cohorts: list[str] | None = Field(None, description="Only these cohorts are predicted by it; all by default.")
     select: bool = Field(False, description="One row: the variant chosen in each fold on training participants only.")
     permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
     scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
@@ -139,6 +145,16 @@ class ExperimentConfig(_Strict):
         for name in self.cohorts:  # simulated ones become folders of that name
             if not name.strip() or name in (".", "..") or len(name) > 100 or not set(name).isdisjoint("/\\\0\n\r\t"):
                 raise ValueError(f"a cohort is called {brief(name)}, expected a short name without slashes")
+        unknown = {name for entry in self.methods for name in entry.cohorts or ()} - self.cohorts.keys()
+        if unknown:
+            raise ValueError(f"a method names cohorts {brief(sorted(unknown))}, known are {listed(self.cohorts)}")
+        for name, cohort in self.cohorts.items():
+            other = self.cohorts.get(str(cohort.train_on))
+            if cohort.train_on is not None and (other is None or other.train_on is not None):
+                raise ValueError(
+                    f"train_on of cohort {brief(name)} is {brief(cohort.train_on)}, expected another cohort of the "
+                    "file that is not itself trained elsewhere"
+                )
         return self
 
     def protocol_of(self, cohort: str) -> Protocol:

@@ -22,6 +22,8 @@ def evaluate(
     targets: str | Sequence[str],
     covariates: str | Sequence[str] = (),
     *,
+    test: Cohort | None = None,
+    probe: Any = None,
     groups: str | None = None,
     site: str | None = None,
     n_folds: int = 10,
@@ -45,10 +47,18 @@ def evaluate(
         inside each fold. ``{"NERVE": Z, "raw": "raw"}`` gives several.
     cohort : Cohort
     targets : names of columns of the participants table
-        Numbers, or two classes. A missing value drops that participant for that target only.
+        Numbers or classes; of three or more each is predicted against all others. A missing value drops that
+        participant for that target only.
     covariates : names of columns
         Regressed from the targets with coefficients of the training fold. Mean framewise displacement is added when
         the cohort has it (``motion="none"`` leaves it out).
+    test : Cohort, optional
+        Fit everything on `cohort` and predict this one instead, regions matched by label. Arrays of features then hold
+        the participants of `cohort`, followed by those of `test`.
+    probe : estimator, optional
+        What reads the features instead of kernel ridge: any estimator of scikit-learn's kind, a pipeline or
+        `GridSearchCV` too, cloned for every fold and target. A classifier needs classes and no covariates. `variant`
+        then names it, with a hash of its parameters.
     groups : column of families, kept whole in folds
     site : column of the site, for ``combat=True``, ``leave_site_out=True`` and permutation within sites
     method, variant, model_seed : what the columns method, variant and seed say
@@ -89,7 +99,15 @@ def evaluate(
         **known_fields(options, "evaluate()"),
     )
     return evaluate_under(
-        _resolved(features), cohort, protocol, method=method, variant=variant, model_seed=model_seed, progress=progress
+        _resolved(features),
+        cohort,
+        protocol,
+        test=test,
+        probe=probe,
+        method=method,
+        variant=variant,
+        model_seed=model_seed,
+        progress=progress,
     )
 
 

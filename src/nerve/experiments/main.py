@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from nerve.experiments.collect import collect, runs_table
 from nerve.experiments.config import ExperimentConfig, config_path, load_config
 from nerve.experiments.launch import Report, launch, statuses
 from nerve.experiments.plan import Plan, make_plan
-from nerve.experiments.store import DONE, FAILED, content_hash
+from nerve.experiments.store import DONE, FAILED
+from nerve.experiments.work import FromModel
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_json, write_json
 
@@ -51,32 +53,35 @@ def interpret(workspace: Workspace, plan: Plan) -> None:
     from nerve.interpret import interpret_to
     from nerve.methods.nerve import NERVE
 
-    folders = nerve_folders(workspace, plan)
+    models = nerve_models(workspace, plan)
     name = next(iter(workspace.config.cohorts))
     mark = workspace.folder / "interpretation" / "of.json"
-    wanted = {"encoders": [content_hash(folder / "config.json") for folder in folders], "cohort": name}
-    if not folders or (mark.is_file() and read_json(mark) == wanted):
-        return
     _, protocol = workspace.people(name)
-    models = [NERVE.load(folder, device=workspace.config.device) for folder in folders]
+    targets = protocol.targets if workspace.config.kind == "evaluation" else protocol.targets[:1]  # one of many will do
+    wanted = {"encoders": sorted(models), "cohort": name, "targets": list(targets), "protocol": protocol.as_dict()}
+    wanted = json.loads(json.dumps(wanted, default=str))
+    if not models or (mark.is_file() and read_json(mark) == wanted):
+        return
+    encoders = [NERVE.from_pretrained(path, device=workspace.config.device) for path in models.values()]
     interpret_to(
-        workspace.folder, models, workspace.cohort(name), protocol.targets[:1], protocol.covariates,
+        workspace.folder, encoders, workspace.cohort(name), targets, protocol.covariates,
         n_folds=protocol.n_folds, seed=protocol.seed, motion=protocol.motion,
     )  # fmt: skip
     write_json(mark, wanted)
 
 
-def nerve_folders(workspace: Workspace, plan: Plan) -> list[Path]:
-    """The folders of the models of the last NERVE line that is trained."""
-    found: dict[str, list[Path]] = {}
+def nerve_models(workspace: Workspace, plan: Plan) -> dict[str, Path]:
+    """What the models of the last NERVE line that is trained are known by → their folders or archives."""
+    found: dict[str, dict[str, Path]] = {}
     for task in plan.tasks:
         if task.row.method != "nerve" or task.row.kind == NULL or workspace.store.status(task.id) != DONE:
             continue
-        given = getattr(getattr(task.work, "features", None), "path", None)
-        if task.work.kind == "encode" or given:
-            folder = Path(given) if given else workspace.store.run_folder(task.id)
-            found.setdefault(task.row.line, []).append(folder)
-    return list(found.values())[-1] if found else []
+        given = getattr(task.work, "features", None)
+        if task.work.kind == "encode":
+            found.setdefault(task.row.line, {})[task.id] = workspace.store.run_folder(task.id)
+        elif isinstance(given, FromModel):
+            found.setdefault(task.row.line, {})[given.content] = Path(given.path)
+    return list(found.values())[-1] if found else {}
 
 
 def prepare(config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]) -> Experiment:

@@ -101,7 +101,12 @@ class Planner:
 
     def plan(self) -> Plan:
         """All runs; two lines that a reader could not tell apart are refused."""
-        tasks = [task for number, entry in enumerate(self.config.methods) for task in self._tasks(number, entry)]
+        tasks = [
+            task
+            for number, entry in enumerate(self.config.methods)
+            for task in self._tasks(number, entry)
+            if not task.cohort or entry.cohorts is None or task.cohort in entry.cohorts
+        ]
         lines = {task.row.line: line_label(task.row) for task in tasks if task.row.kind != NULL}
         twice = sorted({label for label in lines.values() if list(lines.values()).count(label) > 1})
         if twice:

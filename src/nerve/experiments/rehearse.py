@@ -38,8 +38,11 @@ def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
 
 
 def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
-    """Simulated participants; a target that the simulation does not have is its general factor under another name."""
-    simulated = {target.name for target in default_targets()}
+    """Simulated participants; a target that the simulation does not have is one that it has, under another name."""
+    wanted = as_names(cohort.protocol["targets"])
+    simulated = [target.name for target in default_targets()]
+    missing = [name for name in wanted if name not in (*simulated, *KNOWN_COVARIATES)]
+    spare = [name for name in simulated if name not in wanted]
     return cohort.model_copy(
         update={
             "path": None,
@@ -49,7 +52,7 @@ def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
                 "seed": seed,
                 "keep_timeseries": cohort.timeseries,
             },
-            "columns": {name: "p_factor" for name in as_names(cohort.protocol["targets"]) if name not in simulated},
+            "columns": dict(zip(missing, spare, strict=False)),
             "protocol": _protocol(cohort.protocol),
         }
     )
@@ -59,7 +62,7 @@ def _method(method: MethodConfig) -> MethodConfig:
     # the preset `small` of NERVE is not the paper's model; a rehearsal of the paper's tables has it
     settings: dict[str, Any] = ({"view": "fc", "pooling": "mean"} if method.method == "nerve" else {}) | method.settings
     if method.method is not None and "epochs" in method_class(method.method)._get_param_names():
-        settings["epochs"] = EPOCHS
+        settings["epochs"] = min(settings.get("epochs", EPOCHS), EPOCHS)  # none in an untrained control
     if isinstance(settings.get("patching"), str):
         settings["patching"] = _smaller(settings["patching"])
     fewer = min(method.permutations, PERMUTATIONS)

@@ -3,63 +3,55 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from nerve.checks import listed, printable
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_label, rows_of
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
+from nerve.progress import Progress
 from nerve.report.paper_table import paper_table
 from nerve.report.table_formats import to_text
 from nerve.terminal import Console
 
 
 class RunsProgress:
-    """A bar in a terminal, a line per run in a log."""
+    """How many runs have ended and which are under way; in a log, also a line for each that has ended."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self.console = Console(stderr=True)
         counts = experiment.counts
-        self.total = sum(counts.values())
-        self.ended = counts[DONE] + counts[UNAVAILABLE]
-        self.began = time.perf_counter()
-        self.bar: Progress | None = None
-        if self.console.is_terminal:
-            self.bar = Progress(
-                TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                TextColumn("{task.fields[now]}", markup=False), console=self.console,
-            )  # fmt: skip
-            self.row = self.bar.add_task("runs", total=self.total, completed=self.ended, now="")
+        self.ended, self.began = counts[DONE] + counts[UNAVAILABLE], time.perf_counter()
+        self.progress = Progress("experiment", sum(counts.values()), done=self.ended, unit="runs")
+        self.under_way: list[str] = []
 
     def __enter__(self) -> RunsProgress:
-        if self.bar:
-            self.bar.start()
-        elif self.ended:
-            self.console.print(f"{self.ended} of {self.total} runs are already done", highlight=False)
+        self.progress.__enter__()
+        if self.ended and not self.progress.bar:
+            self._say(f"{self.ended} of {self.progress.total} runs are already done")
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self.bar:
-            self.bar.stop()
+        self.progress.__exit__()
 
     def __call__(self, task: Task, status: str) -> None:
         """A run has started, been queued or ended."""
-        if status in (DONE, UNAVAILABLE, FAILED):
-            self.ended += 1
-        if self.bar:
-            self.bar.update(self.row, completed=self.ended, now=task.label)
-            if status == FAILED:
-                self.bar.console.print(f"failed {task.label}", style="red", highlight=False)
-        elif status != RUNNING:
+        self.under_way = [label for label in self.under_way if label != task.label]
+        self.under_way += [task.label] if status == RUNNING else []
+        self.ended += status in (DONE, UNAVAILABLE, FAILED)
+        self.progress.update(self.ended, printable(listed(self.under_way, most=2)))
+        if status == FAILED or (status != RUNNING and not self.progress.bar):
             seconds = time.perf_counter() - self.began
-            self.console.print(
-                f"{seconds:6.0f} s  {self.ended}/{self.total}  {status}: {task.label}", highlight=False, soft_wrap=True
-            )
+            self._say(f"{seconds:6.0f} s  {self.ended}/{self.progress.total}  {status}: {task.label}")
+
+    def _say(self, line: str) -> None:
+        console = self.progress.bar.console if self.progress.bar else Console(stderr=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def show_results(results: ResultsFolder) -> None:
@@ -83,26 +75,36 @@ def show_status(experiment: Experiment, runs: pd.DataFrame) -> None:
 
 
 def found(results: ResultsFolder) -> list[str]:
-    """What was found, a sentence per target: the best line, and whether it is clearly better than the next."""
-    labels = {row.line: line_label(row) for row in rows_of(results.rows)}
-    lines = ["\nWhat was found:"]
-    for row in results.comparisons[results.comparisons["best_two"]].to_dict("records"):
-        p = f"p = {row['p']:.3f}" if row["p"] >= 0.001 else "p < 0.001"
-        verdict = "clearly better than" if row["p"] < 0.05 else "not distinguishable from"
-        best = f"{labels[row['line_a']]} {row['metric']} = {row['score_a']:.2f}"
-        lines.append(f"  {row['cohort']} {row['target']}: {best}, {verdict} {labels[row['line_b']]} ({p})")
-    return lines
+    """What was found, a sentence per target: the best method and the next, or the one method and the references."""
+    labels, table = {row.line: line_label(row) for row in rows_of(results.rows)}, results.comparisons
+    lines = []
+    for (cohort, target), pairs in table.groupby(["cohort", "target"], sort=False) if len(table) else ():
+        best = pairs[pairs["best_two"]]
+        shown = (best if len(best) else pairs).to_dict("records")
+        score = f"{'AUC' if shown[0]['metric'] == 'auc' else shown[0]['metric']} = {shown[0]['score_a']:.2f}"
+        said = "; ".join(_against(row, labels) for row in shown)
+        lines.append(f"  {cohort} {target}: {labels[shown[0]['line_a']]} {score}, {said}")
+    return ["\nWhat was found:", *lines] if lines else []
+
+
+def _against(row: Mapping[Any, Any], labels: Mapping[str, str]) -> str:
+    """How a method compares with another, in words."""
+    p = f"p = {row['p']:.3f}" if row["p"] >= 0.001 else "p < 0.001"
+    clearly = "clearly better than" if row["difference"] > 0 else "clearly worse than"
+    verdict = clearly if row["p"] < 0.05 else "not distinguishable from"
+    return f"{verdict} {labels[row['line_b']]} ({row['score_b']:.2f}, {p})"
 
 
 def show_scores(results: ResultsFolder) -> None:
     """Every score of an evaluation, one line per target and row, as wide as it needs to be."""
     console, rows = Console(soft_wrap=True), {row.row: row for row in rows_of(results.rows)}
     for score in results.scores.to_dict("records"):
-        name = line_label(rows[score["row"]])
-        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}"
+        name, where = line_label(rows[score["row"]]), f"{score['cohort']} " if len(results.cohorts) > 1 else ""
+        right = f"  balanced accuracy {score['balanced_accuracy']:.3f}"
+        auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}{right}"
         p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
         console.print(
-            f"{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
+            f"{where}{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
             f"{score['r_fold_mean']:+.3f}  R² {score['r2']:+.3f}  n {score['n']}{auc}{p}  "
             f"(pretrain_scope: {score['scope']})",
             highlight=False,

@@ -20,17 +20,21 @@ from nerve.checks import MissingInput, NerveError, NerveWarning, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Given, Learned, Predictor, one_feature_set, ridge_of
+from nerve.evaluation.people import People
 from nerve.evaluation.rows import GIVEN, SELF_SUPERVISED
-from nerve.evaluation.run import null_of_one, predict_one
+from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.evaluation.sources import FittedInFolds, Source
 from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, UNAVAILABLE, fingerprint
 from nerve.experiments.workspace import Workspace
-from nerve.files import read_json, write_npy, write_tsv
+from nerve.files import atomic_file, claim, read_json, write_json, write_npy, write_tsv
 from nerve.interpret.pretraining import describe_run
+from nerve.methods.pretrained import located
 from nerve.protocol import Protocol
 from nerve.store import open_npy
+
+_DESCRIPTION = ("config.json", "history.tsv", "README.md", "reconstruction.json", "reconstruction.npz")
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,7 @@ class Probe:
 
     def run(self, job: Job) -> dict[str, Any]:
         """Predict, and predict permuted targets where the protocol asks for it."""
-        cohort = job.workspace.cohort(self.on.cohort)
-        people, protocol = job.workspace.people(self.on.cohort)
+        cohort, people, protocol = job.workspace.prepared(self.on.cohort)
         protocol = self.features.changed(protocol)
         features = self.features.load(job, cohort)
         write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people, protocol))
@@ -137,8 +140,8 @@ class Probe:
         if protocol.labels:
             write_tsv(job.folder / "curve.tsv", learning_curve(features, cohort, people, protocol))
         return {
-            "n": len(cohort), "adapted": features.adapted, "scope": features.scope,
-            "width": features.width(cohort, protocol), "notes": list(features.notes),
+            "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
+            "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
             "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.permutes else None,
         }  # fmt: skip
 
@@ -158,15 +161,13 @@ class Train:
 
     def run(self, job: Job) -> dict[str, Any]:
         """Train in each fold and predict the participants left out."""
-        cohort = job.workspace.cohort(self.on.cohort)
-        people, protocol = job.workspace.people(self.on.cohort)
+        cohort, people, protocol = job.workspace.prepared(self.on.cohort)
         method = self.recipe.make(job.device)
         usable_cohorts(method, [cohort])
         watched = _Watched(method)
         features = Predictor(self.recipe.method, np.zeros(len(cohort), bool), estimator=watched)
-        mine = replace(people, targets=people.targets[[self.target]])
-        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, mine, protocol))
-        return {"n": len(cohort), "adapted": next(iter(watched.adapted), ""), "scope": features.scope}
+        write_tsv(job.folder / "predictions.tsv", predict_one(features, cohort, people.only(self.target), protocol))
+        return {"n": len(cohort), "adapted": next(iter(watched.adapted), ""), "scope": _scope(features, people)}
 
 
 # ---- where the features of a probe come from
@@ -303,7 +304,7 @@ class _TrainedInFolds(FittedInFolds):
 
 @dataclass(frozen=True)
 class FromModel(_Unchanged):
-    """A trained model in a folder of its own."""
+    """A trained model in a folder or an archive of its own; what a report tells of it is kept beside its features."""
 
     path: str
     content: str
@@ -324,10 +325,33 @@ class FromModel(_Unchanged):
         model = load_method(self.path, device=job.device)
         if not kept.is_file():
             usable_cohorts(model, [cohort])
+            self._describe(model, cohort, job.folder / "model")
             write_npy(kept, _flat(model.transform(cohort)))
         matrix = np.asarray(open_npy(kept, "Remove it: it is made again."))
-        seen = "all" if model.data_.get("fingerprint") == cohort.fingerprint else self.scope
-        return one_feature_set(matrix, cohort, Path(self.path).name, seen)
+        return one_feature_set(matrix, cohort, Path(self.path).stem, self._seen(model, job.workspace, cohort.name))
+
+    def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
+        """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
+        fitted_on, elsewhere = model.data_.get("fingerprint"), workspace.config.cohorts[name].train_on
+        if fitted_on == workspace.cohort(name).fingerprint:
+            return "all"
+        return "other_people" if elsewhere and fitted_on == workspace.cohort(elsewhere).fingerprint else self.scope
+
+    def _describe(self, model: Any, cohort: Cohort, folder: Path) -> None:
+        """Keep what a report shows of the model, and say where the cohort is not like its training cohort."""
+        claim(folder)
+        with located(self.path) as model_folder:
+            for name in _DESCRIPTION:
+                if (model_folder / name).is_file():
+                    with atomic_file(folder / name) as stream:
+                        stream.write((model_folder / name).read_bytes())
+        write_json(folder / "manifest.json", {"result": {"parameters": model.parameter_count(model.parcellation_)}})
+        if hasattr(model, "likeness"):
+            like = model.likeness(cohort)
+            like.save(folder)
+            for difference in like.differences:
+                text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
+                warnings.warn(text, NerveWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -351,20 +375,20 @@ class FromTable(_Unchanged):
 
 
 def given_features(path: str, scope: str, content: str) -> FromModel | FromTable:
-    """A trained model's folder or a table of features, as a plan knows it."""
-    folder = Path(path)
-    if not folder.is_dir():
+    """A trained model (folder or archive) or a table of features, as a plan knows it."""
+    if not Path(path).is_dir() and Path(path).suffix.lower() != ".zip":
         return FromTable(path, content, scope)
-    config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
+    with located(path) as folder:
+        config = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
     if not isinstance(config, dict) or "method" not in config:
-        raise problem(folder, "it holds no trained model", expected="a folder that `nerve pretrain` wrote")
+        raise problem(path, "it holds no trained model", expected="a folder that `nerve pretrain` wrote")
     from nerve.methods import METHODS, method_class
 
     names = {method_class(name).__name__: name for name in METHODS}
     name = names.get(str(config["method"]))
     if name is None or not hasattr(method_class(name), "transform"):
         raise NerveError(
-            f"{folder}: holds a {config['method']}, which was trained on a target, expected an encoder. "
+            f"{path}: holds a {config['method']}, which was trained on a target, expected an encoder. "
             "Supervised methods are trained inside each fold: name the method itself."
         )
     return FromModel(path, content, scope, name, str(config.get("view", "fc")), str(method_class(name).role))
@@ -377,6 +401,11 @@ def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
     """The method trained on the cohorts that it can read; checkpoints of what is trained stand in the folder."""
     usable = usable_cohorts(method, cohorts)
     return method.fit(usable, run_dir=folder, resume=True) if is_trained(method) else method.fit(usable)
+
+
+def _scope(features: Features, people: People) -> str:
+    """Whom features had seen; training folds are another cohort where one is trained on."""
+    return "other_people" if people.trained_on and features.scope == "train_folds" else features.scope
 
 
 def is_trained(method: Any) -> bool:

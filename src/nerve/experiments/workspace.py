@@ -13,6 +13,7 @@ import yaml
 from nerve.checks import NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.people import People, prepare_people
+from nerve.evaluation.transfer import prepare_transfer
 from nerve.experiments.config import CohortConfig, ExperimentConfig
 from nerve.experiments.store import Store, code_version, fingerprint
 from nerve.files import claim, read_json, write_json, write_text
@@ -29,6 +30,7 @@ class Workspace:
         self.folder = Path(folder)
         self.store = Store(self.folder)
         self.cohort = lru_cache(maxsize=4)(self._cohort)
+        self.prepared = lru_cache(maxsize=4)(self._prepared)
 
     @classmethod
     def prepare(cls, config: ExperimentConfig, folder: str | os.PathLike[str], base: Path | None = None) -> Workspace:
@@ -75,7 +77,8 @@ class Workspace:
         """What is known to determine a cohort here: its contents, the region order and the renamed columns."""
         settings = self.config.cohorts[name]
         contents = Cohort.load(self.path(name)).fingerprint  # of what lies on disk now
-        return fingerprint([contents, self.parcellation.fingerprint, settings.columns])
+        elsewhere = [self.data_fingerprint(settings.train_on)] if settings.train_on else []
+        return fingerprint([contents, self.parcellation.fingerprint, settings.columns, *elsewhere])
 
     @cached_property
     def parcellation(self) -> Parcellation:
@@ -100,7 +103,15 @@ class Workspace:
 
     def people(self, name: str) -> tuple[People, Protocol]:
         """The participants of a cohort, with the folds that every row is given, and the protocol resolved."""
-        return prepare_people(self.cohort(name), self.config.protocol_of(name))
+        _, people, protocol = self.prepared(name)
+        return people, protocol
+
+    def _prepared(self, name: str) -> tuple[Cohort, People, Protocol]:
+        """A cohort (behind the one that is trained on, where that is another), its participants, the protocol."""
+        protocol, elsewhere = self.config.protocol_of(name), self.config.cohorts[name].train_on
+        if elsewhere is None:
+            return self.cohort(name), *prepare_people(self.cohort(name), protocol)
+        return prepare_transfer(self.cohort(elsewhere), self.cohort(name), protocol)
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
         """Simulate a cohort once, also when several processes ask; other arguments make it again."""

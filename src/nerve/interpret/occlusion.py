@@ -57,7 +57,9 @@ def occluded_predictions(
     observed, intact = np.full((2, len(cohort), n_targets), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), n_targets), np.nan)
     names = list(map(str, people.targets.columns))
-    for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, progress):
+    for task in fold_tasks(
+        Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress
+    ):
         columns = np.array([names.index(name) for name in task.names])
         ridge = KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
         groups = None if people.inner_groups is None else people.inner_groups[task.train]

@@ -19,6 +19,7 @@ from nerve.checks import NerveError, listed, problem
 from nerve.files import atomic_file, check_replaceable_file
 from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
 from nerve.methods.trained import HISTORY
+from nerve.training.checkpoint import half_precision
 from nerve.unpacking import refuse_bomb
 
 NEEDED = (WEIGHTS, CONFIG, CARD)
@@ -27,7 +28,7 @@ _THEN = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
 _FRONT = "---\nlibrary_name: nerve\ntags:\n- functional-connectivity\n- fmri\n---\n\n"  # what hubs read of a card
 
 
-def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str]) -> Path:
+def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: bool = False) -> Path:
     """Write the model of a run folder as one .zip; checkpoints, figures and whatever else lies there stay behind.
 
     Parameters
@@ -36,6 +37,8 @@ def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str]) -> Path:
         The folder of a trained model.
     archive : path
         The .zip to write; an archive of a model is replaced, another file is not.
+    half : bool
+        Numbers in half precision: a half or a quarter of the size, features that differ in the third decimal.
     """
     folder, path = Path(run), Path(archive)
     read_configuration(folder)  # or it is refused
@@ -48,7 +51,7 @@ def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str]) -> Path:
     with atomic_file(path) as stream, zipfile.ZipFile(stream, "w") as packed:
         for name in FILES:
             if (folder / name).is_file():
-                content = (folder / name).read_bytes()
+                content = half_precision(folder / name) if half and name == WEIGHTS else (folder / name).read_bytes()
                 if name == CARD and not content.startswith(b"---"):
                     content = _FRONT.encode() + content
                 how = zipfile.ZIP_STORED if name == WEIGHTS else zipfile.ZIP_DEFLATED  # weights do not pack

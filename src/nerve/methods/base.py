@@ -32,7 +32,7 @@ from nerve.methods.saved import check_regions
 from nerve.methods.settings import check_names, check_values
 from nerve.notebook import facts_html
 from nerve.parcellation import Parcellation
-from nerve.training.checkpoint import load_tensors, save_tensors
+from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
 from nerve.training.distributed import current_processes
 
 FORMAT_VERSION = 2
@@ -159,7 +159,7 @@ class Method(BaseEstimator):
             raise problem(folder / CONFIG, f"it is incomplete or has an unknown entry ({error})") from error
         method.n_features_in_ = method.parcellation_.n_regions
         method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
-        method.restore(load_tensors(folder / WEIGHTS), folder)
+        method.restore(single_precision(load_tensors(folder / WEIGHTS)), folder)
         return method
 
     @classmethod

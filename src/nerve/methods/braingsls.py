@@ -11,7 +11,7 @@ from pydantic import Field
 
 from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Share, Width
+from nerve.methods.settings import Count, Device, Epochs, NotNegative, Part, Positive, Seed, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.braingsls import BrainGSLsModel, parted
 from nerve.parcellation import Parcellation
@@ -81,7 +81,7 @@ class BrainGSLs(Encoder):
         slope: NotNegative = 0.33,
         readout: Literal["flat", "mean"] = "flat",
         signals: bool = False,
-        epochs: Count = 100,
+        epochs: Epochs = 100,
         batch_size: Count = 32,
         lr: Positive = 5e-3,
         momentum: Share = 0.9,

@@ -12,7 +12,7 @@ from nerve.checks import MissingInput
 from nerve.cohort import Cohort
 from nerve.methods.inputs import in_order_of
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.settings import Count, Device, Layers, NotNegative, Positive, Seed, Share, Width
+from nerve.methods.settings import Count, Device, Epochs, Layers, NotNegative, Positive, Seed, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
 from nerve.parcellation import Parcellation
@@ -122,7 +122,7 @@ class BrainMass(Encoder):
         views: Literal["auto", "timeseries", "wishart"] = "auto",
         degrees_of_freedom: Count = 200,
         recompute: bool = True,
-        epochs: Count = 2000,
+        epochs: Epochs = 2000,
         batch_size: Count = 64,
         lr: Positive = 3e-4,
         warmup_epochs: NotNegative = 10,

@@ -14,7 +14,7 @@ from nerve.files import read_yaml
 from nerve.methods.settings import STRICT, Device, check_names, validated
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.training import TrainingSettings
-from nerve.views import VIEWS
+from nerve.views import N_DIRECTIONS, VIEWS
 
 
 def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
@@ -47,6 +47,9 @@ class NerveConfig(TrainingSettings):
     view: Literal[tuple(VIEWS)] = Field(  # type: ignore[valid-type]
         "fc", description="The matrix that is cut into patches: fc (the paper), tangent or shrunk."
     )
+    n_directions: int = Field(
+        N_DIRECTIONS, ge=1, le=65536, description="Directions that the view shrunk keeps, at most."
+    )
     patching: str = Field(
         "networks", description="networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
     )
@@ -75,7 +78,8 @@ class NerveConfig(TrainingSettings):
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
-        own = set(type(self).model_fields) - set(TrainingSettings.model_fields) - {"view", "patching", "pooling"}
+        elsewhere = {"view", "n_directions", "patching", "pooling"}
+        own = set(type(self).model_fields) - set(TrainingSettings.model_fields) - elsewhere
         options = {name: getattr(self, name) for name in own}
         return options if self.pooling == "pca" else options | {"n_components": 0}
 

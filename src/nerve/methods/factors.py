@@ -12,7 +12,7 @@ from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.methods.base import Role
 from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for
-from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Width
+from nerve.methods.settings import Count, Device, Epochs, NotNegative, Part, Positive, Seed, Width
 from nerve.methods.trained import Encoder
 from nerve.models.person_factors import PersonFactors
 from nerve.parcellation import Parcellation
@@ -71,7 +71,7 @@ class Factors(Encoder):
         n_components: Width = 256,
         mask_ratio: Part = 0.5,
         patching: str = "networks",
-        epochs: Count = 10,
+        epochs: Epochs = 10,
         batch_size: Count = 16,
         lr: Positive = 1e-3,
         warmup_epochs: NotNegative = 0.5,

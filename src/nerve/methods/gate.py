@@ -12,7 +12,7 @@ from pydantic import Field
 from nerve.cohort import Cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.population import Population, Windows, fit_projection, phenotype_codes, projected_windows
-from nerve.methods.settings import Count, Device, Names, NotNegative, Positive, Seed, Share, Width
+from nerve.methods.settings import Count, Device, Epochs, Names, NotNegative, Positive, Seed, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.parcellation import Parcellation
@@ -98,7 +98,7 @@ class GATE(Encoder):
         dropout: Share = 0.2,
         decorrelation: NotNegative = 0.2,
         phenotypes: Names = (),
-        epochs: Count = 400,
+        epochs: Epochs = 400,
         lr: Positive = 1e-3,
         weight_decay: NotNegative = 1e-5,
         seed: Seed = 0,

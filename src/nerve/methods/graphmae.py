@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from nerve.methods.settings import Count, Device, Layers, Part, Positive, Seed, Share, Width
+from nerve.methods.settings import Count, Device, Epochs, Layers, Part, Positive, Seed, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.graphmae import GraphMaskedAutoencoder
 from nerve.parcellation import Parcellation
@@ -69,7 +69,7 @@ class GraphMAE(Encoder):
         keep_edges: Part | Count = 0.1,
         alpha: Positive = 1.0,
         dropout: Share = 0.2,
-        epochs: Count = 60,
+        epochs: Epochs = 60,
         batch_size: Count = 32,
         lr: Positive = 1.5e-4,
         seed: Seed = 0,

@@ -26,7 +26,7 @@ from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.patching import Patching
-from nerve.quality.likeness import Signature, likeness
+from nerve.quality.likeness import Likeness, Signature, likeness
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
 from nerve.training.sources import check_numbers
@@ -185,7 +185,7 @@ class NERVE(Encoder):
 
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
         """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
-        self.view_ = make_view(self.config().view)
+        self.view_ = make_view(self.config().view, self.config().n_directions)
         for some in chunks(len(cohort)) if self.view_.name != "fc" else ():  # FC itself is checked when it is packed
             check_numbers(cohort.inputs("fc", some), cohort, some)
         self.signature_ = Signature.of(cohort)
@@ -399,11 +399,11 @@ class NERVE(Encoder):
         with located(model) as folder:
             return cls.load(folder, device=device)
 
-    def likeness(self, X: Any) -> tuple[str, list[str]]:
-        """How like the training cohort these data look, and a sentence per clear difference (`quality.likeness`)."""
+    def likeness(self, X: Any) -> Likeness:
+        """How like the training cohort these data look, with a sentence per clear difference (`quality.likeness`)."""
         cohort = self.fitted_cohort(X)
         if self.signature_ is None:
-            return "not compared: the model keeps no signature of its training cohort", []
+            return Likeness("not compared: the model keeps no signature of its training cohort")
         return likeness(self.signature_, cohort)
 
     @classmethod

@@ -19,23 +19,27 @@ def packaged_models() -> dict[str, Path]:
     return {path.stem: path for path in sorted(PACKAGED.glob("*.zip"))}
 
 
+def find_model(model: str | os.PathLike[str]) -> Path:
+    """The folder or archive of a model that is given as such or by name; what exists on disk comes first."""
+    path, known = Path(model), packaged_models()
+    if path.exists() or str(model) in known:
+        return path if path.exists() else known[str(model)]
+    raise problem(
+        model,
+        "there is no such model",
+        expected="a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`",
+        remedy=did_you_mean(str(model), known).strip(),
+    )
+
+
 @contextmanager
 def located(model: str | os.PathLike[str]) -> Iterator[Path]:
-    """The folder of a model that is given as a folder, an archive or a name; what exists on disk comes first."""
-    path = Path(model)
+    """The folder of a model that is given as a folder, an archive or a name."""
+    path = find_model(model)
     if path.is_dir():
         yield path
         return
-    known = packaged_models()
-    archive = path if path.is_file() else known.get(str(model))
-    if archive is None:
-        raise problem(
-            model,
-            "there is no such model",
-            expected="a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`",
-            remedy=did_you_mean(str(model), known).strip(),
-        )
-    with unpacked(archive) as folder:
+    with unpacked(path) as folder:
         yield folder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,7 @@ from nerve.locks import only_one
 from nerve.methods.base import CONFIG, WEIGHTS
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
+from nerve.quality.likeness import Likeness
 from nerve.training import joined_processes
 from nerve.training.checkpoint import LAST
 
@@ -124,13 +125,14 @@ def embed_file(
     device: str = "auto",
     overwrite: bool = False,
     progress: bool = True,
+    on_difference: Callable[[Likeness, str], None] | None = None,
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
 
     A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
     participant each row is and, for ``tokens``, which pair of networks each token is. The pooling is the model's own by
     default. An existing file is refused unless `overwrite`. A cohort that does not look like what the model was trained
-    on (another preprocessing, Fisher z) is warned about.
+    on (another preprocessing, Fisher z) is warned about; `on_difference` gets the comparison and its name.
     """
     path = Path(out)
     suffix = path.suffix.lower()
@@ -144,12 +146,15 @@ def embed_file(
     encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.config().pooling
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
-    for difference in encoder.likeness(people)[1]:
+    like = encoder.likeness(people)
+    for difference in like.differences:
         warnings.warn(
             f"Cohort {people.name!r} does not look like what the model was trained on. {difference}",
             NerveWarning,
             stacklevel=2,
         )
+    if like.differences and on_difference is not None:
+        on_difference(like, people.name)
     values = encoder.transform(people, pooling, progress=progress)
     ids = people.participants["participant_id"]
     if suffix == ".tsv":

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from nerve.checks import NerveError, brief, did_you_mean, listed, problem
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Epochs = Annotated[int, Field(ge=0, le=10**9)]  # none: an untrained encoder, as a control
 Width = Annotated[int, Field(ge=1, le=65536)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]  # may be nothing

@@ -73,7 +73,8 @@ def _described(known: pd.Series) -> tuple[str, str]:
         return "warning", f"{_range(numbers)}; {_oddities(known, odd)}"
     if _may_identify(levels, len(known)):
         return verdict, f"{len(levels)} different values"
-    return verdict, listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
+    classes = f"{len(levels)} classes: " if len(levels) > 2 else ""
+    return verdict, classes + listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
 
 
 def _range(numbers: pd.Series) -> str:

@@ -8,13 +8,18 @@ mean of its training cohort and three numbers, of ten participants at least, and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from nerve.checks import problem
 from nerve.cohort import Cohort
+from nerve.files import read_json, write_json, write_npy
 from nerve.quality.order import check_order
+from nerve.store import open_npy
+
+NUMBERS, MEANS = "likeness.json", "likeness.npy"  # what a report shows of a comparison
 
 FEWEST = 10  # participants of whom a mean is kept, or compared
 _MOST = 256  # participants that are looked at
@@ -74,22 +79,54 @@ class Signature:
         return cls(mean, int(n), *rest)
 
 
-def likeness(trained: Signature, cohort: Cohort) -> tuple[str, list[str]]:
-    """How alike a cohort and a training cohort are in a few words, and a sentence per clear difference.
+@dataclass(frozen=True)
+class Likeness:
+    """How alike a cohort and the training cohort of a model are.
 
     Parameters
     ----------
-    trained : Signature
-        Of the training cohort.
-    cohort : Cohort
-        In the region order of the model.
+    words : str
+        In a few words.
+    differences : tuple of str
+        A sentence per clear difference.
+    trained, found : Signature, optional
+        Of the training cohort and of this one, where they could be compared.
     """
+
+    words: str
+    differences: tuple[str, ...] = ()
+    trained: Signature | None = None
+    found: Signature | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write what a report shows of it: likeness.json, and the two group means as likeness.npy."""
+        if self.trained is None or self.found is None:
+            return
+        write_npy(folder / MEANS, np.stack([self.trained.mean, self.found.mean]))
+        numbers = {"trained": self.trained.numbers(), "found": self.found.numbers()}
+        write_json(folder / NUMBERS, {"words": self.words, "differences": self.differences, **numbers})
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """The inverse of `save`, None where nothing was saved."""
+        path = folder / NUMBERS
+        if not path.is_file():
+            return None
+        known, means = read_json(path), np.asarray(open_npy(folder / MEANS, "Run it again."))
+        if not isinstance(known, dict) or means.ndim != 2 or len(means) != 2:
+            raise problem(path, "it holds no comparison of two cohorts", remedy="Remove its run and run it again.")
+        both = [Signature.saved(means[i], known.get(name), path) for i, name in enumerate(("trained", "found"))]
+        return cls(str(known.get("words")), tuple(map(str, known.get("differences", ()))), *both)
+
+
+def likeness(trained: Signature, cohort: Cohort) -> Likeness:
+    """Compare a cohort, in the region order of a model, with the signature of its training cohort."""
     found = Signature.of(cohort)
     if found is None:
-        return f"not compared: fewer than {FEWEST} participants", []
+        return Likeness(f"not compared: fewer than {FEWEST} participants")
     r = float(np.corrcoef(trained.mean, found.mean)[0, 1]) if found.mean.std() > 0 else 0.0
-    said = [*_order(r, cohort, found), *_values(trained, found), *_global_signal(trained, found)]
-    return f"group means correlate by {r:.2f}", said
+    said = (*_order(r, cohort, found), *_values(trained, found), *_global_signal(trained, found))
+    return Likeness(f"group means correlate by {r:.2f}", said, trained, found)
 
 
 def _order(r: float, cohort: Cohort, found: Signature) -> list[str]:

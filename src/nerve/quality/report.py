@@ -13,6 +13,7 @@ from nerve.cohort import Cohort
 from nerve.files import begins_with, check_replaceable_file, write_tsv
 from nerve.measures import CORRELATIONS, in_words
 from nerve.quality.columns import Row, column_rows
+from nerve.quality.likeness import Likeness
 from nerve.quality.matrices import POSITIVE, ROUNDING, TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
@@ -50,9 +51,9 @@ class Quality:
         """The checks that say "not usable"."""
         return tuple(self.table.loc[self.table["verdict"] == "not usable", "check"])
 
-    def with_model(self, likeness: str, differences: list[str]) -> Quality:
-        """With a row that says how like a model's training cohort this one is (`nerve.quality.likeness`)."""
-        row = ("like the model's", likeness, "warning" if differences else "ok", " ".join(differences))
+    def with_model(self, like: Likeness) -> Quality:
+        """With a row that says how like a model's training cohort this one is."""
+        row = ("like the model's", like.words, "warning" if like.differences else "ok", " ".join(like.differences))
         return replace(self, table=pd.concat([self.table, pd.DataFrame([row], columns=self.table.columns)]))
 
     def write(self, path: str | Path) -> None:

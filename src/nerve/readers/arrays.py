@@ -114,8 +114,8 @@ def choose_variable(
 
 
 def _unreadable(path: Path, participant: str, expected: str, error: BaseException) -> NerveError:
-    cause = str(error).splitlines()[0].strip() if str(error).strip() else type(error).__name__
-    if "pickle" in cause.lower() or "Python objects" in cause:
+    if "pickle" in str(error).lower() or "Python objects" in str(error):
         cause = "it holds Python objects, and a pickle is never opened"
         return problem(where_is(path, participant), cause, expected=expected, remedy="Save plain numbers instead.")
-    return problem(where_is(path, participant), f"it cannot be read ({cause})", expected=expected, remedy=MENDING)
+    cause = f"it cannot be read: {getattr(error, 'strerror', None) or 'it is damaged, cut off or of another kind'}"
+    return problem(where_is(path, participant), cause, expected=expected, remedy=MENDING)

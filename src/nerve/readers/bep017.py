@@ -22,7 +22,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, known_columns, listed, problem
 from nerve.files import read_json, read_tsv
-from nerve.measures import measure_of
+from nerve.measures import VALUES, measure_of
 from nerve.parcellation import Parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan, require_file
 from nerve.readers.bids import BidsName, parse_names
@@ -31,7 +31,6 @@ from nerve.readers.versions import Version, choose_version, of_one_task
 
 MATRIX, SIDECAR, NODES = "_relmat.dense.tsv", "_relmat.json", "_nodeindices.tsv"
 ATLAS, ATLAS_NAME = "_dseg.tsv", "_description.json"
-_VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}  # of other measures the range is not checked
 
 
 class BEP017(Reader):
@@ -58,7 +57,7 @@ class BEP017(Reader):
             np.fill_diagonal(matrix, 0.0)
         labels = _labels(scan, len(matrix))
         notes = scan.extra.get("notes", ())
-        return Reading(matrix, labels=labels, values=_VALUES.get(measure, "other"), measure=measure, notes=notes)
+        return Reading(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure, notes=notes)
 
     def completed(self, options: Options, scans: list[Scan]) -> Options:
         """With the atlas that the data set brings with it, if it has networks and the user names none."""

@@ -55,7 +55,7 @@ def read_parcels(path: Path, participant: str = "") -> Reading:
         axes = [image.header.get_axis(i) for i in range(image.ndim)]
         data = np.asarray(image.dataobj, np.float64)
     except Exception as error:  # a damaged header or a cut-off file fails in many ways inside nibabel
-        raise unreadable(path, participant, error) from error
+        raise unreadable(path, participant) from error
     from nibabel.cifti2 import ParcelsAxis, SeriesAxis
 
     kinds = [type(axis) for axis in axes]
@@ -86,15 +86,14 @@ def load_image(path: Path, participant: str = "") -> Any:
     except NerveError:
         raise
     except Exception as error:  # headers are someone else's bytes: nibabel raises a dozen kinds of errors on bad ones
-        raise unreadable(path, participant, error) from error
+        raise unreadable(path, participant) from error
 
 
-def unreadable(path: Path, participant: str, error: Exception) -> NerveError:
+def unreadable(path: Path, participant: str) -> NerveError:
     """The sentence for an image that nibabel cannot read."""
-    cause = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return problem(
         f"{path} (participant {participant})",
-        f"the image could not be read ({cause})",
+        "the image could not be read: it is damaged, cut off or of another kind",
         expected="a whole file of the kind that its name says",
         remedy="Copy or make it again.",
     )

@@ -45,8 +45,9 @@ def refuse_unsound(source: Path | bytes, where: object) -> None:
             else:
                 raise _UnsoundError(f"a variable is of type {kind}")
     except (_UnsoundError, struct.error, zlib.error, OSError) as error:
+        cause = error if isinstance(error, _UnsoundError) else "it was cut off, or a size is wrong"
         raise problem(
-            where, f"the MATLAB file is damaged ({error})", expected="a whole file", remedy="Copy or save it again."
+            where, f"the MATLAB file is damaged ({cause})", expected="a whole file", remedy="Copy or save it again."
         ) from error
 
 

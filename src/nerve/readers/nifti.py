@@ -146,7 +146,7 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> tuple[np.ndarra
     except NerveError:
         raise
     except Exception as error:  # damaged images fail in many ways inside nibabel and nilearn
-        raise unreadable(scan.path, scan.participant, error) from error
+        raise unreadable(scan.path, scan.participant) from error
     series = np.full((len(found), n_regions), np.nan)
     series[:, np.array(present, int) - 1] = found
     return series, _repetition_time(scan, float(image.header.get_zooms()[3]))
@@ -179,7 +179,7 @@ def _surface_series(scan: Scan, atlas: Path) -> tuple[np.ndarray, tuple[str, ...
         step = float(time.step)
         key_of = _keys_at(vertices, label_vertices, keys)
     except Exception as error:  # as above
-        raise unreadable(scan.path, scan.participant, error) from error
+        raise unreadable(scan.path, scan.participant) from error
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
     series = np.full((len(data), len(wanted)), np.nan)
     for region, key in enumerate(wanted):

@@ -5,22 +5,24 @@
 | up to 0.6 | `…_atlas-A_measure-pearsoncorrelation_conmat.tsv` |
 | 0.7 – 0.12 | `…_seg-A_stat-pearsoncorrelation_relmat.tsv` |
 | from 26.0 | `…_atlas-A_stat-pearsoncorrelation_relmat.tsv` |
-| giga_connectome | `…_seg-A_meas-PearsonCorrelation_desc-…_relmat.tsv` |
+| giga_connectome | `…_seg-A_meas-PearsonCorrelation_desc-…_relmat.tsv`, or of another measure |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from nerve.measures import VALUES, in_words, measure_of
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names
 from nerve.readers.browse import files_below
 from nerve.readers.cifti import MATRIX, SERIES, read_parcels, version_of
 from nerve.readers.text import read_column, read_numbers
-from nerve.readers.versions import choose_version, chosen_kind, of_one_task
+from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task
 
 _MATRIX_SUFFIXES = ("relmat", "conmat", "boldmap")
 _FD = ("framewise_displacement", "fd")
@@ -40,8 +42,11 @@ class XCPD(Reader):
         kind = chosen_kind(kinds, options)
         if not kind:
             return []
-        version = choose_version(map(version_of, kinds[kind]), options)
-        chosen = [name for name in kinds[kind] if version_of(name) == version]
+        versions = {name: _version(name) for name in kinds[kind]}
+        plain = {versions[name].variant for name in kinds[kind] if _measure(name) == "pearson"}
+        preferred = dict.fromkeys(plain, 0) if len(plain) == 1 else {}  # of several the user must choose
+        version = choose_version(versions.values(), options, preferred=preferred)
+        chosen = [name for name in kinds[kind] if versions[name] == version]
         motion = by_scan(sorted((n for n in names if _is_motion(n)), key=lambda n: n.get("desc")))
         removed = by_scan(n for n in names if n.suffix == "outliers" and n.extension == ".tsv")
         quality = by_scan(n for n in names if n.suffix == "qc")
@@ -54,7 +59,8 @@ class XCPD(Reader):
                 name.get("task"),
                 name.get("run"),
                 motion_path=motion[name.scan].path if name.scan in motion else None,
-                extra={
+                extra={"measure": _measure(name) if kind == "fc" else None}
+                | {
                     key: index[name.scan].path
                     for key, index in (("removed", removed), ("quality", quality))
                     if name.scan in index
@@ -75,12 +81,34 @@ class XCPD(Reader):
             matrix, series = (values, None) if scan.kind == "fc" else (None, values)
         motion, mean_fd = _motion(scan, None if series is None else len(series))
         notes = scan.extra.get("notes", ())
-        return Reading(matrix, series, labels, motion, mean_fd, notes=notes)
+        measure = scan.extra["measure"]
+        if measure in (None, "pearson"):
+            return Reading(matrix, series, labels, motion, mean_fd, measure=measure, notes=notes)
+        notes = (*notes, f"by their names the files hold {in_words(measure)}")
+        return Reading(matrix, series, labels, motion, mean_fd, VALUES.get(measure, "other"), measure, notes)
 
 
 def _is_matrix(name: BidsName) -> bool:
-    statistic = name.get("stat", "measure", "meas").lower()
-    return name.suffix in _MATRIX_SUFFIXES and name.extension in (".tsv", MATRIX) and statistic == "pearsoncorrelation"
+    """Of any measure that the name states; XCP-D's `boldmap` is a matrix only if it holds correlations."""
+    if name.suffix not in _MATRIX_SUFFIXES or name.extension not in (".tsv", MATRIX) or not _statistic(name):
+        return False
+    return name.suffix != "boldmap" or _measure(name) == "pearson"
+
+
+def _statistic(name: BidsName) -> str:
+    return name.get("stat", "measure", "meas")
+
+
+def _measure(name: BidsName) -> str:
+    return measure_of(_statistic(name))
+
+
+def _version(name: BidsName) -> Version:
+    """Atlas and variant, of which a measure that is not Pearson's is a part."""
+    version = version_of(name)
+    if _is_series(name) or _measure(name) == "pearson":
+        return version
+    return replace(version, variant="_".join(filter(None, (f"meas-{_statistic(name)}", version.variant))))
 
 
 def _is_series(name: BidsName) -> bool:

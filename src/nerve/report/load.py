@@ -16,11 +16,13 @@ from nerve.cohort import Cohort
 from nerve.evaluation.results import PROTOCOL, is_results, read_results
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
+from nerve.quality.likeness import Likeness
 from nerve.report.privacy import Scrubber
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
 from nerve.report.words import methods_text, run_text, site_notices
 from nerve.unpacking import refuse_bomb
 
+CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
 LEAST = 10  # participants of whom a mean is shown: the mean of one is that participant
 _TEXT = dict.fromkeys(("id", "kind", "line", "cohort", "target", "run", "status", "reason"), str)
 
@@ -71,11 +73,28 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     facts = {name: replace(one, mean=one.mean if one.n_in_mean >= LEAST else None) for name, one in facts.items()}
     manifests = {row.id: _json(path / "manifest.json") for row in runs.itertuples() if (path := _run(folder, row.id))}
     trained = [row for row in runs.itertuples() if row.kind == "encode" and row.line not in results.null_lines]
-    encoders = [_encoder(_run(folder, row.id), row.run, manifests[row.id]) for row in trained if row.id in manifests]
+    encoders = [
+        _encoder(_run(folder, row.id), str(row.run).removeprefix("encode "), manifests[row.id])
+        for row in trained
+        if row.id in manifests
+    ]
+    given = {
+        (str(row.line), str(row.cohort)): path / "model"
+        for row in runs.itertuples()
+        if (path := _run(folder, row.id)) and _is_model(path)
+    }
+    models = {line: path for (line, _), path in given.items()}  # one of several cohorts will do
+    encoders += [_encoder(path, results.label(line), _json(path / "manifest.json")) for line, path in models.items()]
     results = replace(
         results,
         cohorts=facts,
         encoders=encoders,
+        likeness={
+            (results.label(line), cohort): like
+            for (line, cohort), path in given.items()
+            if (like := Likeness.load(path)) is not None
+        },
+        checks=_table(folder / CHECKS, dtype=str),
         interpretation=_interpretation(folder),
         parcellation=_named(found.about.get("parcellation")),
         warnings=[said for one in manifests.values() for said in one.get("warnings", [])],
@@ -150,7 +169,8 @@ def _anonymous(results: Results, participants: list[pd.Series], cohorts: Mapping
         runs = runs.assign(reason=[scrub(reason) for reason in runs["reason"].fillna("")])
     about = dict(results.about) | {"command": scrub(results.about.get("command", ""))}
     facts = {name: _without_ids(one, scrub) for name, one in results.cohorts.items()}
-    return replace(results, runs=runs, cohorts=facts, about=about, **texts)  # type: ignore[arg-type]
+    checks = results.checks.fillna("").map(scrub)
+    return replace(results, runs=runs, cohorts=facts, about=about, checks=checks, **texts)  # type: ignore[arg-type]
 
 
 def _without_ids(facts: CohortFacts, scrub: Callable[[object], str]) -> CohortFacts:
@@ -179,6 +199,11 @@ def _child(folder: Path, name: str) -> Path | None:
     """The folder called `name` in `folder`; None for whatever is a path rather than a name."""
     named = name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(name.encode()) < 200
     return folder / name if named and (folder / name).is_dir() else None
+
+
+def _is_model(run: Path) -> bool:
+    """Whether a run used a trained model, which it describes."""
+    return (run / "model" / "config.json").is_file()
 
 
 def _run(folder: Path, run: Any) -> Path | None:

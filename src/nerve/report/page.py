@@ -26,6 +26,7 @@ from nerve.report.results import Results
 from nerve.report.sections import (
     Section,
     Table,
+    checks_table,
     cohorts_table,
     comparisons_table,
     encoders_table,
@@ -102,7 +103,7 @@ def sections(results: Results) -> list[Section]:
     drawn = {name: figures_of(name, results) for name in _TITLES}
     small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
     tables: dict[str, list[Table | None]] = {
-        "cohorts": [cohorts_table(results), exclusions_table(results)],
+        "cohorts": [cohorts_table(results), exclusions_table(results), checks_table(results)],
         "pretraining": [encoders_table(results)],
         "prediction": [scores_table(results)],
         "comparison": [comparisons_table(results)],

@@ -18,9 +18,10 @@ import pandas as pd
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL, contenders, line_label, lines_of, rows_of, rows_table
+from nerve.evaluation.rows import NULL, class_target, contenders, line_label, lines_of, rows_of, rows_table
 from nerve.parcellation import Parcellation
 from nerve.quality import OrderCheck, check_order
+from nerve.quality.likeness import Likeness
 
 MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 
@@ -96,6 +97,10 @@ class Results:
         rows, `null_scores` those of models with permuted networks.
     runs : DataFrame
         id, kind, line, cohort, run, status, seconds, reason.
+    likeness : mapping
+        (model, cohort) → how like the model's training cohort the cohort is.
+    checks : DataFrame
+        What `nerve check` said: check, value, verdict, detail.
     interpretation : mapping
         Name → table, of the whole experiment.
     parcellation : Parcellation, optional
@@ -116,6 +121,8 @@ class Results:
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     cohorts: Mapping[str, CohortFacts] = field(default_factory=dict)
     encoders: Sequence[EncoderRun] = ()
+    likeness: Mapping[tuple[str, str], Likeness] = field(default_factory=dict)
+    checks: pd.DataFrame = field(default_factory=pd.DataFrame)
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     parcellation: Parcellation | None = None
     methods_text: Sequence[str] = ()
@@ -144,9 +151,20 @@ class Results:
 
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
-        """(cohort, target) as they were asked for."""
-        asked = [(c, t) for c, protocol in self.about.get("protocols", {}).items() for t in protocol["targets"]]
+        """(cohort, target) as they were asked for; a column of three or more classes, then each of them."""
+        asked = [
+            (cohort, one)
+            for cohort, protocol in self.about.get("protocols", {}).items()
+            for name in protocol["targets"]
+            for one in (name, *(class_target(name, label) for label in self._classes(cohort, name)))
+        ]
         return asked or list(dict.fromkeys(zip(self.scores.get("cohort", ()), self.scores.get("target", ()))))  # noqa: B905
+
+    def _classes(self, cohort: str, target: str) -> list[str]:
+        """The classes of a target that has three or more."""
+        about = self.about.get("participants", {}).get(cohort, {}).get("targets", {}).get(target, {})
+        classes = about.get("classes") or []
+        return classes if len(classes) > 2 else []
 
     @cached_property
     def lines(self) -> pd.DataFrame:

@@ -128,10 +128,19 @@ def exclusions_table(results: Results) -> Table | None:
     return table_of(frame, "Participants left out, and why")
 
 
+def checks_table(results: Results) -> Table | None:
+    """What was checked before anything was computed."""
+    if results.checks.empty:
+        return None
+    doubts = int(results.checks["verdict"].isin(["warning", "not usable"]).sum())
+    said = "nothing in doubt" if not doubts else f"{doubts} warning{'s' * (doubts > 1)}"
+    return table_of(results.checks, f"Checks of the cohort, {said}")
+
+
 def encoders_table(results: Results) -> Table | None:
-    """One row per encoder."""
+    """One row per encoder; reference rows are computed, not trained."""
     rows = []
-    for one in results.encoders:
+    for one in (one for one in results.encoders if len(one.history)):
         held = one.history["validation_loss"].min() if "validation_loss" in one.history else np.nan
         row = {
             "encoder": one.label,

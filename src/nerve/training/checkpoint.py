@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save
 
 from nerve.checks import NerveError, listed
 from nerve.files import atomic_file, read_tsv, write_tsv
+from nerve.training.optimizers import Optimizer
 
 LAST, BEST, HISTORY = "last.safetensors", "best.safetensors", "history.tsv"
 
@@ -51,6 +52,21 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise NerveError(f"{path}: is not a readable safetensors file ({error}). Copy it again.") from error
+
+
+def half_precision(path: Path) -> bytes:
+    """A file of named tensors with every real number in half precision, as bytes."""
+    tensors = load_tensors(path)
+    largest = {name: float(t.abs().max()) for name, t in tensors.items() if t.is_floating_point() and t.numel()}
+    too_large = [name for name, value in largest.items() if not value < torch.finfo(torch.float16).max]
+    if too_large:
+        raise NerveError(f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too large.")
+    return save({name: t.half() if t.is_floating_point() else t for name, t in tensors.items()})
+
+
+def single_precision(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors that were written in half precision as modules compute with them."""
+    return {name: t.float() if t.dtype == torch.float16 else t for name, t in tensors.items()}
 
 
 def load_state(path: Path) -> dict[str, Any]:
@@ -90,7 +106,7 @@ def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], whe
         raise NerveError(f"{where}: the weights do not fit the model: {listed(sorted(wrong), most=3)}.")
 
 
-def training_tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def training_tensors(module: torch.nn.Module, optimizer: Optimizer) -> dict[str, torch.Tensor]:
     """Weights, buffers and the optimiser's memory under readable names."""
     tensors = {f"module/{name}": tensor for name, tensor in module.state_dict().items()}
     for name, parameter in module.named_parameters():
@@ -101,7 +117,7 @@ def training_tensors(module: torch.nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 def restore_training(
-    module: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], where: object
+    module: torch.nn.Module, optimizer: Optimizer, tensors: dict[str, torch.Tensor], where: object
 ) -> None:
     """The inverse of `training_tensors`."""
     weights = {name.removeprefix("module/"): t for name, t in tensors.items() if name.startswith("module/")}
@@ -135,12 +151,12 @@ def read_history(run_dir: Path, step: int) -> list[dict[str, Any]]:
 
 
 def _row(record: dict[Any, Any]) -> dict[str, Any]:
-    """A line of the curve as numbers; every line has a step and a training loss."""
+    """A line of the curve as numbers; every line has a step and, after the first step, a training loss."""
     row: dict[str, Any] = {
         str(name): None if pd.isna(value) else int(value) if name in ("epoch", "step") else float(value)
         for name, value in record.items()
     }
-    if row["step"] is None or row["training_loss"] is None:
+    if row["step"] is None or (row["step"] and row["training_loss"] is None):
         raise ValueError("a line has no step or no training loss")
     return row
 

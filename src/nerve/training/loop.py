@@ -73,8 +73,7 @@ def train(
     ----------
     module : torch.nn.Module
         Has ``training_loss(batch, draws) -> scalar tensor``, the mean over the samples of the batch, with everything
-        random taken from `draws`. Optional verbs: ``after_step(step, total_steps)``, called after each update, and
-        ``clip_gradients(largest) -> norm``, instead of clipping the norm of all gradients together.
+        random taken from `draws`. Optional verb: ``after_step(step, total_steps)``, called after each update.
     source : Source
         ``len(source)`` samples, ``source.batch(rows)``.
     settings : TrainingSettings
@@ -223,6 +222,9 @@ class _Trainer:
         began = saved = time.perf_counter()
         validation = self.history[-1].get("validation_loss") if self.history else None
         samples = 0
+        if not self.total_steps and not self.history:
+            self._end_epoch(norm=0.0, seconds=0.0, throughput=0.0)
+            self.checkpoint(0.0)
         with Progress(label, self.total_steps, done=self.step, unit="steps", shown=progress) as shown:
             for rows, batch in self._batches():
                 loss, norm = self._advance(rows, batch)
@@ -281,22 +283,17 @@ class _Trainer:
             loss = self.loss(to_device(batch, self.device), draws) * ((share.stop - share.start) / len(rows))
         self.scaler.scale(loss).backward()
         self.processes.sum_gradients(self.module)
-        self.scaler.unscale_(self.optimizer)
-        norm = self._clip(self.settings.clip or float("inf"))
+        self.scaler.unscale_(self.optimizer)  # type: ignore[arg-type]  # it asks for groups and a step
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip or float("inf"))
         value = float(self.processes.sum(loss.detach().float()))
         self._check_finite(value, float(norm))
-        self.scaler.step(self.optimizer)
+        self.scaler.step(self.optimizer)  # type: ignore[arg-type]
         self.scaler.update()
         self.step += 1
         if hasattr(self.module, "after_step"):
             self.module.after_step(self.step, self.total_steps)  # type: ignore[operator]
         self.epoch_loss, self.epoch_steps = self.epoch_loss + value, self.epoch_steps + 1
         return value, float(norm)
-
-    def _clip(self, largest: float) -> torch.Tensor:
-        if hasattr(self.module, "clip_gradients"):  # an ensemble clips each of its members by itself
-            return self.module.clip_gradients(largest)  # type: ignore[operator]
-        return torch.nn.utils.clip_grad_norm_(self.module.parameters(), largest)
 
     def _autocast(self) -> Any:
         if self.dtype is None:
@@ -323,9 +320,9 @@ class _Trainer:
         row = {
             "epoch": epoch,
             "step": self.step,
-            "training_loss": self.epoch_loss / max(self.epoch_steps, 1),
+            "training_loss": self.epoch_loss / self.epoch_steps if self.epoch_steps else None,
             "validation_loss": validation,
-            "lr": self.settings.learning_rate(self.step - 1, self.steps_per_epoch),
+            "lr": self.settings.learning_rate(max(self.step - 1, 0), self.steps_per_epoch),
             "gradient_norm": norm,
             "seconds": round(seconds, 3),
             "samples_per_second": round(throughput, 2),

@@ -11,6 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from nerve.checks import NerveError
+from nerve.training.optimizers import SGD, Adam, Optimizer
 
 
 class TrainingSettings(BaseModel):
@@ -18,7 +19,7 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    epochs: int = Field(default=200, ge=1, description="Passes over the training participants.")
+    epochs: int = Field(default=200, ge=0, description="Passes over the training participants; 0: none, a control.")
     max_steps: int | None = Field(default=None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
     batch_size: int = Field(default=128, ge=1, description="Participants per step, in all processes together.")
     optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="Which optimiser.")
@@ -69,15 +70,15 @@ class TrainingSettings(BaseModel):
         done = (step - warmup) / max(total - warmup, 1)
         return self.min_lr + (self.lr - self.min_lr) * 0.5 * (1 + math.cos(math.pi * done))
 
-    def build_optimizer(self, module: torch.nn.Module) -> torch.optim.Optimizer:
+    def build_optimizer(self, module: torch.nn.Module) -> Optimizer:
         """The optimiser of a module's trainable parameters."""
         parameters = [p for p in module.parameters() if p.requires_grad]
         if not parameters:
             raise NerveError(f"{type(module).__name__} has no trainable parameters: there is nothing to train.")
         if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
-        kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
-        return kind(parameters, self.lr, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay)
+            return SGD(parameters, self.lr, self.weight_decay, momentum=self.momentum)
+        decoupled = self.optimizer == "adamw"
+        return Adam(parameters, self.lr, self.weight_decay, betas=self.betas, eps=self.eps, decoupled=decoupled)
 
     def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
         """The reduced precision to compute in, or None for float32."""

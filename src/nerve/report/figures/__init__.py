@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from nerve.checks import one_of
@@ -29,6 +30,7 @@ __all__ = ["FIGURES", "Drawn", "NothingToDraw", "draw", "drawn", "svg"]
 FIGURES = {
     "cohort_overview": "nerve.report.figures.cohort_overview",
     "group_mean_fc": "nerve.report.figures.group_mean_fc",
+    "likeness": "nerve.report.figures.likeness",
     "patch_layout": "nerve.report.figures.patch_layout",
     "loss_curves": "nerve.report.figures.loss_curves",
     "reconstruction": "nerve.report.figures.reconstruction",
@@ -84,6 +86,7 @@ def svg(figure: Figure) -> str:
     """The figure as SVG whose ink turns light where the reader's screen is dark."""
     stream = io.StringIO()
     with mpl.rc_context(_known(RC)):
+        _arrange(figure)
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": "nerve"}, dpi=110)
     text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)  # a quarter smaller
     start = text.index("<svg")
@@ -94,6 +97,15 @@ def svg(figure: Figure) -> str:
     )
     end = text.index(">", start) + 1
     return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
+
+
+def _arrange(figure: Figure) -> None:
+    """Give panels and words their places now; `savefig` would draw the whole figure once more in order to."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        FigureCanvasSVG(figure)  # letters are as wide as in the SVG
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def _address(kind: str, content: bytes) -> str:

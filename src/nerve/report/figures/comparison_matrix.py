@@ -29,6 +29,8 @@ def draw(results: Results) -> Figure:
     """One matrix per cohort and target."""
     table = results.comparisons
     table = table[table["among"] == "methods"] if len(table) else table
+    if table.empty and len(results.comparisons):
+        raise NothingToDraw("There is one method beside the reference rows: the table has all comparisons.")
     if table.empty:
         raise NothingToDraw("Fewer than two methods have scores, so there is nothing to compare.")
     columns = [column for column, _ in table.groupby(["cohort", "target"], sort=False)][:MOST]

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.spatial import cKDTree
 
+from nerve.report.figures.interpretation_weights import no_weights
 from nerve.report.figures.style import agreement
 from nerve.report.results import NothingToDraw, Results
 
@@ -111,4 +112,4 @@ def _table(results: Results) -> tuple[str, pd.DataFrame]:
             placed = table.dropna(subset=["x", "y", "z", "weight"])
             if len(placed):
                 return label, placed
-    raise NothingToDraw("There are no weights of regions with coordinates (interpretation/network_weights.tsv).")
+    raise NothingToDraw(no_weights(results))

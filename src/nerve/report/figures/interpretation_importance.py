@@ -20,15 +20,18 @@ MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
 
 def caption(results: Results) -> str:
     """What is shown, what to look for, and how far to trust it."""
-    said = []
+    said, chance = [], []
     for label, table in _tables(results):
         for target, part in table.groupby("target", sort=False):
             said.append(f"{_name(label, target)}: {agreement(part)}")
+            if "r_low" in part and not part["r_low"].iloc[0] > 0:
+                chance.append(_name(label, target))
+    warned = f" Not told from chance, so that their maps explain nothing: {', '.join(chance)}." if chance else ""
     return (
         "For each pair of networks: how much out-of-fold r falls when its patch is replaced by the training "
         "participants' mean (star: the 95 % interval excludes zero), and the covariance of its connectivity with the "
         "prediction (Haufe's transform of the ridge weights). Look for pairs that stand out in both. A map that seeds "
-        f"do not share says nothing about the brain; agreement over seeds is {'; '.join(said)}."
+        f"do not share says nothing about the brain; agreement over seeds is {'; '.join(said)}.{warned}"
     )
 
 

@@ -57,4 +57,11 @@ def _table(results: Results) -> tuple[str, pd.DataFrame]:
     for label, table in results.interpreted("network_weights"):
         if set(table.columns) >= _NEEDED and table["weight"].notna().any():
             return label, table.dropna(subset=["weight"])
-    raise NothingToDraw("The weights of regions were not computed: `nerve interpret` does.")
+    raise NothingToDraw(no_weights(results))
+
+
+def no_weights(results: Results) -> str:
+    """Why there is no map of regions."""
+    if results.interpreted("attention") or results.interpreted("importance"):
+        return "All regions of a network weigh about the same in its embedding, so there is no map of them."
+    return "The weights of regions were not computed: `nerve interpret` does."

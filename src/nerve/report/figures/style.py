@@ -129,22 +129,40 @@ def strip_networks(axes: Axes, networks: Sequence[str], labels: bool = True) -> 
     n = len(networks)
     colours = network_colours(names)
     ends = [*starts[1:], n]
+    middles = apart([(start + end - 1) / 2 for start, end in zip(starts, ends, strict=True)], 0.043 * n, n - 1)
     for start in starts[1:]:
         axes.axhline(start - 0.5, color="#111111", linewidth=0.5)
         axes.axvline(start - 0.5, color="#111111", linewidth=0.5)
-    for start, end, name in zip(starts, ends, names, strict=True):
+    for start, end, middle, name in zip(starts, ends, middles, names, strict=True):
         box = {"clip_on": False, "color": colours[name], "linewidth": 0}
         axes.add_patch(_rectangle((-0.05 * n - 0.5, start - 0.5), 0.035 * n, end - start, **box))
         axes.add_patch(_rectangle((start - 0.5, -0.05 * n - 0.5), end - start, 0.035 * n, **box))
         if labels:
-            y = (start + end - 1) / 2
-            axes.text(-0.07 * n, y, short(name, 14), ha="right", va="center", fontsize=6.5 if len(names) > 10 else 7.5)
+            size = 6.5 if len(names) > 10 else 7.5
+            axes.text(-0.07 * n, middle, short(name, 14), ha="right", va="center", fontsize=size)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_xlim(-0.5, n - 0.5)
     axes.set_ylim(n - 0.5, -0.5)
     for spine in axes.spines.values():
         spine.set_visible(False)
+
+
+def apart(places: Sequence[float], gap: float, most: float) -> list[float]:
+    """Places of labels, in order, moved as little as it takes to stand `gap` apart, none beyond `most`.
+
+    Examples
+    --------
+    >>> apart([0, 1, 5, 10], gap=2, most=10)
+    [0, 2, 5, 10]
+    """
+    gap, moved = min(gap, most / max(1, len(places) - 1)), list(places)
+    for i in range(1, len(moved)):
+        moved[i] = max(moved[i], moved[i - 1] + gap)
+    moved[-1:] = [min(moved[-1], most)] if moved else []
+    for i in reversed(range(len(moved) - 1)):
+        moved[i] = min(moved[i], moved[i + 1] - gap)
+    return moved
 
 
 def network_grid(axes: Axes, networks: Sequence[str]) -> None:

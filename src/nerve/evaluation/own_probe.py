@@ -1,0 +1,88 @@
+"""A user's own scikit-learn estimator in the place of kernel ridge, under the same protocol."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_classifier
+
+from nerve.checks import NerveError
+
+
+class OwnProbe(BaseEstimator):
+    """The estimator, cloned for every fold and target; of a classifier, how much it is for the second class.
+
+    Parameters
+    ----------
+    estimator : estimator of scikit-learn's kind
+        A pipeline or `GridSearchCV` too: whatever it chooses, it chooses on training participants. The latter is given
+        `groups` where families or sites are kept whole.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> OwnProbe:
+        """Fit a copy of the estimator to one target."""
+        self.estimator_ = clone(self.estimator)
+        if is_classifier(self.estimator_):
+            y = _classes(y, type(self.estimator).__name__)
+        self.estimator_.fit(
+            X, y, **({"groups": groups} if groups is not None and _asks_for_groups(self.estimator_) else {})
+        )
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions, (n,)."""
+        if not is_classifier(self.estimator_):
+            return np.asarray(self.estimator_.predict(X), float).reshape(-1)
+        if hasattr(self.estimator_, "decision_function"):
+            return np.asarray(self.estimator_.decision_function(X), float).reshape(-1)
+        return np.asarray(self.estimator_.predict_proba(X), float)[:, 1]
+
+
+def checked_probe(probe: Any) -> OwnProbe:
+    """The probe, if it is an estimator."""
+    if isinstance(probe, type) or not all(hasattr(probe, verb) for verb in ("fit", "predict", "get_params")):
+        raise NerveError(
+            f"The probe is {probe!r:.80}, expected an estimator of scikit-learn's kind: fit, predict, get_params."
+        )
+    return OwnProbe(probe)
+
+
+def probe_name(probe: Any) -> str:
+    """The class of an estimator and a hash of all its parameters, those of estimators inside it included.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> probe_name(Ridge(alpha=1.0)) == probe_name(Ridge()), probe_name(Ridge()) == probe_name(Ridge(alpha=2.0))
+    (True, False)
+    """
+    parameters = sorted(probe.get_params(deep=True).items())
+    try:
+        digest = joblib.hash(parameters)
+    except Exception:  # a function made on the spot cannot be hashed by its content
+        digest = joblib.hash(repr(parameters))
+    return f"{type(probe).__name__} {digest[:8]}"
+
+
+def _classes(y: Any, name: str) -> np.ndarray:
+    values = np.asarray(y, float)
+    if not np.isin(values, (0.0, 1.0)).all():
+        raise NerveError(
+            f"The probe {name} is a classifier, but the target holds numbers: it is one, or covariates were removed "
+            "from its classes. Expected a regressor (Ridge, SVR …), or classes and no covariates (motion='none' leaves "
+            "head motion out)."
+        )
+    return values.astype(int)
+
+
+def _asks_for_groups(estimator: Any) -> bool:
+    """Whether `fit` takes groups by name, or passes on what it is given to a search's inner folds."""
+    accepted = inspect.signature(estimator.fit).parameters
+    passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
+    return "groups" in accepted or (passes_on and hasattr(estimator, "cv"))

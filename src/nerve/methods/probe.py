@@ -1,0 +1,241 @@
+"""A probe that is kept: features, the ridge that reads them and the covariates, to predict new participants later.
+
+Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b, so that a probe holds weights and no
+participant. What was removed with the covariates is added again for each new participant.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+
+from nerve.checks import NerveError, known_columns, listed, naming, problem
+from nerve.cohort import Cohort
+from nerve.evaluation.covariates import CovariateRegression, is_numeric
+from nerve.evaluation.features import ridge_of
+from nerve.evaluation.folds import strata_of
+from nerve.evaluation.kernels import correlation_rows, cosine_rows
+from nerve.evaluation.people import prepare_people
+from nerve.evaluation.predict import sharing, without_covariates
+from nerve.files import begins_with, check_replaceable_file, claim, read_json, write_json, write_tsv
+from nerve.fitted import NotFitted
+from nerve.protocol import Protocol
+from nerve.training.checkpoint import load_tensors, save_tensors
+
+FORMAT = 1
+ABOUT, WEIGHTS, ENCODER = "probe.json", "probe.safetensors", "encoder"
+COLUMNS = ("participant_id", "target", "predicted")
+_ROWS = {"correlation": correlation_rows, "cosine": cosine_rows, "linear": lambda features: features}
+
+
+class Probe:
+    """Features and the ridge that reads them, fitted on one cohort.
+
+    Parameters
+    ----------
+    encoder : method
+        With `transform(cohort)`: a trained one stays as it is, another is fitted on the cohort.
+    protocol : Protocol
+        Targets, covariates, kernel, λ. ComBat, regression of features and the kernel rbf are refused.
+
+    Examples
+    --------
+    >>> import nerve
+    >>> from nerve.methods.tangent import TangentSpace
+    >>> cohort = nerve.simulate_cohort(40, parcellation="schaefer100-17", timepoints=100)
+    >>> probe = Probe(TangentSpace(), nerve.Protocol(targets="age", motion="none")).fit(cohort)
+    >>> list(probe.predict(cohort.subset([0, 1])).columns)
+    ['participant_id', 'target', 'predicted']
+    """
+
+    about_: dict[str, Any]  # what probe.json holds
+    weights_: np.ndarray  # (d, T)
+    biases_: np.ndarray  # (T,)
+
+    def __init__(self, encoder: Any, protocol: Protocol) -> None:
+        self.encoder, self.protocol = encoder, protocol
+
+    def fit(self, cohort: Cohort) -> Self:
+        """Learn from every participant who has the target, λ by inner folds."""
+        self.check()
+        people, protocol = prepare_people(cohort, self.protocol)
+        self.encoder_ = self.encoder if hasattr(self.encoder, "parcellation_") else clone(self.encoder).fit(cohort)
+        features = self._features(cohort)
+        raw, names = people.targets.to_numpy(float), list(map(str, people.targets))
+        columns = [people.whole.get(name, name) for name in names]
+        self.weights_, self.biases_ = np.empty((features.shape[1], len(names))), np.empty(len(names))
+        regressions: list[CovariateRegression | None] = [None for _ in names]
+        means = np.empty(len(names))
+        for some in sharing(raw, columns):
+            rows = people.order[np.isfinite(raw[people.order, some[0]])]
+            values = np.empty((len(rows), len(some)))
+            for i, k in enumerate(some):
+                left, regressions[k] = without_covariates(raw[:, k], columns[k], rows, rows[:0], people.covariates)
+                values[:, i], means[k] = left[rows], left[rows].mean()
+            strata = np.column_stack([strata_of(raw[rows, k], 5) for k in some])
+            with naming(people.ids[rows]):
+                ridge = ridge_of(protocol).fit(features[rows], values, groups=_some(people.inner_groups, rows),
+                                               strata=strata)  # fmt: skip
+            self.weights_[:, some], self.biases_[some] = ridge.linear()
+        self.about_ = {
+            "format": FORMAT,
+            "nerve_version": version("nerve-fc"),
+            "kernel": protocol.kernel,
+            "targets": names,
+            "classes": {name: list(pair) for name, pair in people.classes.items()},
+            "whole": people.whole,
+            "means": means.tolist(),
+            "covariates": list(protocol.covariates),
+            "regressions": [None if one is None else one.as_dict() for one in regressions],
+            "fitted_on": {"cohort": cohort.name, "n": len(cohort), "fingerprint": cohort.fingerprint},
+            "protocol": protocol.as_dict(),
+        }
+        return self
+
+    def predict(self, cohort: Cohort) -> pd.DataFrame:
+        """One row per participant and target.
+
+        Returns
+        -------
+        DataFrame
+            participant_id, target, predicted (in the units of the target); beyond_covariates, its part that is not what
+            the covariates say, where there are any; class, the more likely one, where the target has classes. Of a
+            column of three or more classes there is a row for each, and one that names the class.
+        """
+        if not hasattr(self, "about_"):
+            raise NotFitted("This Probe is not fitted. Call fit(cohort) first, or load a saved one.")
+        about, ids = self.about_, cohort.participants["participant_id"].to_numpy(object)
+        table = self._covariates(cohort)
+        with naming(ids):
+            beyond = _ROWS[about["kernel"]](self._features(cohort)) @ self.weights_ + self.biases_  # (n, T)
+        parts = []
+        for k, name in enumerate(about["targets"]):
+            said = about["regressions"][k]
+            expected = 0.0 if said is None else CovariateRegression.from_dict(said).predict(table)[:, 0]
+            part = {"participant_id": ids, "target": name, "predicted": beyond[:, k] + expected}
+            if about["covariates"]:
+                part["beyond_covariates"] = beyond[:, k]
+            if name in about["classes"]:
+                part["class"] = np.array(about["classes"][name], object)[(beyond[:, k] > about["means"][k]).astype(int)]
+            parts.append(pd.DataFrame(part))
+        return pd.concat([*parts, *self._named(ids, beyond)], ignore_index=True)
+
+    def _named(self, ids: np.ndarray, beyond: np.ndarray) -> list[pd.DataFrame]:
+        """The class of each participant, for columns of three or more."""
+        about, parts = self.about_, []
+        for column in dict.fromkeys(about["whole"].values()):
+            mine = [k for k, name in enumerate(about["targets"]) if about["whole"].get(name) == column]
+            highest = (beyond[:, mine] - np.array(about["means"])[mine]).argmax(axis=1)
+            labels = np.array([about["classes"][about["targets"][k]][1] for k in mine], object)
+            parts.append(pd.DataFrame({"participant_id": ids, "target": column, "class": labels[highest]}))
+        return parts
+
+    def check(self) -> None:
+        """Refuse a protocol of which not everything can be kept."""
+        wrong = [name for name in ("combat", "regress_features") if getattr(self.protocol, name)]
+        if wrong or self.protocol.kernel not in _ROWS:
+            raise NerveError(
+                f"A probe that is kept knows no {listed(wrong) or 'kernel ' + self.protocol.kernel}, expected kernel "
+                f"{listed(_ROWS)} and features as they are: what it would need of its participants is not kept."
+            )
+
+    def _features(self, cohort: Cohort) -> np.ndarray:
+        features = np.asarray(self.encoder_.transform(cohort), float)
+        return features.reshape(len(features), -1)
+
+    def _covariates(self, cohort: Cohort) -> pd.DataFrame:
+        """The covariates of new participants, if all are there and of the same kind."""
+        names, where = self.about_["covariates"], f"participants of {cohort.name!r}"
+        known_columns(names, cohort.participants.columns, where)
+        table, site = cohort.participants[names].copy(), self.about_["protocol"]["site"]
+        if site in names:
+            table[site] = table[site].astype(str).where(table[site].notna())
+        kinds = {key: kind for one in self.about_["regressions"] if one for key, kind in one["categories"].items()}
+        for name in names:
+            if name in kinds and is_numeric(table[name]) != (kinds[name] is None):
+                kind = "numbers" if kinds[name] is None else f"categories ({listed(kinds[name], most=4)})"
+                raise problem(where, f"{name!r} holds other values", expected=f"{kind}, as the probe was fitted on")
+        return table
+
+    # ---- files
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write probe.json, probe.safetensors and the encoder into a folder; no participant is named."""
+        if not hasattr(self, "about_"):
+            raise NotFitted("This Probe is not fitted: there is nothing to save. Call fit first.")
+        folder = free_folder(path)
+        self.encoder_.save(claim(folder) / ENCODER)
+        arrays = {"weights": self.weights_, "biases": self.biases_}
+        save_tensors(folder / WEIGHTS, {name: torch.from_numpy(array) for name, array in arrays.items()})
+        write_json(folder / ABOUT, self.about_)  # last: a folder with it is complete
+        return folder
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str = "auto") -> Self:
+        """Read what `save` wrote; nothing in it is executed."""
+        from nerve.methods import load_method
+
+        folder = Path(path)
+        if not (folder / ABOUT).is_file():
+            raise problem(
+                folder, f"it holds no {ABOUT}" if folder.is_dir() else "there is no such folder",
+                expected="the folder of a probe", remedy="`nerve evaluate … --save-model FOLDER` writes one.",
+            )  # fmt: skip
+        about = read_json(folder / ABOUT)
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise problem(folder / ABOUT, f"it is not of format {FORMAT}", remedy="Fit the probe with this version.")
+        arrays = {name: tensor.numpy() for name, tensor in load_tensors(folder / WEIGHTS).items()}
+        try:
+            probe = cls(load_method(folder / ENCODER, device=device), Protocol(**about["protocol"]))
+            probe.encoder_, probe.about_ = probe.encoder, about
+            probe.weights_, probe.biases_ = arrays["weights"], arrays["biases"]
+            _check_fit(about, probe.weights_, probe.biases_)
+        except NerveError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
+        return probe
+
+
+def _check_fit(about: dict[str, Any], weights: np.ndarray, biases: np.ndarray) -> None:
+    """Refuse parts that do not belong together."""
+    n = len(about["targets"])
+    if weights.ndim != 2 or weights.shape[1:] != (n,) or biases.shape != (n,) or about["kernel"] not in _ROWS:
+        raise ValueError(f"weights of shape {weights.shape} for {n} targets")
+    if len(about["means"]) != n or len(about["regressions"]) != n:
+        raise ValueError(f"{len(about['means'])} means for {n} targets")
+    for one in about["regressions"]:
+        if one is not None:
+            CovariateRegression.from_dict(one)
+
+
+def free_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder, if no probe is in it yet."""
+    folder = Path(path)
+    if (folder / ABOUT).exists():
+        raise problem(folder, "it already holds a probe, which is not replaced", remedy="Choose another folder.")
+    return folder
+
+
+def predict_file(
+    probe: str | os.PathLike[str], cohort: str | os.PathLike[str], out: str | os.PathLike[str], device: str = "auto"
+) -> pd.DataFrame:
+    """Predict the participants of a cohort folder and write the table."""
+    path = Path(out)
+    if path.suffix.lower() != ".tsv":
+        raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
+    check_replaceable_file(path, begins_with(*COLUMNS))
+    table = Probe.load(probe, device=device).predict(Cohort.load(cohort))
+    write_tsv(path, table)
+    return table
+
+
+def _some(labels: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if labels is None else labels[rows]

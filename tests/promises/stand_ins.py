@@ -1,0 +1,220 @@
+"""Small stand-ins for everything that documented commands read: cohorts, derivatives, tables."""
+
+import numpy as np
+import pandas as pd
+from scipy.io import savemat
+from tests.readers import write_formats as formats
+
+import nerve
+from nerve.export import export_cohort
+from nerve.methods.archive import pack
+
+NAMES = ("first", "second", "third")
+LABELS = tuple(nerve.load_parcellation("schaefer400-17").labels)
+SCHAEFER = "Schaefer2018_400Parcels_17Networks_order_FSLMNI152_2mm.nii.gz"
+
+
+def cohorts(folder, names, n=24):
+    """Cohort folders of few participants and regions, with every column that a page names."""
+    for seed, name in enumerate(names):
+        made = nerve.simulate_cohort(n, "schaefer100-7", timepoints=60, seed=seed, keep_timeseries=False, name=name)
+        made.save(folder / name)
+
+
+def _fc(n_regions, seed):
+    return formats.random_fc(n_regions, seed)
+
+
+def _each(folder, write, names=NAMES, n_regions=400):
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, name in enumerate(names):
+        write(folder, name, _fc(n_regions, seed))
+
+
+def _table(path, ids, key="participant_id", **more):
+    table = pd.DataFrame({key: list(ids), "age": np.arange(len(ids)) + 9.0, "sex": ["F", "M", "F"][: len(ids)], **more})
+    if path.suffix == ".xlsx":
+        table.to_excel(path, index=False)
+    else:
+        table.to_csv(path, sep="," if path.suffix == ".csv" else "\t", index=False)
+
+
+def _atlas(path, labels):
+    networks = ["A" if i < len(labels) // 2 else "B" for i in range(len(labels))]
+    pd.DataFrame({"label": labels, "network": networks}).to_csv(path, sep="\t", index=False)
+
+
+def _stack(n_regions=400):
+    return np.stack([_fc(n_regions, seed) for seed in range(3)])
+
+
+def _upper(n_regions, vectors=lambda m: m[np.triu_indices(len(m), 1)]):
+    return np.stack([vectors(one) for one in _stack(n_regions)])
+
+
+def _ids(folder, name="ids.txt"):
+    (folder / name).write_text("\n".join(NAMES))
+
+
+def _xcpd(folder, series=False):
+    labels = formats.four_s_labels(400)
+    for seed, name in enumerate(NAMES):
+        more = {"series": formats.random_series(60, len(labels), seed)} if series else {}
+        formats.write_xcpd(folder, name, labels, matrix=_fc(len(labels), seed), atlas="4S456Parcels", **more)
+
+
+def abide(folder):
+    place = folder / "Outputs/cpac/filt_global/rois_cc200"
+    place.mkdir(parents=True)
+    for seed, name in enumerate(NAMES):
+        series = formats.random_series(60, 200, seed)
+        header = "\t".join(f"#{i + 1}" for i in range(200))
+        np.savetxt(place / f"{name}_rois_cc200.1D", series, header=header, comments="", delimiter="\t")
+    _atlas(folder / "cc200.tsv", [str(i + 1) for i in range(200)])
+    _table(folder / "Phenotypic_V1_0b_preprocessed1.csv", NAMES, "FILE_ID")
+
+
+def bep017(folder):
+    made = nerve.simulate_cohort(3, "schaefer100-17", timepoints=60, keep_timeseries=False)
+    export_cohort(made, folder / "connectivity")
+
+
+def cbig(folder):
+    _each(folder / "FC", lambda place, name, fc: savemat(place / f"sub-{name}.mat", {"corr_mat": fc}), n_regions=419)
+    _table(folder / "participants.tsv", NAMES)
+
+
+def cifti(folder):
+    names = ("100307", "100408", "101107")
+    write = lambda place, name, fc: formats.write_pconn(place / f"{name}.rfMRI_REST.pconn.nii", fc, list(LABELS))  # noqa: E731
+    _each(folder / "parcellated", write, names)
+    _table(folder / "hcp.csv", names, "Subject")
+
+
+def conn(folder):
+    regions = [f"roi{i}" for i in range(12)]
+    z = np.moveaxis(np.arctanh(_stack(12) * (1 - np.eye(12))), 0, 2)
+    z[np.arange(12), np.arange(12)] = np.nan
+    names = np.array(regions, dtype=object)[None]
+    savemat(folder / "resultsROI_Condition001.mat", {"Z": z, "names": names, "names2": names})
+    place = folder / "conn_project/results/firstlevel/SBC_01"
+    place.mkdir(parents=True)
+    for i in range(3):
+        one = {"Z": z[..., i], "names": names, "names2": names}
+        savemat(place / f"resultsROI_Subject00{i + 1}_Condition001.mat", one)
+    _atlas(folder / "atlas.tsv", regions)
+    _ids(folder)
+
+
+def cpac(folder):
+    for seed, name in enumerate(NAMES):
+        formats.write_cpac(folder / "cpac_RBCv0", name, matrix=_fc(400, seed), atlas="Schaefer2018p400n17")
+    _table(folder / "study-PNC_desc-participants.tsv", NAMES)
+
+
+def dpabi(folder):
+    def write(place, name, fc):
+        series = formats.random_series(60, 12, 0)
+        for word, array in {"ROISignals": series, "ROICorrelation": np.corrcoef(series.T)}.items():
+            savemat(place / f"{word}_{name}.mat", {word: array})
+
+    _each(folder / "Results/ROISignals_FunImgARCWF", write, ("Sub_001", "Sub_002", "Sub_003"), 12)
+    _atlas(folder / "atlas.tsv", [f"roi{i}" for i in range(12)])
+    _table(folder / "people.xlsx", ("Sub_001", "Sub_002", "Sub_003"))
+
+
+def edges(folder):
+    rows, columns = np.triu_indices(400, 1)
+    names = [f"{LABELS[a]}-{LABELS[b]}" for a, b in zip(rows, columns, strict=True)]
+    table = pd.DataFrame(_upper(400), columns=names)
+    pd.concat([pd.Series(NAMES, name="participant_id"), table], axis=1).to_csv(folder / "fc_edges.csv", index=False)
+
+
+def matrices(folder, scale=lambda fc: fc):
+    _each(folder / "matrices", lambda place, name, fc: np.savetxt(place / f"{name}.txt", scale(fc), fmt="%.5f"))
+    for table in ("people.csv", "people.xlsx"):
+        _table(folder / table, NAMES)
+
+
+def fisher_z(folder):
+    matrices(folder, lambda fc: np.arctanh(0.9 * fc))
+
+
+def one_folder_each(folder):
+    def write(place, name, fc):
+        (place / name).mkdir()
+        np.savetxt(place / name / "fc_matrix.txt", fc, fmt="%.5f")
+
+    _each(folder / "matrices", write)
+
+
+def fmriprep(folder):
+    for seed, name in enumerate(NAMES):
+        formats.write_fmriprep(
+            folder / "derivatives/fmriprep",
+            name,
+            formats.random_series(60, 400, seed),
+            confounds=formats.confounds_table(60, seed),
+        )
+    formats.write_label_image(folder / SCHAEFER, 400)
+
+
+def plain(folder):
+    matrices(folder)
+    series = {name: formats.random_series(60, 400, seed) for seed, name in enumerate(NAMES)}
+    np.savez(folder / "timeseries.npz", **series)
+    np.save(folder / "fc_upper.npy", _upper(12))
+    _atlas(folder / "atlas.tsv", [f"roi{i}" for i in range(12)])
+    _table(folder / "participants.tsv", NAMES)
+
+
+def stacks(folder):
+    savemat(folder / "all_fc.mat", {"fc": _stack()})
+    np.save(folder / "all_fc.npy", _stack())
+    _ids(folder)
+    _table(folder / "participants.tsv", NAMES)
+
+
+def ukb(folder):
+    names = ("1000001", "1000002", "1000003")
+    formats.write_ukb(folder / "netmats.txt", dict(zip(names, 5 * _stack(21), strict=True)))
+    _atlas(folder / "nodes.tsv", [f"IC{i:02}" for i in range(21)])
+    _table(folder / "ukb.tsv", names, "eid")
+
+
+def vectors(folder):
+    np.save(folder / "vectors.npy", _upper(400))
+    np.savetxt(folder / "netmats1.txt", np.stack([(5 * one).ravel() for one in _stack(15) * (1 - np.eye(15))]))
+    _atlas(folder / "nodes.tsv", [f"IC{i:02}" for i in range(15)])
+    _ids(folder)
+    _ids(folder, "subjectIDs.txt")
+
+
+def xcpd(folder):
+    _xcpd(folder / "derivatives/xcp_d")
+    _table(folder / "participants.tsv", NAMES)
+
+
+def paper(folder):
+    _each(folder / "abcd_fc", lambda place, name, fc: savemat(place / f"sub-{name}.mat", {"corr_mat": fc}))
+    _table(folder / "abcd.tsv", NAMES)
+    for study in ("PNC", "CCNP"):
+        _xcpd(folder / study.lower() / "derivatives/xcp_d", series=True)
+        _table(folder / f"study-{study}_desc-participants.tsv", NAMES)
+    np.save(folder / "fc_upper_200.npy", _upper(200))
+    _table(folder / "participants.tsv", NAMES)
+    _atlas(folder / "regions.tsv", [str(i + 1) for i in range(200)])
+
+
+def bids_app(folder, n=16):
+    """XCP-D derivatives with a table of participants, and a model of their regions."""
+    cohort = nerve.simulate_cohort(n, "schaefer400-17", timepoints=60, keep_timeseries=False)
+    seven = cohort.align("schaefer400-7")
+    labels = [label.removeprefix("7Networks_") for label in seven.parcellation.labels]
+    place = folder / "derivatives/xcp_d"
+    for i, fc in enumerate(seven.connectivity):
+        formats.write_xcpd(place, f"{i + 1:02}", labels, matrix=np.round(fc, 4), atlas="4S456Parcels")
+    table = cohort.participants.assign(participant_id=[f"sub-{i + 1:02}" for i in range(n)])
+    table.to_csv(place / "participants.tsv", sep="\t", index=False)
+    model = nerve.NERVE.from_preset("small", view="fc", dim=8, epochs=1, n_components=4, device="cpu").fit(cohort)
+    pack(model.save(folder / "model"), folder / "model.zip")

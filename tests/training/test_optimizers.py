@@ -1,0 +1,70 @@
+"""Our optimisers are torch's to the last bit, also after a pause and behind a scaler, without torch's compiler."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from nerve.training.optimizers import SGD, Adam
+
+KINDS = {
+    "adamw": (
+        lambda p: Adam(p, 0.1, 0.01, betas=(0.9, 0.98), eps=1e-6, decoupled=True),
+        lambda p: torch.optim.AdamW(p, 0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01),
+    ),
+    "adam": (
+        lambda p: Adam(p, 0.1, 0.01, betas=(0.9, 0.98), eps=1e-6, decoupled=False),
+        lambda p: torch.optim.Adam(p, 0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01),
+    ),
+    "sgd": (
+        lambda p: SGD(p, 0.1, 0.01, momentum=0.9),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
+    ),
+    "sgd without momentum": (
+        lambda p: SGD(p, 0.1, 0.01, momentum=0.0),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.0, weight_decay=0.01),
+    ),
+}
+
+
+def moved(build, scaler=None):
+    """Weights, and what is remembered, after five steps: one weight has no gradient at first, the rate changes."""
+    torch.manual_seed(0)
+    late, always = torch.nn.Parameter(torch.randn(3)), torch.nn.Parameter(torch.randn(4, 3))
+    optimizer = build([late, always])
+    for step in range(5):
+        optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+        optimizer.zero_grad(set_to_none=True)
+        assert late.grad is None
+        loss = (always**2).sum() if step < 2 else ((always * late) ** 2).sum()
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        optimizer.step() if scaler is None else scaler.step(optimizer)
+        scaler.update() if scaler else None
+    memory = [value for p in (late, always) for value in optimizer.state.get(p, {}).values() if value is not None]
+    return [late.detach(), always.detach(), *memory]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_steps_are_those_of_torch_to_the_last_bit(kind, scaled):
+    ours, theirs = (moved(build, torch.amp.GradScaler("cpu") if scaled else None) for build in KINDS[kind])
+    assert len(ours) == len(theirs)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_training_does_not_import_the_compiler_of_torch():
+    """It takes as long to import as torch itself, in each process of an experiment."""
+    code = """
+import sys, numpy as np, torch
+from nerve.training import ArraySource, TrainingSettings, train
+class Module(torch.nn.Linear):
+    def training_loss(self, batch, draws):
+        return (self(batch[0]) ** 2).mean()
+for kind in ("adamw", "sgd"):
+    settings = TrainingSettings(epochs=1, batch_size=8, device="cpu", optimizer=kind)
+    train(Module(3, 1), ArraySource(np.ones((16, 3))), settings, progress=False)
+sys.exit("torch._dynamo was imported" if "torch._dynamo" in sys.modules else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
