@@ -267,6 +267,7 @@ def test_embeddings_are_not_overwritten_unasked(tmp_path):
         embed_file(tmp_path / "run", tmp_path / "cohort", tmp_path / "e.tsv")
 
 
+@pytest.mark.slow
 def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path, monkeypatch):
     from nerve.methods import packing
 
