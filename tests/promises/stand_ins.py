@@ -153,8 +153,8 @@ def fmriprep(folder):
         formats.write_fmriprep(
             folder / "derivatives/fmriprep",
             name,
-            formats.random_series(160, 400, seed),
-            confounds=formats.confounds_table(160, seed),
+            formats.random_series(220, 400, seed),
+            confounds=formats.confounds_table(220, seed),
         )
     formats.write_label_image(folder / SCHAEFER, 400)
 
