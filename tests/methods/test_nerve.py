@@ -16,7 +16,7 @@ import nerve
 from nerve.checks import NerveError, NerveWarning
 from nerve.fitted import NotFitted
 from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve
-from nerve.methods.runs import embed_file, run_config
+from nerve.methods.runs import embed_file, resolved_yaml, run_config
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 
@@ -231,6 +231,15 @@ def test_every_preset_is_valid_and_settings_are_checked():
         nerve.NERVE(options={"epoch": 3}).config()
     with pytest.raises(NerveError, match=r"options hold dim, expected a parameter"):
         nerve.NERVE(options={"dim": 3}).config()
+
+
+@pytest.mark.parametrize("preset", ["paper", "default", "small"])
+def test_the_file_of_a_run_is_read_back_as_it_was(preset, tmp_path):
+    """`--resume` reads it: 1e-06 is a number in JSON and a word in YAML."""
+    settings = resolve(preset, {"lr": 1e-6, "eps": 1e-12, "clip": None})
+    (tmp_path / "config.yaml").write_text(resolved_yaml(settings, preset))
+    named, read = read_config(tmp_path / "config.yaml")
+    assert (named, resolve(named, read)) == (preset, settings)
 
 
 def test_yaml_and_assignments(tmp_path):

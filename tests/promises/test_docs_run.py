@@ -91,6 +91,7 @@ def lab(tmp_path_factory):
     """One folder, in which the pages follow each other as a reader would take them."""
     folder = tmp_path_factory.mktemp("lab")
     stand_ins.cohorts(folder / "cohorts", ("ucla", "stages", "pnc"))
+    stand_ins.cohorts(folder / "cohorts", ("mine",), "schaefer400-17+aseg19")
     shutil.copytree(folder / "cohorts" / "ucla", folder / "cohort")
     (folder / "mine.yaml").write_text("preset: small\n")
     return folder
