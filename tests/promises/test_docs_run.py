@@ -97,6 +97,7 @@ def lab(tmp_path_factory):
     return folder
 
 
+@pytest.mark.xdist_group("how-to")  # in one process, one after another
 @pytest.mark.parametrize("name", HOWTO)
 def test_the_how_tos_follow_each_other(name, lab, quick, monkeypatch):
     monkeypatch.chdir(lab)
