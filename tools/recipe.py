@@ -226,9 +226,14 @@ def labels(args: argparse.Namespace) -> Rows:
         yield from few_labels(cohort, sets, LABELLED[name])
 
 
-def few_labels(cohort: nerve.Cohort, sets: dict[str, np.ndarray], labelled: tuple[int, ...]) -> Rows:
+def few_labels(
+    cohort: nerve.Cohort,
+    sets: dict[str, np.ndarray],
+    labelled: tuple[int, ...],
+    targets: tuple[str, ...] = tuple(TARGETS),
+) -> Rows:
     """A row per feature set, target, number of labels and draw, as `nerve evaluate --labels` draws."""
-    protocol = nerve.Protocol(targets=tuple(TARGETS), labels=labelled, motion="none", covariates=())
+    protocol = nerve.Protocol(targets=targets, labels=labelled, motion="none", covariates=())
     people, protocol = prepare_people(cohort, protocol)
     for one in feature_sets(sets, cohort):
         for row in learning_curve(one, cohort, people, protocol).to_dict("records"):

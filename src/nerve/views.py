@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nerve.checks import AboutPeople, NerveError, one_of, problem
-from nerve.components import Shrinkage, shrinkage_of, unit_rows
+from nerve.components import principal_components
 from nerve.connectivity import symmetric_log
 
 _AT_A_TIME = 64  # participants whose matrices are in memory together
@@ -113,15 +113,13 @@ class TangentView(View):
 class ShrunkView(TangentView):
     """The tangent view of a participant, shrunk towards the group where participants hardly differ but by noise.
 
-    With t the entries on and above the diagonal of the tangent view, less their mean over the training participants, at
-    unit length, and u_k, v_k the principal directions of t and their variances, it is
+    With t the entries on and above the diagonal of the tangent view, less their mean over the training participants,
+    and u_k, v_k the principal directions of t and their variances, it is
 
         Σ_k w_k u_k (u_kᵀ t),      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    over the first `n_directions` directions, with other weights for participants who were not in `fit` (`components`).
-    In tangent space noise has nearly the same variance everywhere, so that w is what a posterior mean would have (after
-    Rahim et al. 2019); most of the length of t is noise, so that unit length makes noise alike in all participants. The
-    group is at zero. No labels are used.
+    over the first `n_directions` directions. In tangent space noise has nearly the same variance everywhere, so that w
+    is what a posterior mean would have (after Rahim et al. 2019). The group is at zero. No labels are used.
     """
 
     name: ClassVar[str] = "shrunk"
@@ -137,34 +135,29 @@ class ShrunkView(TangentView):
         vectors = np.concatenate(
             [self._vectors(fc[some]) for some in np.array_split(rows, -(-len(rows) // _AT_A_TIME))]
         )
-        self.arrays["mean"] = vectors.mean(axis=0, dtype=float).astype(np.float32)
-        self.arrays |= shrinkage_of(self._units(vectors), self.n_directions)._asdict()
+        mean, directions, variances = principal_components(vectors, self.n_directions)
+        floor = np.median(variances[: max(1, min(len(rows) - 1, vectors.shape[1]))])
+        weights = np.maximum(0.0, 1 - floor / variances[: directions.shape[1]])
+        kept = weights > 0
+        self.arrays |= {"mean": mean, "directions": directions[:, kept], "weights": weights[kept]}
         return self
 
     def apply(self, fc: np.ndarray) -> np.ndarray:
         """The shrunk matrix."""
-        return self._matrices(self.scores(fc) @ self.arrays["directions"].T, fc.shape[-1])
-
-    def scores(self, fc: np.ndarray) -> np.ndarray:
-        """(n, k): the shrunk matrix on its directions."""
-        shrinkage = Shrinkage(*(self.arrays[name] for name in Shrinkage._fields))
-        return shrinkage.scores(self._units(self._vectors(fc)))
+        directions = self.arrays["directions"]
+        scores = (self._vectors(fc) - self.arrays["mean"]) @ directions  # (n, k)
+        return self._matrices((scores * self.arrays["weights"]) @ directions.T, fc.shape[-1])
 
     def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
         """One column of directions per weight."""
         n_entries = n_regions * (n_regions + 1) // 2
         own: dict[str, tuple[int | None, ...]] = {"mean": (n_entries,), "directions": (n_entries, None)}
-        return super().shapes(n_regions) | own | {"variances": (2, None), "weights": (2, None)}
+        return super().shapes(n_regions) | own | {"weights": (None,)}
 
     def _vectors(self, fc: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the tangent view."""
         rows, columns = np.triu_indices(fc.shape[-1])
         return super().apply(fc)[:, rows, columns]
-
-    def _units(self, vectors: np.ndarray) -> np.ndarray:
-        mean = self.arrays["mean"]
-        rounding = 1e-6 * float(np.linalg.norm(mean))  # of float32: what is shorter is the mean itself
-        return unit_rows(vectors - mean, rounding)
 
     def _matrices(self, vectors: np.ndarray, n_regions: int) -> np.ndarray:
         rows, columns = np.triu_indices(n_regions)

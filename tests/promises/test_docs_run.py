@@ -91,11 +91,13 @@ def lab(tmp_path_factory):
     """One folder, in which the pages follow each other as a reader would take them."""
     folder = tmp_path_factory.mktemp("lab")
     stand_ins.cohorts(folder / "cohorts", ("ucla", "stages", "pnc"))
+    stand_ins.cohorts(folder / "cohorts", ("mine",), "schaefer400-17+aseg19")
     shutil.copytree(folder / "cohorts" / "ucla", folder / "cohort")
     (folder / "mine.yaml").write_text("preset: small\n")
     return folder
 
 
+@pytest.mark.xdist_group("how-to")  # in one process, one after another
 @pytest.mark.parametrize("name", HOWTO)
 def test_the_how_tos_follow_each_other(name, lab, quick, monkeypatch):
     monkeypatch.chdir(lab)

@@ -1,5 +1,6 @@
 """The tables of the pages that tools/recipe.py makes have their places and their commands."""
 
+import importlib
 import re
 
 import pandas as pd
@@ -24,6 +25,14 @@ def test_every_table_has_its_place_and_its_command(name):
     assert f"`python -m tools.recipe {name.split('-')[0]}`" in page
     for block in re.findall(r"<!-- table .*? -->.*?<!-- end of .*? -->", page, re.DOTALL):
         assert block in filled or f"<!-- table {name} -->" in block
+
+
+def test_attempts_have_their_places_and_their_commands():
+    attempts = (PAGE.parent / "attempts.md").read_text()
+    assert set(re.findall(r"<!-- table (\S+) -->", attempts)) == {"posterior", "posterior-labels", "metamatching"}
+    for name in ("posterior", "metamatching"):
+        assert f"`python -m tools.{name}`" in attempts
+        assert PAGE.parent / "attempts.md" == importlib.import_module(f"tools.{name}").PAGE
 
 
 def test_every_command_fills_a_place():

@@ -261,6 +261,7 @@ def test_empty_results_from_a_notebook():
     assert "This folder does not say what was run" in page(Results())
 
 
+@pytest.mark.slow
 def test_reports_are_made_without_torch():
     code = "import sys, nerve.report.page, nerve.plot; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -401,7 +401,8 @@ def given_features(path: str, scope: str, content: str) -> FromModel | FromTable
             f"{path}: holds a {config['method']}, which was trained on a target, expected an encoder. "
             "Supervised methods are trained inside each fold: name the method itself."
         )
-    return FromModel(path, content, scope, name, str(config.get("view", "fc")), str(method_class(name).role))
+    view = str((config.get("parameters") or {}).get("view") or "fc")
+    return FromModel(path, content, scope, name, view, str(method_class(name).role))
 
 
 # ---- shared

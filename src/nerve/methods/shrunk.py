@@ -6,21 +6,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.checks import NerveError, naming
+from nerve.checks import NerveError
 from nerve.cohort import Cohort
-from nerve.components import turned
+from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.references import Reference, chunks, everyone_alike
+from nerve.methods.references import chunks, everyone_alike
 from nerve.methods.settings import Share, Width
-from nerve.training.sources import check_numbers
-from nerve.views import ShrunkView
+from nerve.methods.tangent import TangentSpace
+from nerve.views import N_DIRECTIONS
+
+_LOOKED_AT = 2048  # participants, at most, from whom directions come
 
 
-class ShrunkTangentSpace(Reference):
+class ShrunkTangentSpace(TangentSpace):
     """Tangent space shrunk towards the group: scores on the directions in which participants differ, less their noise.
 
-    See `nerve.views.ShrunkView`, which NERVE's default reads: features are its matrices on their principal directions,
-    with the same distances between participants. Nothing is learned by gradient, and no label is used.
+    With t the tangent vector of a participant less the mean of the training participants, at unit length, and u_k, v_k
+    the principal directions of the training participants and their variances, features are
+
+        w_k u_kᵀ t,      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
+
+    with other weights for participants who were not in `fit` (`nerve.components.shrinkage_of`). Noise is nearly the
+    same in every direction of tangent space, so that w is what a posterior mean would have (after Rahim et al. 2019);
+    most of the length of t is noise, so that unit length makes it alike in all participants. No label is used.
 
     Parameters
     ----------
@@ -37,25 +45,26 @@ class ShrunkTangentSpace(Reference):
     """
 
     title: ClassVar[str] = "Shrunk tangent space"
-    measures: ClassVar[tuple[str, ...]] = ("pearson",)  # partial correlations need not be positive definite
     paper: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
+
+    recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
         self.shrinkage = shrinkage
         self.n_components = n_components
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
-        """What the view learns from the cohort."""
+        """Whitening, mean, directions and weights of the cohort."""
         if len(cohort) < 3:
             raise NerveError(f"There are {len(cohort)} participants, expected at least 3 to tell signal from noise.")
-        for rows in chunks(len(cohort)):
-            check_numbers(cohort.inputs("fc", rows), cohort, rows)
-        with naming(cohort.participants["participant_id"].to_numpy(object)):
-            view = ShrunkView(self.shrinkage).fit(cohort.connectivity)
-        if not view.arrays["directions"].shape[1]:
+        view = self.fitted_view(cohort)
+        rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), _LOOKED_AT)).round().astype(int))
+        vectors = self.entries(cohort.subset(rows), view)
+        mean = vectors.mean(axis=0, dtype=float).astype(np.float32)
+        found = shrinkage_of(_units(vectors, mean), N_DIRECTIONS)
+        if not found.directions.shape[1]:
             raise everyone_alike(cohort)
-        return view.arrays
+        return view.arrays | {"mean": mean, **found._asdict()}
 
     @property
     def n_features(self) -> int:
@@ -64,15 +73,21 @@ class ShrunkTangentSpace(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
-        cohort, view = self.fitted_cohort(X), ShrunkView(self.shrinkage)
-        view.arrays = self.arrays_
+        cohort, view = self.fitted_cohort(X), self.view()
+        found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
         features = np.empty((len(cohort), self.n_features), np.float32)
-        ids = cohort.participants["participant_id"].to_numpy(object)
         for rows in chunks(len(cohort)):
-            with naming(ids[rows]):
-                features[rows] = turned(view.scores(cohort.inputs("fc", rows))[:, : self.n_components])
+            units = _units(self.entries(cohort.subset(rows), view), self.arrays_["mean"])
+            features[rows] = turned(found.scores(units)[:, : self.n_components])
         return checked_embeddings(features, cohort)
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """Those of the view."""
-        return ShrunkView(self.shrinkage).shapes(self.parcellation_.n_regions)
+        """Those of the view, the mean, and a column of directions per weight."""
+        n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
+        own: dict[str, tuple[int | None, ...]] = {"mean": (n_entries,), "directions": (n_entries, None)}
+        return self.view_shapes() | own | {"variances": (2, None), "weights": (2, None)}
+
+
+def _units(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    rounding = 1e-6 * float(np.linalg.norm(mean))  # of float32: what is shorter is the mean itself
+    return unit_rows(vectors - mean, rounding)

@@ -54,13 +54,10 @@ class TangentSpace(Reference):
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
-        for rows in chunks(len(cohort)):
-            check_numbers(cohort.inputs("fc", rows), cohort, rows)
-        with naming(cohort.participants["participant_id"].to_numpy(object)):
-            view = TangentView(self.shrinkage).fit(cohort.connectivity)
+        view = self.fitted_view(cohort)
         if self.n_components is None and self.recentre is None:
             return view.arrays
-        learned, entries = dict(view.arrays), self._entries(cohort, view)
+        learned, entries = dict(view.arrays), self.entries(cohort, view)
         if self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts.of(entries, sites)
@@ -74,6 +71,19 @@ class TangentSpace(Reference):
             raise everyone_alike(cohort)
         return learned | {"origin": mean, "components": turned(components)}
 
+    def fitted_view(self, cohort: Cohort) -> TangentView:
+        """The view of the cohort; what is no number or has no logarithm is refused by name."""
+        for rows in chunks(len(cohort)):
+            check_numbers(cohort.inputs("fc", rows), cohort, rows)
+        with naming(cohort.participants["participant_id"].to_numpy(object)):
+            return TangentView(self.shrinkage).fit(cohort.connectivity)
+
+    def view(self) -> TangentView:
+        """The view that `fit` has found."""
+        view = TangentView(self.shrinkage)
+        view.arrays = self.arrays_
+        return view
+
     @property
     def n_features(self) -> int:
         """Pairs of regions, and regions."""
@@ -81,9 +91,8 @@ class TangentSpace(Reference):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        cohort, view = self.fitted_cohort(X), TangentView(self.shrinkage)
-        view.arrays = self.arrays_
-        entries = self._entries(cohort, view)
+        cohort = self.fitted_cohort(X)
+        entries = self.entries(cohort, self.view())
         if self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
@@ -93,7 +102,8 @@ class TangentSpace(Reference):
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return checked_embeddings(entries, cohort)
 
-    def _entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
+    def entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
+        """(n, R (R + 1) / 2): the view on and above the diagonal."""
         above = np.triu_indices(cohort.n_regions)
         ids = cohort.participants["participant_id"].to_numpy(object)
         features = np.empty((len(cohort), len(above[0])), np.float32)
@@ -108,7 +118,7 @@ class TangentSpace(Reference):
         own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
         moved: dict[str, tuple[int | None, ...]] = {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
         own = (own if self.n_components else {}) | (moved if self.recentre else {})
-        return TangentView().shapes(self.parcellation_.n_regions) | own
+        return self.view_shapes() | own
 
     def configuration(self) -> dict[str, Any]:
         """With the names of the sites."""
@@ -120,3 +130,7 @@ class TangentSpace(Reference):
         method = super().from_configuration(config)
         method.sites_ = tuple(map(str, config["sites"]))
         return method
+
+    def view_shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """Those of the view."""
+        return TangentView().shapes(self.parcellation_.n_regions)
