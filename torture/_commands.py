@@ -58,6 +58,7 @@ def sound(command: str) -> Values:
         "pack": {"run": "{in}/run", "archive": "{out}/model.zip"},
         "models list": {},
         "models show": {"model": "{in}/run"},
+        "predict": {"probe": "{in}/probe", "cohort": "{in}/cohort", "out": "{out}/predicted.tsv"},
         "export": {"cohort": "{in}/cohort", "out": "{out}/exported"},
         "experiment": {"config": "{in}/study.yaml", "out": "{out}/study", "dry_run": True},
         "report": {"folder": "{in}/nothing"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 import sys
 import tempfile
 from functools import lru_cache
@@ -72,7 +73,7 @@ def make_cohort() -> Cohort:
 
 @lru_cache(maxsize=1)
 def made() -> Files:
-    """The files of cohort/, run/, results/, study/ and the settings that made them, with `HERE` for their folder."""
+    """The files of cohort/, run/, probe/, results/, study/ and their settings, with `HERE` for their folder."""
     with tempfile.TemporaryDirectory() as temporary, without_figures():
         root = Path(temporary).resolve()
         make_cohort().save(root / "cohort")
@@ -87,6 +88,11 @@ def made() -> Files:
             "--out", root / "results",
             "--features", f"raw,{root / 'run'}", "--covariates", "sex",
         )  # fmt: skip
+        _nerve(
+            "evaluate", root / "cohort", "--targets", "age", "--n-folds", 2, "--n-bootstrap", 10, "--covariates", "sex",
+            "--out", root / "kept", "--features", root / "run", "--save-model", root / "probe",
+        )  # fmt: skip
+        shutil.rmtree(root / "kept")
         prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without its report
         return {
             str(path.relative_to(root)): path.read_bytes().replace(str(root).encode(), HERE)

@@ -187,6 +187,9 @@ OWN_FILES: list[tuple[str, str, str, tuple[str, ...], str]] = [
      "--resume"),
     ("models", "run/config.yaml", "json", ("cohort", "out", "run"), "pretrain {in}/cohort --out {out}/run --resume"),
     ("models", "run/history.tsv", "text", ("cohort", "out", "run"), "pretrain {in}/cohort --out {out}/run --resume"),
+    ("models", "probe/probe.json", "json", ("cohort", "probe"), "predict {in}/probe {in}/cohort {out}/new.tsv"),
+    ("models", "probe/probe.safetensors", "safetensors", ("cohort", "probe"), "predict {in}/probe {in}/cohort "
+     "{out}/new.tsv"),
     ("results", "study/experiment.yaml", "json", ("study", "cohort"), "experiment --status {in}/study"),
     ("results", "study/inputs.json", "json", ("study", "cohort"), "experiment --status {in}/study"),
     ("results", "manifest.json", "json", ("study", "cohort"), "experiment --status {in}/study"),
@@ -300,7 +303,7 @@ def _option_cases() -> Iterator[Maker]:
     for name, words, may_work in odd_lines(ODD_VALUES):
 
         def prepare(folder: Path, rng: Generator, words: list[str] = words) -> list[str]:
-            put_here(folder / "in", files, "cohort", "run", "small.yaml", "study.yaml")
+            put_here(folder / "in", files, "cohort", "run", "probe", "small.yaml", "study.yaml")
             put(folder / "in/source", SOURCE_FILES)
             odd_places(folder)
             return _words(words, folder)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from typing import Any
 
-import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 
@@ -62,12 +62,24 @@ def probe_name(probe: Any) -> str:
     >>> probe_name(Ridge(alpha=1.0)) == probe_name(Ridge()), probe_name(Ridge()) == probe_name(Ridge(alpha=2.0))
     (True, False)
     """
-    parameters = sorted(probe.get_params(deep=True).items())
-    try:
-        digest = joblib.hash(parameters)
-    except Exception:  # a function made on the spot cannot be hashed by its content
-        digest = joblib.hash(repr(parameters))
-    return f"{type(probe).__name__} {digest[:8]}"
+    digest = hashlib.blake2b(_spelt(probe.get_params(deep=True)).encode(), digest_size=4).hexdigest()
+    return f"{type(probe).__name__} {digest}"
+
+
+def _spelt(value: Any) -> str:
+    """A parameter in full: arrays by their content, which their own spelling leaves out, estimators by class."""
+    if isinstance(value, dict):
+        return str([(str(name), _spelt(one)) for name, one in sorted(value.items(), key=lambda item: str(item[0]))])
+    if isinstance(value, list | tuple):
+        return str([_spelt(one) for one in value])
+    if hasattr(value, "to_numpy"):
+        return _spelt(value.to_numpy())
+    if isinstance(value, np.ndarray):
+        content = value.tolist() if value.dtype.hasobject else hashlib.blake2b(np.ascontiguousarray(value)).hexdigest()
+        return f"{value.dtype} {value.shape} {content}"
+    if hasattr(value, "get_params"):
+        return f"{type(value).__qualname__} {_spelt(value.get_params(deep=False))}"
+    return getattr(value, "__qualname__", None) or repr(value)
 
 
 def _classes(y: Any, name: str) -> np.ndarray:

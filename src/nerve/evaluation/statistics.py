@@ -411,8 +411,8 @@ def _training_means(runs: pd.DataFrame) -> np.ndarray:
 
 
 def _elsewhere(runs: pd.DataFrame) -> bool:
-    """Whether another cohort was trained on."""
-    return "training_mean" in runs and bool(runs["training_mean"].notna().all())
+    """Whether another cohort was trained on: then everyone is tested at once."""
+    return "training_mean" in runs and runs["fold"].nunique() == 1 and bool(runs["training_mean"].notna().all())
 
 
 def _predictive_cod(runs: pd.DataFrame) -> float:

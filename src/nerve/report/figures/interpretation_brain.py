@@ -107,9 +107,11 @@ def _limits(weights: np.ndarray) -> tuple[float, float]:
 
 
 def _table(results: Results) -> tuple[str, pd.DataFrame]:
-    for label, table in results.interpreted("network_weights"):
-        if set(table.columns) >= _NEEDED:
-            placed = table.dropna(subset=["x", "y", "z", "weight"])
-            if len(placed):
-                return label, placed
+    weighted = [one for one in results.interpreted("network_weights") if set(one[1].columns) >= _NEEDED]
+    for label, table in weighted:
+        placed = table.dropna(subset=["x", "y", "z", "weight"])
+        if len(placed):
+            return label, placed
+    if any(table["weight"].notna().any() for _, table in weighted):
+        raise NothingToDraw("The regions have no coordinates in the brain.")
     raise NothingToDraw(no_weights(results))
