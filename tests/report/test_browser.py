@@ -145,6 +145,20 @@ def test_dark_and_print(experiment_page, browser, artefacts):
     assert pdf.startswith(b"%PDF")
 
 
+def test_no_column_is_lost_on_paper(experiment_page, browser, artefacts):
+    """A4 is 794 pixels wide, and paper does not scroll."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    open_page(browser, experiment_page, 794)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    outside = browser.execute_script(
+        """return [...document.querySelectorAll('main table')]
+           .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.id)"""
+    )
+    screenshots(browser, artefacts / "experiment-print", 794)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert outside == []
+
+
 def screenshots(browser, stem, width, step=1800):
     """The whole page, in pieces that can be looked at."""
     height = browser.execute_script("return document.documentElement.scrollHeight")

@@ -74,7 +74,7 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     manifests = {row.id: _json(path / "manifest.json") for row in runs.itertuples() if (path := _run(folder, row.id))}
     trained = [row for row in runs.itertuples() if row.kind == "encode" and row.line not in results.null_lines]
     encoders = [
-        _encoder(_run(folder, row.id), str(row.run).removeprefix("encode "), manifests[row.id])
+        _encoder(_run(folder, row.id), str(row.run).removeprefix("encode ").strip(), manifests[row.id])
         for row in trained
         if row.id in manifests
     ]
