@@ -195,7 +195,7 @@ def test_bad_features_are_refused_by_person_and_column(cohort, features, tmp_pat
 
 
 @pytest.fixture
-def evaluated(cohort, tmp_path):
+def evaluated(cohort, tmp_path, unpainted):
     """A function that types `nerve evaluate` on the saved cohort and returns what it printed."""
     folder = cohort.save(tmp_path / "cohort")
 
