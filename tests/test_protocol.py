@@ -13,7 +13,8 @@ from nerve.protocol import FIELDS
 OTHER = {
     "targets": ["b", "c"], "classes": ["a"],
     "covariates": ["age"], "groups": "family", "site": "site", "leave_site_out": True,
-    "combat": True, "preserve": ["age"], "regress_features": True, "motion": "fd", "non_numeric": "missing",
+    "combat": True, "combat_on": "diagnosis=control",
+    "preserve": ["age"], "regress_features": True, "motion": "fd", "non_numeric": "missing",
     "n_folds": 4, "n_repeats": 2,
     "n_inner_folds": 3, "kernel": "cosine", "lambdas": [0.5, 2.0], "n_components": 7, "exact_up_to": 99,
     "n_landmarks": 33, "seed": 5, "n_bootstrap": 11, "n_permutations": 12, "labels": [25, 50],
@@ -23,7 +24,8 @@ OTHER = {
 
 def given(name):
     """The field with another value than its default, and what it cannot be without."""
-    needs = {"targets": ["a"]} | ({"site": "site"} if name in ("combat", "leave_site_out") else {})
+    needs = {"targets": ["a"]} | ({"site": "site"} if name in ("combat", "combat_on", "leave_site_out") else {})
+    needs |= {"combat": True} if name == "combat_on" else {}
     return needs | {name: OTHER[name]}
 
 
@@ -72,6 +74,8 @@ def test_defaults_and_sentences_of_the_command_line_are_the_protocols():
         ({"n_bootstrap": 10**9}, "expected at most 100,000"),
         ({"lambdas": "a,b"}, "lambdas is 'a,b', expected numbers"),
         ({"lambdas": (-1.0,)}, "none below 0"),
+        ({"combat_on": "group=control"}, "together with combat"),
+        ({"combat_on": "control", "combat": True, "site": "s"}, "combat_on is 'control', expected column=value"),
         ({"combat": True}, "need the column of the site"),
         ({"combat": True, "leave_site_out": True, "site": "s"}, "Choose combat or leave_site_out"),
     ],

@@ -111,8 +111,8 @@ not Fisher z. {negative:.0%} of the entries are negative, as after global-signal
 
 Good for features of a new cohort with the same 419 regions without training anything, offline, and for trying the
 package. Not the best features that can be had: tangent space and NERVE fitted on the cohort itself keep more of a
-participant (docs/what-nerve-learns.md). Not for diagnosis; not for other parcellations, for Fisher z, or for FC with
-the global signal left in; not tried on children or old people.
+participant (docs/what-nerve-learns.md). Not for recognising participants, nor for diagnosis; not for other
+parcellations, for Fisher z, or for FC with the global signal left in; not tried on children or old people.
 
 ## What is in the file
 

@@ -38,6 +38,9 @@ class Protocol:
     site: str | None = _field(None, "Column of the site: for ComBat, leave-site-out and permutation within sites.")
     leave_site_out: bool = _field(False, "Whole sites are the folds; at most n_folds, several sites in one if need be.")
     combat: bool = _field(False, "Harmonise features over sites by ComBat, fitted on training folds.")
+    combat_on: str | None = _field(
+        None, "Whom ComBat learns from, as column=value (diagnosis=control); all by default."
+    )
     preserve: tuple[str, ...] = _field((), "Columns whose effects ComBat keeps; age and sex by default.")
     regress_features: bool = _field(False, "Regress covariates from features too.")
     motion: str = _field(AUTO, "Column of mean framewise displacement, added to the covariates; auto looks for it, "
@@ -76,6 +79,10 @@ class Protocol:
             raise NerveError(f"classes names {listed(unknown)}, expected some of the targets: {listed(self.targets)}.")
         if (self.combat or self.leave_site_out) and self.site is None:
             raise NerveError("combat and leave_site_out need the column of the site, expected site='site' or the like.")
+        if self.combat_on is not None and (not self.combat or not all(part.strip() for part in self.subset)):
+            raise NerveError(
+                f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) together with combat."
+            )
         if self.combat and self.leave_site_out:
             raise NerveError(
                 "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests on such sites: "
@@ -87,6 +94,12 @@ class Protocol:
                 raise NerveError(f"{name} is {value!r}, expected a whole number of at least {least}.")
             if name in ("n_repeats", "n_bootstrap", "n_permutations") and value > MOST_RESAMPLES:
                 raise NerveError(f"{name} is {value:,}, expected at most {MOST_RESAMPLES:,}.")
+
+    @property
+    def subset(self) -> tuple[str, str]:
+        """Column and value of `combat_on`."""
+        column, _, value = (self.combat_on or "").partition("=")
+        return column.strip(), value.strip()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -295,7 +295,7 @@ SHORTER = {
     "brainnettf": {"epochs": 10, "lr": 1e-3},
     "gate": {"epochs": 150},
     "graphmae": {"epochs": 8},
-    "nerve": {"epochs": 30, "view": "fc", "lr": 3e-3},
+    "nerve": {"epochs": 15, "view": "fc", "lr": 3e-3},
 }
 N_TRAINING = 180
 CHANCE_80, CHANCE_260 = 0.19, 0.105  # correlations that chance exceeds once in twenty times, for so many people

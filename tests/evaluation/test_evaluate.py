@@ -304,6 +304,7 @@ def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, c
     assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [["features-1", "raw-0", "reference"]]
 
 
+@pytest.mark.slow
 def test_evaluation_needs_no_torch():
     code = "import sys, nerve.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

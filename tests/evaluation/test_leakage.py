@@ -115,14 +115,14 @@ def test_a_model_trained_in_each_fold_never_meets_its_test_people(cohort):
 
 @pytest.mark.slow
 def test_noise_gives_no_correlation_and_intervals_that_cover_zero():
-    """200 cohorts of 100 people, features and target unrelated.
+    """100 cohorts of 100 people, features and target unrelated.
 
     The plain bootstrap covers 0 in 2Φ(1.96/√2) − 1 = 83 % of them, as theory says of any cross-validated ridge; the
     interval that knows of cross-validation covers it in about 95 %.
     """
     rng = np.random.default_rng(4)
     parts = []
-    for number in range(200):
+    for number in range(100):
         X, y = rng.normal(size=(100, 30)), rng.normal(size=100)
         age = pd.DataFrame({"age": rng.normal(size=100)})
         folds = stratified_folds(strata_of(y, 5), 5, seed=number)

@@ -68,6 +68,7 @@ def test_every_method_is_given_the_same_folds(finished):
     assert (folds["raw-0"] == folds["nerve-1"]).all()
 
 
+@pytest.mark.slow
 def test_what_is_done_is_skipped_and_only_what_changed_runs_again(make_config, copied, tiny):
     seen = []
     run(make_config(), copied, report=lambda task, status: seen.append(task.label))
@@ -90,6 +91,7 @@ def test_a_label_is_not_what_a_run_is(make_config, copied, tiny):
     assert results.rows["label"].tolist() == ["FC", "Ours"]
 
 
+@pytest.mark.slow
 def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_config, tmp_path):
     rows = [
         {"method": "raw", "label": "Raw FC"},
@@ -111,6 +113,7 @@ def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_con
     assert any("schaefer400-7" in line for line in experiment.failures()), experiment.failures()
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_tried_again(make_config, tmp_path, tiny, monkeypatch):
     config = make_config([{"method": "raw", "label": "Raw FC"}])
     monkeypatch.setattr("nerve.experiments.work.predict_one", lambda *a, **k: 1 / 0)
@@ -199,6 +202,7 @@ def test_sweeps_have_a_column_and_selection_never_sees_test_people(make_config, 
     assert results.rows["settings"].tolist() == [{"mask_ratio": 0.3}, {"mask_ratio": 0.6}, {}]
 
 
+@pytest.mark.slow
 def test_seeds_are_rows_of_one_line(make_config, tmp_path, tiny):
     rows = [{"method": "raw"}, {"method": "nerve", "settings": tiny}]
     _, results = run(make_config(rows, seeds=[3, 4]), tmp_path)
@@ -217,6 +221,7 @@ def test_a_cohort_out_of_domain_is_said_to_be_of_other_participants(finished):
     assert scopes["gamma", "raw-0"] == "none"
 
 
+@pytest.mark.slow
 def test_motion_is_a_covariate_only_where_the_file_says_so(make_config, tmp_path):
     rows = [{"method": "raw"}]
     _, plain = run(make_config(rows), tmp_path / "a")

@@ -30,6 +30,7 @@ def without_series(cohort: Cohort, fc=None) -> Cohort:
     return Cohort(cohort.connectivity if fc is None else fc, cohort.participants, cohort.parcellation)
 
 
+@pytest.mark.slow
 def test_parameters_at_400_regions():
     regions, width, communities = 400, 32, 8
     first = regions * communities + regions * (communities + 1) * width + width

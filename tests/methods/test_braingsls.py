@@ -150,6 +150,7 @@ def test_signal_codes_ignore_the_units_of_the_signal():
     torch.testing.assert_close(encoder(series), encoder([series[0] * 70 + 900]), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_gradients_reach_every_weight_and_loss_falls():
     for signals in (False, True):
         fitted = BrainGSLs(signals=signals, width=6, epochs=30, batch_size=4, lr=0.02, device="cpu").fit(cohort(True))

@@ -182,6 +182,7 @@ def test_the_features_are_the_mean_over_windows_on_the_graph_of_the_cohort_given
     assert not np.allclose(fitted.transform(other.subset([0, 1])), fitted.transform(other)[:2])
 
 
+@pytest.mark.slow
 def test_loss_falls_and_gradients_reach_every_weight():
     data = cohort(n=20)
     fitted = gate(epochs=240, lr=1e-2, feature_drop=0, edge_drop=0, dropout=0).fit(data)  # six features: drops are loud

@@ -16,7 +16,7 @@ import nerve
 from nerve.checks import NerveError, NerveWarning
 from nerve.fitted import NotFitted
 from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve
-from nerve.methods.runs import embed_file, run_config
+from nerve.methods.runs import embed_file, resolved_yaml, run_config
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 
@@ -233,6 +233,15 @@ def test_every_preset_is_valid_and_settings_are_checked():
         nerve.NERVE(options={"dim": 3}).config()
 
 
+@pytest.mark.parametrize("preset", ["paper", "default", "small"])
+def test_the_file_of_a_run_is_read_back_as_it_was(preset, tmp_path):
+    """`--resume` reads it: 1e-06 is a number in JSON and a word in YAML."""
+    settings = resolve(preset, {"lr": 1e-6, "eps": 1e-12, "clip": None})
+    (tmp_path / "config.yaml").write_text(resolved_yaml(settings, preset))
+    named, read = read_config(tmp_path / "config.yaml")
+    assert (named, resolve(named, read)) == (preset, settings)
+
+
 def test_yaml_and_assignments(tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text("preset: small\nlr: 1e-3\nclip: null\n")
@@ -267,6 +276,7 @@ def test_embeddings_are_not_overwritten_unasked(tmp_path):
         embed_file(tmp_path / "run", tmp_path / "cohort", tmp_path / "e.tsv")
 
 
+@pytest.mark.slow
 def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path, monkeypatch):
     from nerve.methods import packing
 

@@ -165,7 +165,11 @@ NOT_OURS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("method", [FlatRawFC(), FlatPrincipalComponents(), FlatNERVE()], ids=lambda m: m.title)
+@pytest.mark.parametrize(
+    "method",
+    [FlatRawFC(), FlatPrincipalComponents(), pytest.param(FlatNERVE(), marks=pytest.mark.slow)],
+    ids=lambda m: m.title,
+)
 def test_the_checks_of_scikit_learn_that_apply(method):
     failed, seen = {}, set()
     for estimator, check in estimator_checks_generator(method):

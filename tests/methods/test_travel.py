@@ -147,6 +147,7 @@ def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tm
     assert pack(run, archive).read_bytes() == first
 
 
+@pytest.mark.slow
 def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
     archive, bad = pack(run, tmp_path / "model.zip"), tmp_path / "bad.zip"
     whole = {name: zipfile.ZipFile(archive).read(name) for name in zipfile.ZipFile(archive).namelist()}

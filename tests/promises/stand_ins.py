@@ -14,10 +14,10 @@ LABELS = tuple(nerve.load_parcellation("schaefer400-17").labels)
 SCHAEFER = "Schaefer2018_400Parcels_17Networks_order_FSLMNI152_2mm.nii.gz"
 
 
-def cohorts(folder, names, n=24):
+def cohorts(folder, names, parcellation="schaefer100-7", n=24):
     """Cohort folders of few participants and regions, with every column that a page names."""
     for seed, name in enumerate(names):
-        made = nerve.simulate_cohort(n, "schaefer100-7", timepoints=60, seed=seed, keep_timeseries=False, name=name)
+        made = nerve.simulate_cohort(n, parcellation, timepoints=60, seed=seed, keep_timeseries=False, name=name)
         made.save(folder / name)
 
 
@@ -75,8 +75,8 @@ def abide(folder):
 
 
 def bep017(folder):
-    made = nerve.simulate_cohort(3, "schaefer100-17", timepoints=60, keep_timeseries=False)
-    export_cohort(made, folder / "connectivity")
+    people = pd.DataFrame({"participant_id": NAMES})
+    export_cohort(nerve.Cohort(_stack(100), people, "schaefer100-17"), folder / "connectivity")
 
 
 def cbig(folder):
@@ -125,9 +125,9 @@ def dpabi(folder):
 
 def edges(folder):
     rows, columns = np.triu_indices(400, 1)
-    names = [f"{LABELS[a]}-{LABELS[b]}" for a, b in zip(rows, columns, strict=True)]
-    table = pd.DataFrame(_upper(400), columns=names)
-    pd.concat([pd.Series(NAMES, name="participant_id"), table], axis=1).to_csv(folder / "fc_edges.csv", index=False)
+    ends = {"region_a": np.array(LABELS)[rows], "region_b": np.array(LABELS)[columns]}
+    parts = [{"participant_id": name, **ends, "r": r} for name, r in zip(NAMES, _upper(400), strict=True)]
+    pd.concat(map(pd.DataFrame, parts)).to_csv(folder / "fc_edges.csv", index=False)
 
 
 def matrices(folder, scale=lambda fc: fc):
@@ -137,7 +137,7 @@ def matrices(folder, scale=lambda fc: fc):
 
 
 def fisher_z(folder):
-    matrices(folder, lambda fc: np.arctanh(0.9 * fc))
+    matrices(folder, lambda fc: np.where(np.eye(len(fc)), np.inf, np.arctanh(fc * (1 - np.eye(len(fc))))))
 
 
 def one_folder_each(folder):
@@ -153,8 +153,8 @@ def fmriprep(folder):
         formats.write_fmriprep(
             folder / "derivatives/fmriprep",
             name,
-            formats.random_series(60, 400, seed),
-            confounds=formats.confounds_table(60, seed),
+            formats.random_series(220, 400, seed),
+            confounds=formats.confounds_table(220, seed),
         )
     formats.write_label_image(folder / SCHAEFER, 400)
 

@@ -24,7 +24,8 @@ READERS = {
     "names": stand_ins.one_folder_each, "plain": stand_ins.plain, "stacks": stand_ins.stacks,
     "text": stand_ins.matrices, "ukb": stand_ins.ukb, "vectors": stand_ins.vectors, "xcpd": stand_ins.xcpd,
 }  # fmt: skip
-HOWTO = ("pretrain", "share-a-model", "evaluate", "interpret", "check", "run", "which-features", "simulate")
+HOWTO = ("pretrain", "share-a-model", "evaluate", "interpret", "check", "run", "which-features", "simulate", "sites",
+         "another-cohort")  # fmt: skip
 NOT_RUN = {  # (page, words that it begins with or ends in) → why
     ("README.md", ""): "run by test_readme.py, section by section",
     ("docs/tutorials/get-started.md", ""): "run by test_readme.py, section by section",
@@ -90,12 +91,14 @@ def test_the_papers_cohorts_are_read_and_checked(tmp_path, monkeypatch):
 def lab(tmp_path_factory):
     """One folder, in which the pages follow each other as a reader would take them."""
     folder = tmp_path_factory.mktemp("lab")
-    stand_ins.cohorts(folder / "cohorts", ("ucla", "stages", "pnc"))
+    stand_ins.cohorts(folder / "cohorts", ("ucla", "stages", "pnc", "abide", "new"))
+    stand_ins.cohorts(folder / "cohorts", ("mine",), "schaefer400-17+aseg19")
     shutil.copytree(folder / "cohorts" / "ucla", folder / "cohort")
     (folder / "mine.yaml").write_text("preset: small\n")
     return folder
 
 
+@pytest.mark.xdist_group("how-to")  # in one process, one after another
 @pytest.mark.parametrize("name", HOWTO)
 def test_the_how_tos_follow_each_other(name, lab, quick, monkeypatch):
     monkeypatch.chdir(lab)

@@ -1,6 +1,7 @@
 """The documentation is complete and builds without a warning."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -45,3 +46,8 @@ def test_the_site_builds_without_warnings(tmp_path):
     assert ended.returncode == 0, ended.stdout + ended.stderr
     pages = {path.relative_to(tmp_path / "html").as_posix() for path in (tmp_path / "html").rglob("*.html")}
     assert {"index.html", "reference/commands.html", "gallery/plot_new_tokenizer.html"} <= pages
+    formulas = (tmp_path / "html" / "methods" / "nerve.html").read_text(encoding="utf-8")
+    assert "<math" in formulas  # drawn when the site is built, by no script
+    assert not re.search(r"mathjax|katex", formulas, re.IGNORECASE)
+    notebooks = {path.stem for path in (tmp_path / "html").rglob("*.ipynb")}
+    assert notebooks == {path.stem for path in (ROOT / "examples").glob("plot_*.py")}

@@ -18,6 +18,14 @@ from nerve.report.page import write_report
 EVIL = "<script>window.pwned=1</script>\"'>&amp;<img src=x onerror=window.pwned=2>\nnew line $\\frac{1}$"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What reads a page with all of its figures waits until they are painted."""
+    for item in items:
+        if {"experiment_page", "hostile_page"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def experiment(made_once):
     return made_once("experiment", write_folder)

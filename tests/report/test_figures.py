@@ -56,7 +56,9 @@ def drawn_words(monkeypatch):
     return words
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("interpretation")) for name in FIGURES]
+)
 def test_figure_is_drawn_with_a_caption_turns_dark_and_cuts_no_word(name, results, drawn_words):
     figure = draw(name, results)
     assert isinstance(figure, Figure)

@@ -12,6 +12,7 @@ from folders import COMPARED, Made, line, write_folder
 from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 
 from nerve.evaluation.rows import rows_table
+from nerve.experiments.screen import show_results
 from nerve.report.paper_table import extended_table, paper_table
 from nerve.report.results import Results
 from nerve.report.table_formats import to_csv, to_frame, to_latex, to_markdown, to_text, write_tables
@@ -153,6 +154,19 @@ def test_latex_and_markdown_cells_are_the_papers():
     assert "| BrainNetTF | -- | -- |" in text
     assert "--: not available" in text
     assert "*: best method" in to_text(made)
+
+
+def test_off_a_terminal_a_wide_table_is_whole_and_its_marks_are_explained(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    made = paper_table(fed(TABLE_1))
+    monkeypatch.setattr("nerve.experiments.screen.paper_table", lambda results: made)
+    show_results(None)
+    lines = capsys.readouterr().out.splitlines()
+    row = next(one for one in lines if one.startswith("NERVE"))
+    assert len(row) > 80
+    assert len(re.findall(r"±", row)) == len(COLUMNS)
+    assert "…" not in "".join(lines)
+    assert any(one.startswith("*: best method") and "+: next" in one for one in lines)
 
 
 def test_failed_and_adapted_cells_are_said():

@@ -89,7 +89,7 @@ def _leaves_a_draft(folder: Path) -> None:
         (_computes, "did not end within"),
         (_waits, "killed after"),
         (_dies, "the process ended with -9"),
-        (_takes_memory, "memory: "),
+        pytest.param(_takes_memory, "memory: ", marks=pytest.mark.slow),
         (_writes("cwd/here"), "outside the output folder"),
         (_writes("tmp/here"), "outside the output folder"),
         (_writes("in/here"), "outside the output folder"),

@@ -53,6 +53,7 @@ def test_no_licence_forbids_use_under_ours():
     assert {name: text for name, text in said.items() if re.search(r"GPL|Commercial|Proprietary", text)} == {}
 
 
+@pytest.mark.slow
 def test_the_bill_is_the_same_twice_and_every_reference_leads_somewhere(tmp_path):
     command = [sys.executable, "tools/sbom.py", "--out"]
     for name in ("a.json", "b.json"):

@@ -53,6 +53,7 @@ def test_steps_are_those_of_torch_to_the_last_bit(kind, scaled):
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.slow
 def test_training_does_not_import_the_compiler_of_torch():
     """It takes as long to import as torch itself, in each process of an experiment."""
     code = """

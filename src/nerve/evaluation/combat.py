@@ -28,11 +28,15 @@ class ComBat:
         Column of the site.
     preserve : sequence of str
         Columns whose effects stay in the features (age and sex, say). A target is never among them.
+    on : (column, value), optional
+        The participants from whom it learns: controls, so that what sets patients apart is not taken for a difference
+        of sites where these have more of them. Everyone is harmonised. Of who is tested the column is not looked at.
     """
 
-    def __init__(self, site: str, preserve: Sequence[str] = ()) -> None:
+    def __init__(self, site: str, preserve: Sequence[str] = (), on: tuple[str, str] | None = None) -> None:
         self.site = site
         self.preserve = tuple(preserve)
+        self.on = on
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -42,11 +46,14 @@ class ComBat:
     def without(self, names: Iterable[str]) -> ComBat:
         """The same step that does not preserve those columns: a test participant's target must not be looked at."""
         dropped = set(names)
-        return ComBat(self.site, [name for name in self.preserve if name not in dropped])
+        return ComBat(self.site, [name for name in self.preserve if name not in dropped], self.on)
 
     def fit(self, features: np.ndarray, table: pd.DataFrame) -> ComBat:
         """Learn the site effects; `features` is (n, d)."""
         features = np.asarray(features, float)
+        if self.on is not None:
+            learned_from = in_subset(table, self.on)
+            features, table = features[learned_from], table[learned_from]
         sites = _sites(table, self.site)
         self.sites_, code = np.unique(sites, return_inverse=True)
         if len(self.sites_) < 2:
@@ -75,10 +82,11 @@ class ComBat:
         sites = _sites(table, self.site)
         unseen = np.setdiff1d(sites, self.sites_)
         if len(unseen):
+            of = f" among those with {self.on[0]}={self.on[1]}" if self.on else ""
             raise NerveError(
-                f"ComBat was fitted without site {listed(unseen, most=4)} (it knows {listed(self.sites_, most=6)}), "
-                "expected only sites of the training fold: a site that was left out cannot be harmonised. "
-                "Drop ComBat, or keep sites in every fold."
+                f"ComBat was fitted without site {listed(unseen, most=4)}{of} (it knows "
+                f"{listed(self.sites_, most=6)}), expected only sites of the training fold: a site that was left out "
+                "cannot be harmonised. Drop ComBat, or keep sites in every fold."
             )
         code = np.searchsorted(self.sites_, sites)
         standard = (self._standardise(features, table) - self.shift_[code]) / self.scale_[code]
@@ -89,6 +97,13 @@ class ComBat:
 
     def _standardise(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
         return (np.asarray(features, float) - self._expected(table)) / self.deviation_
+
+
+def in_subset(table: pd.DataFrame, on: tuple[str, str]) -> np.ndarray:
+    """Who has the value in the column, (n,) booleans; numbers are compared as they are written (1, not 1.0)."""
+    column = table[on[0]]
+    words = column.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value), na_action="ignore")
+    return (words == on[1]).to_numpy(bool)
 
 
 def _sites(table: pd.DataFrame, column: str) -> np.ndarray:

@@ -43,6 +43,11 @@ class Features:
     removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not
     permutes: ClassVar[bool] = True  # whether targets can be permuted a thousand times in reasonable time
 
+    @property
+    def quick(self) -> bool:
+        """Whether another few folds, to predict the site, take seconds rather than hours."""
+        return self.permutes
+
     def prepare(
         self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
     ) -> tuple[Any, Source]:
@@ -361,7 +366,7 @@ def _float(rows: np.ndarray) -> np.ndarray:
 def _steps(protocol: Protocol) -> list[Any]:
     steps: list[Any] = []
     if protocol.combat:
-        steps.append(ComBat(str(protocol.site), protocol.preserve))
+        steps.append(ComBat(str(protocol.site), protocol.preserve, protocol.subset if protocol.combat_on else None))
     if protocol.regress_features and protocol.covariates:
         steps.append(FeatureRegression(protocol.covariates))
     return steps

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
+from nerve.evaluation.combat import in_subset
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
 from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.rows import class_target
@@ -66,7 +67,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
     """
     table = cohort.participants
     where = f"participants of {cohort.name!r}"
-    optional = [name for name in (protocol.groups, protocol.site) if name]
+    optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
     known_columns([*protocol.targets, *protocol.covariates, *protocol.preserve, *optional], table.columns, where)
     if protocol.site and (protocol.combat or protocol.leave_site_out) and table[protocol.site].isna().any():
         raise problem(
@@ -76,7 +77,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
             remedy="Fill it in, or leave them out (cohort.subset).",
         )
     if protocol.combat:
-        _check_sites(table[str(protocol.site)], where)
+        _check_sites(table, protocol, where)
     named = {protocol.site, protocol.groups, "participant_id", *protocol.targets}
     if protocol.non_numeric == "missing":
         table = as_numbers(table, [column for column in table if column not in named], missing=True)
@@ -286,15 +287,18 @@ def _covariates(table: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
     return covariates
 
 
-def _check_sites(sites: pd.Series, where: str) -> None:
+def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
     """ComBat needs everyone's site in training and in test."""
-    counts = sites.astype(str).value_counts()
+    sites = table[str(protocol.site)].astype(str)
+    learned_from = in_subset(table, protocol.subset) if protocol.combat_on else np.ones(len(table), bool)
+    counts = sites[learned_from].value_counts().reindex(sites.unique(), fill_value=0)
     lonely = sorted(counts.index[counts < 2])
     if lonely:
+        of = f" with {protocol.combat_on}" if protocol.combat_on else ""
         raise problem(
             where,
-            f"site {listed(lonely, most=5)} has one participant",
-            expected="at least two participants of every site with ComBat",
+            f"site {listed(lonely, most=5)} has {'fewer than two participants' + of if of else 'one participant'}",
+            expected=f"at least two participants{of} of every site with ComBat",
             remedy="Leave these participants out, or ComBat.",
         )
 

@@ -112,8 +112,9 @@ def _covariates(protocol: Protocol) -> str:
         return "No covariates were removed."
     what = "targets and features" if protocol.regress_features else "targets"
     motion = f" ({protocol.motion} is head motion)" if protocol.motion in protocol.covariates else ""
+    verb = "was" if len(protocol.covariates) == 1 else "were"
     return (
-        f"{listed(protocol.covariates)}{motion} were removed from the {what} by linear regression with an intercept "
+        f"{listed(protocol.covariates)}{motion} {verb} removed from the {what} by linear regression with an intercept "
         f"fitted on the training fold, categories one-hot; {MISSING_RULE}."
     )
 
@@ -122,7 +123,8 @@ def _harmonisation(protocol: Protocol) -> str:
     if not protocol.combat:
         return ""
     kept = f", preserving {listed(protocol.preserve)} (never a target)" if protocol.preserve else ""
-    return f"Features were harmonised over {protocol.site} with ComBat fitted on the training fold{kept}."
+    whom = f" on those with {protocol.combat_on} among" if protocol.combat_on else " on"
+    return f"Features were harmonised over {protocol.site} with ComBat fitted{whom} the training fold{kept}."
 
 
 def _features(protocol: Protocol, lines: pd.DataFrame) -> str:

@@ -114,7 +114,7 @@ def predict_one(
     table = pd.concat(parts, ignore_index=True)
     table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)])
     _warn_of_no_difference(table, features.name)
-    table["whole"] = table["target"].map(people.whole).fillna("")
+    table["whole"] = [people.whole.get(target, "") for target in table["target"]]
     more = {"whole": people.whole, "training_mean": people.trained_on, "repeat": protocol.n_repeats > 1}
     return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 

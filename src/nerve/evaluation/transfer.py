@@ -54,7 +54,11 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
     asked = [*protocol.targets, *protocol.covariates, *protocol.preserve]
     tables = [(f"participants of {one.name!r}", one.participants) for one in (train, test)]
     for where, table in tables:
-        known_columns([*asked, *(name for name in (protocol.groups, protocol.site) if name)], table.columns, where)
+        known_columns(
+            [*asked, *(name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name)],
+            table.columns,
+            where,
+        )
     _check_motion(tables, protocol)
     (_, here), (where, there) = tables
     for name in dict.fromkeys(asked):

@@ -12,11 +12,12 @@ from nerve.checks import NerveError
 from nerve.evaluation.permutation import adjusted_p, permutation_p
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
 from nerve.evaluation.results import ResultsFolder, write_results
-from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, rows_table
+from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, SELF_SUPERVISED, rows_table
 from nerve.evaluation.sites import site_table
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table, with_lines
 from nerve.experiments.plan import Plan, Task
 from nerve.experiments.store import DONE, versions
+from nerve.experiments.work import FromModel
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_tsv, write_markdown, write_tsv
 from nerve.report.privacy import Scrubber
@@ -42,7 +43,7 @@ def collect(workspace: Workspace, plan: Plan, command: str = "") -> ResultsFolde
     results = ResultsFolder(
         about=_about(workspace, plan, command),
         rows=rows,
-        cohorts=_cohorts(workspace),
+        cohorts=_cohorts(workspace, plan),
         folds=_folds(workspace),
         predictions=predictions[~null].reset_index(drop=True),
         scores=scores,
@@ -190,8 +191,18 @@ def _families(people: Any) -> dict[Any, Any] | None:
     return None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
 
 
-def _cohorts(workspace: Workspace) -> pd.DataFrame:
-    rows = []
+def _pool(workspace: Workspace, plan: Plan) -> list[str]:
+    """The cohorts that encoders were trained on here; none where all models came from elsewhere."""
+    trained = [
+        task
+        for task in plan.tasks
+        if task.row.kind == SELF_SUPERVISED and not isinstance(getattr(task.work, "features", None), FromModel)
+    ]
+    return [name for name, cohort in workspace.config.cohorts.items() if cohort.pretrain and trained]
+
+
+def _cohorts(workspace: Workspace, plan: Plan) -> pd.DataFrame:
+    rows, pool = [], _pool(workspace, plan)
     for name, about in workspace.config.cohorts.items():
         cohort = workspace.cohort(name)
         rows.append(
@@ -202,7 +213,7 @@ def _cohorts(workspace: Workspace) -> pd.DataFrame:
                 "n_regions": cohort.n_regions,
                 "parcellation": cohort.parcellation.name,
                 "fingerprint": workspace.inputs()[0][name],
-                "pretrained_on": about.pretrain,
+                "pretrained_on": name in pool,
                 "simulated": about.simulate is not None,
             }
         )
@@ -239,7 +250,7 @@ def _about(workspace: Workspace, plan: Plan, command: str) -> dict[str, Any]:
         "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
         "participants": participants,
         "target_labels": {name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()},
-        "pretrained_on": [name for name, cohort in config.cohorts.items() if cohort.pretrain],
+        "pretrained_on": _pool(workspace, plan),
         "citations": {name: method_class(name).paper for name in methods},
         "seeds": list(config.seeds),
         "versions": versions(),

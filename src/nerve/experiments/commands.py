@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
+from nerve.evaluation.features import NAMED
 from nerve.evaluation.results import read_results
 from nerve.experiments.collect import runs_table
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
@@ -52,7 +55,7 @@ def run(
 
 def evaluate(
     cohort: str,
-    rows: Sequence[dict[str, str]],
+    rows: Sequence[dict[str, Any]],
     protocol: Protocol,
     out: str,
     command: str = "",
@@ -122,7 +125,10 @@ def probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
                 "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
             )
         return load_method(path)
-    settings = {"n_components": protocol.n_components} if row["method"] == "pca" else {}
+    given = row.get("settings", {})
+    settings = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+    if row["method"] == "pca":
+        settings = {"n_components": protocol.n_components} | settings
     method = make_method(row["method"], "small", settings)
     if row["method"] == "covariates" or not hasattr(method, "transform"):
         raise problem(
@@ -148,13 +154,18 @@ def check_usable(cohort: str) -> Quality:
     return quality
 
 
-def feature_row(name: str) -> dict[str, str]:
-    """What `--features` names: a method, a model or a table."""
+def feature_row(name: str) -> dict[str, Any]:
+    """What `--features` names: a method, perhaps with settings (tangent:recentre=site), a model or a table."""
     models = packaged_models()
     if name in METHODS:
         return {"method": name}
     if Path(name).exists() or name in models:
         return model_row(name)
+    method, *settings = name.split(":")
+    if method in NAMED and settings:  # fields of the protocol, which are not swept
+        return {"method": method, "settings": dict(map(_setting, settings)), "label": name}
+    if method in METHODS and settings:  # swept over one value, so that the row is called by it
+        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     raise problem(
         f"--features {name}",
         "there is no such file, folder, method or model",
@@ -162,6 +173,14 @@ def feature_row(name: str) -> dict[str, str]:
         f"one of {listed(METHODS, most=30)}",
         remedy=did_you_mean(name, [*METHODS, *models]).strip(),
     )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """One setting as YAML reads it."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise problem(f"--features …:{text}", "there is no '='", expected="settings as tangent:recentre=site")
+    return name, yaml.safe_load(value)
 
 
 def model_row(name: str) -> dict[str, str]:

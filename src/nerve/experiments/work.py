@@ -7,7 +7,7 @@ Every work has a key, plain JSON that determines its result, and `run`, which wr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -142,7 +142,7 @@ class Probe:
         return {
             "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
             "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
-            "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.permutes else None,
+            "site_accuracy": site_accuracy(features, cohort, people, protocol) if features.quick else None,
         }  # fmt: skip
 
 
@@ -280,6 +280,10 @@ class _Strict(Learned):
     def source(self, cohort: Cohort) -> Source:
         return _TrainedInFolds(self, cohort)
 
+    @property
+    def quick(self) -> bool:
+        return not is_trained(self.encode.recipe.make("cpu"))
+
 
 class _TrainedInFolds(FittedInFolds):
     """Encoders of training participants and of the other pooled cohorts, each in a folder of its own."""
@@ -287,6 +291,12 @@ class _TrainedInFolds(FittedInFolds):
     def __init__(self, features: _Strict, cohort: Cohort) -> None:
         super().__init__(None, cohort)
         self.features = features
+
+    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """As a `FittedInFolds`; what the encoder had to substitute is said by the row."""
+        parts = super().split(train, test, targets)
+        self.features.adapted = self.features.adapted or self.method.adapted_
+        return parts
 
     def fitted(self, cohort: Cohort) -> Any:
         encode, job = self.features.encode, self.features.job
@@ -298,7 +308,7 @@ class _TrainedInFolds(FittedInFolds):
         else:
             method = fitted(method, pooled or [cohort], folder)
             method.save(folder)
-        self.features.adapted = self.features.adapted or method.adapted_
+        self.method = method
         return method
 
 
@@ -391,7 +401,8 @@ def given_features(path: str, scope: str, content: str) -> FromModel | FromTable
             f"{path}: holds a {config['method']}, which was trained on a target, expected an encoder. "
             "Supervised methods are trained inside each fold: name the method itself."
         )
-    return FromModel(path, content, scope, name, str(config.get("view", "fc")), str(method_class(name).role))
+    view = str((config.get("parameters") or {}).get("view") or "fc")
+    return FromModel(path, content, scope, name, view, str(method_class(name).role))
 
 
 # ---- shared

@@ -136,8 +136,8 @@ def resolve(preset: str, given: Mapping[str, Any], where: str = "The configurati
 
 def read_config(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, Any]]:
     """A YAML file of settings, and the preset that it names, if any."""
-    settings = read_yaml(path)
-    preset = settings.pop("preset", None)
+    settings = {name: _parsed(value) if isinstance(value, str) else value for name, value in read_yaml(path).items()}
+    preset = settings.pop("preset", None)  # and 1e-06 is a number, which YAML would have as 1.0e-06
     return preset, settings
 
 

@@ -335,6 +335,11 @@ class NERVE(Encoder):
         """The parameter, as an object."""
         return None if self.parcellation is None else load_parcellation(self.parcellation)
 
+    def label(self) -> str:
+        """With the view of the preset where none is given."""
+        view = self.config().view
+        return self.title if view == "fc" else f"{self.title}, {view} view"
+
     # ---- files
 
     def tensors(self) -> dict[str, torch.Tensor]:

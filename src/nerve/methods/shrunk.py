@@ -11,6 +11,7 @@ from nerve.cohort import Cohort
 from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.references import chunks, everyone_alike
+from nerve.methods.settings import Share, Width
 from nerve.methods.tangent import TangentSpace
 from nerve.views import N_DIRECTIONS
 
@@ -45,6 +46,12 @@ class ShrunkTangentSpace(TangentSpace):
 
     title: ClassVar[str] = "Shrunk tangent space"
     paper: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
+
+    recentre = None  # a shift of a site would change the length that the shrinkage relies on
+
+    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
+        self.shrinkage = shrinkage
+        self.n_components = n_components
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whitening, mean, directions and weights of the cohort."""

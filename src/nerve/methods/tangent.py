@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from nerve.checks import naming
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.methods.outputs import checked_embeddings
+from nerve.methods.recentring import UNSEEN, SiteShifts, sites_of
 from nerve.methods.references import Reference, chunks, everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.training.sources import check_numbers
@@ -28,6 +29,9 @@ class TangentSpace(Reference):
     n_components : int, optional
         Scores on so many principal components of the training participants instead of all entries; at most, there are
         no more than participants less one.
+    recentre : str, optional
+        Column of the participants table, the site: the mean of each site is carried to the common mean, and that of a
+        site that was not trained on by its own participants (`nerve.methods.recentring`).
 
     Examples
     --------
@@ -41,19 +45,31 @@ class TangentSpace(Reference):
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
-    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
+    sites_: tuple[str, ...] = ()
+
+    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None) -> None:
         self.shrinkage = shrinkage
         self.n_components = n_components
+        self.recentre = recentre
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
         view = self.fitted_view(cohort)
-        if self.n_components is None:
+        if self.n_components is None and self.recentre is None:
             return view.arrays
-        mean, components, _ = principal_components(self.entries(cohort, view), self.n_components)
+        learned, entries = dict(view.arrays), self.entries(cohort, view)
+        if self.recentre is not None:
+            sites = sites_of(cohort, self.recentre)
+            shifts = SiteShifts.of(entries, sites)
+            self.sites_ = shifts.names
+            learned |= {"common": shifts.common, "shifts": shifts.shifts.astype(np.float32)}
+            entries = shifts.apply(entries, sites)
+        if self.n_components is None:
+            return learned
+        mean, components, _ = principal_components(entries, self.n_components)
         if not components.shape[1]:
             raise everyone_alike(cohort)
-        return view.arrays | {"origin": mean, "components": turned(components)}
+        return learned | {"origin": mean, "components": turned(components)}
 
     def fitted_view(self, cohort: Cohort) -> TangentView:
         """The view of the cohort; what is no number or has no logarithm is refused by name."""
@@ -77,6 +93,11 @@ class TangentSpace(Reference):
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
         cohort = self.fitted_cohort(X)
         entries = self.entries(cohort, self.view())
+        if self.recentre is not None:
+            sites = sites_of(cohort, self.recentre)
+            shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
+            entries = shifts.apply(entries, sites)
+            self.adapted_ = UNSEEN if shifts.unseen(sites) else self.adapted_
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return checked_embeddings(entries, cohort)
@@ -95,7 +116,20 @@ class TangentSpace(Reference):
         """Those of the view, and of the components."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
         own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
-        return self.view_shapes() | (own if self.n_components else {})
+        moved: dict[str, tuple[int | None, ...]] = {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
+        own = (own if self.n_components else {}) | (moved if self.recentre else {})
+        return self.view_shapes() | own
+
+    def configuration(self) -> dict[str, Any]:
+        """With the names of the sites."""
+        return {**super().configuration(), "sites": list(self.sites_)}
+
+    @classmethod
+    def from_configuration(cls, config: dict[str, Any]) -> Self:
+        """With the names of the sites."""
+        method = super().from_configuration(config)
+        method.sites_ = tuple(map(str, config["sites"]))
+        return method
 
     def view_shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view."""

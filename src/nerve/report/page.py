@@ -136,7 +136,7 @@ def headline(results: Results) -> list[tuple[str, str]]:
     counts = {
         "participant": sum(facts.n for facts in results.cohorts.values()),
         "cohort": len(results.cohorts),
-        "target": len(results.columns),
+        "target": len([name for name in results.columns if not results.is_class(*name)]),
         "method": len(results.lines),
         "epoch": len(results.encoders[0].history) if results.is_run and results.encoders else 0,
     }

@@ -166,6 +166,11 @@ class Results:
         classes = about.get("classes") or []
         return classes if len(classes) > 2 else []
 
+    def is_class(self, cohort: str, target: str) -> bool:
+        """Whether a target is one class of a column against all others."""
+        asked = self.about.get("protocols", {}).get(cohort, {}).get("targets", [target])
+        return target not in asked
+
     @cached_property
     def lines(self) -> pd.DataFrame:
         """One row per line, in order, indexed by its id; models with permuted networks are left out."""

@@ -175,10 +175,14 @@ def _learned(results: Results) -> str:
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
         return ""
-    told = [f"{results.label(str(line))} ({_details(row)})" for line, row in lines.iterrows() if _details(row)]
+    told = {
+        str(line): f"{results.label(str(line))} ({_details(row)})" for line, row in lines.iterrows() if _details(row)
+    }
+    given = [told.pop(line) for line in list(told) if line.startswith("features-")]
     pool = [results.cohort_label(name) for name in results.about.get("pretrained_on", [])]
     seeds = results.about.get("seeds", [])
-    said = f"Trained: {'; '.join(told)}." if told else ""
+    said = f"Trained elsewhere: {'; '.join(given)}. " if given else ""
+    said += f"Trained: {'; '.join(told.values())}." if told else ""
     if pool and SELF_SUPERVISED in set(lines["kind"]):
         said += f" Encoders were pretrained without labels on the pooled participants of {listed(pool, most=20)}."
     return (said + (f" Seed{'s' * (len(seeds) > 1)}: {listed(seeds)}." if seeds else "")).strip()

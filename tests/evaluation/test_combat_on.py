@@ -1,0 +1,100 @@
+"""ComBat learned from controls: sites are harmonised, and what sets patients apart is not eaten."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.evaluation.conftest import make_cohort
+from typer.testing import CliRunner
+
+from nerve import NerveError, evaluate
+from nerve.cli import app
+from nerve.evaluation import score_table
+from nerve.evaluation.combat import ComBat
+from nerve.evaluation.sources import Adjusted, Rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+N, D = 400, 30
+CONTROLS = ("group", "control")
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Three sites with 10, 50 and 90 % patients; sites and patients each shift every feature."""
+    rng = np.random.default_rng(6)
+    site = rng.integers(0, 3, N)
+    patient = rng.random(N) < np.array([0.1, 0.5, 0.9])[site]
+    effect, shift = rng.normal(size=D), 3 * rng.normal(size=(3, D))
+    features = 0.5 * patient[:, None] * effect + shift[site] + rng.normal(size=(N, D))
+    table = pd.DataFrame({"site": np.array(list("abc"))[site], "group": np.where(patient, "patient", "control"),
+                          "code": np.where(patient, 2.0, 1.0)})  # fmt: skip
+    return features, table, patient, 0.5 * effect
+
+
+def slope(features, patient, effect):
+    """How much of the planted difference is left."""
+    return (features[patient].mean(axis=0) - features[~patient].mean(axis=0)) @ effect / (effect @ effect)
+
+
+def test_the_difference_of_patients_stays_and_that_of_sites_goes(planted):
+    features, table, patient, effect = planted
+    on_all = ComBat("site").fit(features, table).transform(features, table)
+    on_controls = ComBat("site", on=CONTROLS).fit(features, table).transform(features, table)
+    assert slope(on_all, patient, effect) < 0.75  # eaten: a site of patients looks like a shift
+    assert slope(on_controls, patient, effect) == pytest.approx(1.0, abs=0.15)
+    for site in "abc":
+        mine = (table["site"] == site).to_numpy() & ~patient
+        np.testing.assert_allclose(on_controls[mine].mean(axis=0), on_controls[~patient].mean(axis=0), atol=0.35)
+
+
+def test_it_is_combat_of_the_controls_applied_to_all(planted):
+    features, table, patient, _ = planted
+    subset = ComBat("site", on=CONTROLS).fit(features, table)
+    alone = ComBat("site").fit(features[~patient], table[~patient])
+    np.testing.assert_array_equal(subset.transform(features, table), alone.transform(features, table))
+    by_number = ComBat("site", on=("code", "1")).fit(features, table)
+    np.testing.assert_array_equal(by_number.shift_, subset.shift_)
+
+
+def test_who_is_a_patient_among_the_tested_is_not_looked_at(planted):
+    features, table, _, _ = planted
+    train, test = np.arange(300), np.arange(300, N)
+    swapped = table.copy()
+    swapped.loc[300:, "group"] = table.loc[300:, "group"].map({"control": "patient", "patient": "control"})
+    parts = [Adjusted(Rows(features), one, [ComBat("site", on=CONTROLS)]).split(train, test, ["group"])
+             for one in (table, swapped)]  # fmt: skip
+    np.testing.assert_array_equal(parts[0][1], parts[1][1])
+
+
+def test_patients_are_told_apart_better(planted):
+    features, table, _, _ = planted
+    cohort = make_cohort(N, **table.to_dict("list"))
+    options = {"combat": True, "site": "site", "n_folds": 5, "kernel": "linear"}
+    on_all = score_table(evaluate(features, cohort, "group", **options), n_bootstrap=0)["auc"].iloc[0]
+    on_controls = score_table(evaluate(features, cohort, "group", combat_on="group=control", **options), n_bootstrap=0)
+    assert on_controls["auc"].iloc[0] > on_all + 0.05
+
+
+def test_a_site_without_controls_is_named(planted):
+    features, table, _, _ = planted
+    changed = table.assign(group=np.where(table["site"] == "c", "patient", table["group"]))
+    with pytest.raises(NerveError, match=r"site c has fewer than two participants with group=control"):
+        evaluate(features, make_cohort(N, **changed.to_dict("list")), "group", combat=True, site="site",
+                 combat_on="group=control")  # fmt: skip
+    with pytest.raises(NerveError, match="grup"):
+        evaluate(features, make_cohort(N, **table.to_dict("list")), "group", combat=True, site="site",
+                 combat_on="grup=control")  # fmt: skip
+    fitted = ComBat("site", on=CONTROLS).fit(features, changed)
+    with pytest.raises(NerveError, match="without site c among those with group=control"):
+        fitted.transform(features, changed)
+
+
+def test_the_methods_paragraph_says_so(planted, tmp_path):
+    _, table, _, _ = planted
+    make_cohort(N, **table.to_dict("list")).save(tmp_path / "cohort")
+    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "group", "--site", "site", "--combat", "--combat-on",
+             "group=control", "--n-folds", "4", "--n-bootstrap", "20", "--out", str(tmp_path / "out")]  # fmt: skip
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert (
+        "fitted on those with group=control among the training fold" in (tmp_path / "out" / "protocol.md").read_text()
+    )

@@ -1,0 +1,119 @@
+"""Recentring by site: a planted shift of sites goes, what differs within sites stays, and unseen sites are met."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from nerve import Cohort, NerveError, Parcellation, Protocol, evaluate
+from nerve.cli import app
+from nerve.evaluation import read_results, score_table
+from nerve.evaluation.features import feature_sets
+from nerve.evaluation.people import prepare_people
+from nerve.evaluation.sites import site_accuracy
+from nerve.methods.recentring import UNSEEN, SiteShifts
+from nerve.methods.tangent import TangentSpace
+
+pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+N, R = 120, 10
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Five sites that shift all of FC, also where a score moves it within sites; the score does not differ by site."""
+    rng = np.random.default_rng(4)
+    site, score = np.repeat(np.arange(5), N // 5), rng.normal(size=N)
+    above = np.triu_indices(R, 1)
+    effect, shift = rng.normal(size=len(above[0])), rng.normal(size=(5, len(above[0])))
+    shift += np.linspace(-2, 2, 5)[:, None] * effect  # the direction of the score, so that it misleads
+    entries = 0.2 + 0.02 * score[:, None] * effect + 0.06 * shift[site] + 0.05 * rng.normal(size=(N, len(above[0])))
+    fc = np.tile(np.eye(R), (N, 1, 1))
+    fc[:, above[0], above[1]] = fc[:, above[1], above[0]] = entries.clip(-0.9, 0.9)
+    table = pd.DataFrame({"participant_id": [f"p{i:03}" for i in range(N)], "score": score, "site": site})
+    regions = pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": ["A", "B"] * (R // 2)})
+    return Cohort(fc, table, Parcellation.from_table(regions, name="ten"), name="planted")
+
+
+def leave_site_out(cohort, **settings):
+    table = evaluate(
+        {"tangent": TangentSpace(**settings)}, cohort, "score", site="site", leave_site_out=True, n_folds=5
+    )
+    return score_table(table, n_bootstrap=0)["r"].iloc[0]
+
+
+def test_an_unseen_site_is_recentred_by_its_own_participants(planted):
+    assert leave_site_out(planted) < 0.3
+    assert leave_site_out(planted, recentre="site") > 0.6
+    assert leave_site_out(planted, recentre="site", n_components=20) > 0.6
+
+
+def test_sites_are_no_longer_told_apart(planted):
+    people, protocol = prepare_people(planted, Protocol(targets="score", site="site"))
+
+    def accuracy(model):
+        return site_accuracy(feature_sets(model, planted)[0], planted, people, protocol)
+
+    assert accuracy(TangentSpace()) > 0.9
+    assert accuracy(TangentSpace(recentre="site")) < 0.4  # chance is 0.2
+
+
+def test_of_a_known_site_only_training_participants_count(planted):
+    train, test = np.arange(0, N, 2), np.arange(1, N, 2)
+    model = TangentSpace(recentre="site").fit(planted.subset(train))
+    together = model.transform(planted.subset(test))
+    alone = np.concatenate([model.transform(planted.subset([k])) for k in test])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    assert model.adapted_ == ""
+
+
+def test_every_site_has_nearly_the_common_mean(planted):
+    seen = planted.participants["site"].to_numpy() != 4
+    model = TangentSpace(recentre="site").fit(planted.subset(np.flatnonzero(seen)))
+    features = model.transform(planted)
+    assert model.adapted_ == UNSEEN
+    plain = TangentSpace().fit(planted.subset(np.flatnonzero(seen))).transform(planted)
+    common = plain[seen].mean(axis=0)
+    for site in range(5):
+        mine = (planted.participants["site"] == site).to_numpy()
+        n = mine.sum()
+        wanted = common + (plain[mine].mean(axis=0) - common) / (n + 1)
+        np.testing.assert_allclose(features[mine].mean(axis=0), wanted, atol=1e-5)
+        within = plain[mine] - plain[mine].mean(axis=0)
+        np.testing.assert_allclose(features[mine] - features[mine].mean(axis=0), within, atol=1e-5)
+
+
+def test_one_participant_alone_keeps_half_of_what_sets_them_apart():
+    shifts = SiteShifts.of(np.zeros((4, 2)), np.array(list("aabb")))
+    np.testing.assert_allclose(shifts.apply(np.array([[2.0, 4.0]]), np.array(["c"])), [[1.0, 2.0]])
+
+
+def test_it_is_saved_with_its_sites(planted, tmp_path):
+    model = TangentSpace(recentre="site", n_components=5).fit(planted)
+    again = TangentSpace.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.transform(planted), model.transform(planted))
+
+
+def test_a_cohort_without_sites_is_refused(planted):
+    with pytest.raises(NerveError, match="scanner"):
+        TangentSpace(recentre="scanner").fit(planted)
+    empty = planted.participants.assign(site=[np.nan, *planted.participants["site"].iloc[1:]])
+    gaps = Cohort(planted.connectivity, empty, planted.parcellation, name="gaps")
+    with pytest.raises(
+        NerveError, match=r"column 'site' is empty for 1 of 120 participants, expected a site for everyone"
+    ):
+        TangentSpace(recentre="site").fit_transform(gaps)
+
+
+def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted, tmp_path):
+    planted.save(tmp_path / "cohort")
+    words = ["evaluate", str(tmp_path / "cohort"), "--features", "tangent,tangent:recentre=site", "--targets", "score",
+             "--site", "site", "--leave-site-out", "--n-folds", "5", "--n-bootstrap", "20"]  # fmt: skip
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    scores = read_results(tmp_path / "out").scores.set_index("row")
+    assert list(scores["adapted"]) == ["", UNSEEN]
+    assert scores["site_accuracy"].iloc[0] > 0.9 > 0.4 > scores["site_accuracy"].iloc[1]
+    assert scores["r"].iloc[1] > scores["r"].iloc[0] + 0.3
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "recentre=site" in page
+    assert UNSEEN in page

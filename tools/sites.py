@@ -1,0 +1,81 @@
+"""What recentring by site does on a cohort of many sites: python -m tools.sites COHORT OUT.tsv
+
+Tangent space with and without recentring, for each target: r of all participants together, r within sites, AUC, in ten
+folds and with whole sites left out, and how well the features predict the site. The point at which the tangent space is
+taken is the mean of everyone, without labels, once; shifts of sites, λ and coefficients are learned in training folds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve import Cohort, Protocol
+from nerve.evaluation.features import Features, ridge_of
+from nerve.evaluation.people import prepare_people
+from nerve.evaluation.run import predict_one
+from nerve.evaluation.sites import site_accuracy, site_table
+from nerve.evaluation.sources import Source
+from nerve.evaluation.statistics import score_table
+from nerve.files import write_tsv
+from nerve.methods.recentring import SiteShifts
+from nerve.methods.tangent import TangentSpace
+
+TARGETS = "age,sex,diagnosis"
+
+
+class Recentred:
+    """Rows of a matrix, recentred by what training participants say."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, entries: np.ndarray, sites: np.ndarray, recentre: bool) -> None:
+        self.entries, self.sites, self.recentre = entries, sites, recentre
+
+    def split(self, train: np.ndarray, test: np.ndarray, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Features of the two sets of participants."""
+        if not self.recentre:
+            return self.entries[train], self.entries[test]
+        shifts = SiteShifts.of(self.entries[train], self.sites[train])
+        return tuple(shifts.apply(self.entries[some], self.sites[some]) for some in (train, test))  # type: ignore[return-value]
+
+
+class Row(Features):
+    """A row of the table."""
+
+    source: Source
+
+    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol, progress: Any = None) -> tuple[Any, Source]:
+        """Kernel ridge on the recentred entries."""
+        return ridge_of(protocol), self.source
+
+
+def main(folder: str, out: str) -> None:
+    """Measure and write one row per protocol, features and target."""
+    cohort = Cohort.load(folder)
+    entries = TangentSpace().fit_transform(cohort)
+    sites = cohort.participants["site"].astype(str).to_numpy(object)
+    rows = []
+    for name, options in {"10 folds": {}, "leave_site_out": {"leave_site_out": True}}.items():
+        given = Protocol(targets=TARGETS, site="site", motion="none", **options)  # type: ignore[arg-type]
+        people, protocol = prepare_people(cohort, given)
+        for recentre in (False, True):
+            began, row = time.process_time(), Row("tangent", np.zeros(len(cohort), bool))
+            row.source = Recentred(entries, sites, recentre)
+            predictions = predict_one(row, cohort, people, protocol).assign(method="tangent")
+            inside = site_table(predictions, dict(zip(people.ids, people.sites, strict=True)))  # type: ignore[arg-type]
+            table = score_table(predictions, n_bootstrap=0).merge(inside, on=["cohort", "target", "method"])
+            accuracy = np.nan if options else site_accuracy(row, cohort, people, protocol)
+            about = {"protocol": name, "recentred": recentre, "site_accuracy": accuracy}
+            kept = table[["target", "n", "r", "r_fold_mean", "r_within_site", "auc"]]
+            rows.append(kept.assign(**about, seconds=round(time.process_time() - began)))
+            print(pd.concat(rows).to_string(), flush=True)
+    write_tsv(out, pd.concat(rows, ignore_index=True))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
