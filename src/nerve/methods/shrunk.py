@@ -12,7 +12,6 @@ from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.references import chunks, everyone_alike
 from nerve.methods.settings import Share, Width
-from nerve.methods.settings import Share, Width
 from nerve.methods.tangent import TangentSpace
 from nerve.views import N_DIRECTIONS
 
@@ -51,10 +50,6 @@ class ShrunkTangentSpace(TangentSpace):
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
-        self.shrinkage = shrinkage
-        self.n_components = n_components
-
-    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:  # sites are not recentred
         self.shrinkage = shrinkage
         self.n_components = n_components
 
