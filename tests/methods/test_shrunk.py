@@ -8,6 +8,7 @@ from scipy.spatial.distance import pdist
 import nerve
 from nerve import Cohort, Parcellation
 from nerve.checks import NerveError
+from nerve.methods import make_method
 from nerve.methods.shrunk import ShrunkTangentSpace
 from nerve.methods.tangent import TangentSpace
 
@@ -59,3 +60,5 @@ def test_what_cannot_be_shrunk_is_refused(people):
         ShrunkTangentSpace().fit(people.subset(np.arange(2)))
     with pytest.raises(NerveError, match="is the same"):
         ShrunkTangentSpace().fit(np.asarray(people.connectivity)[[0] * 5])
+    with pytest.raises(NerveError, match="recentre"):  # tangent space has it; here it would do nothing
+        make_method("shrunk", settings={"recentre": "site"})
