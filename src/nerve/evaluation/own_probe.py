@@ -75,7 +75,7 @@ def _spelt(value: Any) -> str:
     if hasattr(value, "to_numpy"):
         return _spelt(value.to_numpy())
     if isinstance(value, np.ndarray):
-        content = value.tolist() if value.dtype.hasobject else hashlib.blake2b(np.ascontiguousarray(value)).hexdigest()
+        content = value.tolist() if value.dtype.hasobject else hashlib.blake2b(value.tobytes()).hexdigest()
         return f"{value.dtype} {value.shape} {content}"
     if hasattr(value, "get_params"):
         return f"{type(value).__qualname__} {_spelt(value.get_params(deep=False))}"
