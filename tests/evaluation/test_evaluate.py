@@ -239,6 +239,7 @@ class TestFolder:
             if path.is_file() and path.name not in ("folds.tsv", "predictions.tsv"):
                 assert "sub-0" not in path.read_text(), path
 
+    @pytest.mark.slow
     def test_what_is_there_is_not_computed_again_and_what_changed_is(self, evaluated, monkeypatch):
         from nerve.experiments import work
 
@@ -276,6 +277,7 @@ class TestFolder:
         assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {"raw-0", "pca-1"}
         assert "covariates-2" in set(results.scores["row"])
 
+    @pytest.mark.slow
     def test_tables_of_two_evaluations_are_refused(self, evaluated):
         evaluated()
         scores = (evaluated.out / "scores.tsv").read_bytes()

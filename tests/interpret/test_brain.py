@@ -40,6 +40,7 @@ def test_each_vertex_has_the_weight_of_the_nearest_region_of_its_hemisphere():
         assert set(values[np.isfinite(values)]) == set(here["weight"])  # every region is seen
 
 
+@pytest.mark.slow
 def test_a_learned_map_is_drawn_offline_as_a_small_vector_figure(encoders):
     results = Results(interpretation={"network_weights": network_weights(encoders)})
     text = svg(draw("interpretation_brain", results))

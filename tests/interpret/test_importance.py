@@ -215,6 +215,7 @@ def test_tables_pattern_is_the_one_of_the_formula(cohort):
     assert np.isnan(row["stability"])
 
 
+@pytest.mark.slow
 def test_missing_targets_leave_people_out_and_regions_may_be_in_another_order(cohort, encoders):
     people = cohort.participants.assign(some=cohort.participants["age"].where(np.arange(60) % 5 > 0))
     order = np.random.default_rng(0).permutation(100)

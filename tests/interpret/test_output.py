@@ -19,6 +19,7 @@ def folders(tmp_path_factory, cohort, encoders):
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_writes_every_table_with_its_stability(folders):
     out = folders / "out"
     words = [str(folders / "run0"), str(folders / "run1"), str(folders / "cohort"), "--targets", "p_factor"]

@@ -23,10 +23,14 @@ def run(words):
 
 
 def quick(words):
-    """The same command with one epoch and few people."""
+    """The same command with one epoch, one layer, few people and few folds."""
     words = ["epochs=1" if word.startswith("epochs=") else word for word in words]
     words = ["40" if before == "--subjects" else word for before, word in zip(["", *words], words, strict=False)]
-    return [*words, "--set", "epochs=1"] if words[0] == "pretrain" and "epochs=1" not in words else words
+    if words[0] == "interpret":  # a batch per fold and patch
+        return [*words, "--n-folds", "2", "--n-bootstrap", "50"]
+    if words[0] != "pretrain":
+        return words
+    return [*words, "--set", "depth=1", *(["--set", "epochs=1"] if "epochs=1" not in words else [])]
 
 
 def section(text, heading):

@@ -234,6 +234,7 @@ def writing(pid, folder):
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks at open files through /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("missing", ["drop-participant", "drop-region"])
+@pytest.mark.slow
 def test_an_interrupted_ingest_leaves_nothing(tmp_path, how, missing):
     source = write_people(tmp_path / "in", 600)
     command = [sys.executable, "-m", "nerve", "ingest", str(source), str(tmp_path / "out")]

@@ -50,6 +50,7 @@ def test_what_is_wrong_is_said(position, value, found):
         refuse_unsound(bytes(content), "sub-01.mat")
 
 
+@pytest.mark.slow
 def test_no_damage_that_passes_ends_the_process():
     whole = [written(False), written(True)]
     rng = np.random.default_rng(0)
