@@ -1,6 +1,10 @@
 """`nerve-bids` participant by participant, then group; and container recipes whose every step is real."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -96,3 +100,23 @@ def test_recipes_copy_what_is_there_and_run_what_exists():
     assert 'ENTRYPOINT ["nerve-bids"]' in docker
     assert "exec nerve-bids" in sections["runscript"]
     assert project["scripts"]["nerve-bids"] == "nerve.cli.bids:main"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("NERVE_RECIPES" not in os.environ, reason="installs everything once more; NERVE_RECIPES=1 runs it")
+@pytest.mark.timeout(1200)
+def test_every_step_of_the_recipe_works_in_a_fresh_environment(tmp_path):
+    docker = _steps()[2]
+    top, environment = tmp_path / "opt", tmp_path / "venv"
+    top.mkdir()
+    for line in re.findall(r"^COPY (.*) \S+$", docker, re.MULTILINE):
+        for name in line.split():
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, top / name)
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    path = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    for step in re.findall(r"^RUN (.*)", docker, re.MULTILINE):
+        subprocess.run(step, shell=True, cwd=top, env=os.environ | path, check=True)
+    for words in (["nerve-bids", "--help"], ["nerve", "models", "show", "nerve-small-419"]):
+        done = subprocess.run(words, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr

@@ -20,6 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from threadpoolctl import threadpool_limits
+
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 WATCHED = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "shutil.rmtree")  # audit events
 COLD = """
@@ -113,6 +115,7 @@ def serve(pipe: Any) -> None:
     """What the parent does: fork a child for each job that it is sent, until there is none."""
     gc.freeze()  # what was imported is never garbage, and collections would copy it into every child
     os.environ |= {name: ENVIRONMENT[name] for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")}
+    threadpool_limits(1)  # libraries that are loaded already: sums of two threads are not those of one, bit for bit
     while job := pipe.recv():
         pid = os.fork()
         if pid == 0:

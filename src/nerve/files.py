@@ -31,7 +31,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.formulas import any_text, guarded_table, unguarded_table
-from nerve.locks import is_still, only_one
+from nerve.locks import holding, is_still, only_one
 from nerve.unpacking import open_table, require_ending
 
 MARK = ".nerve"  # in folders that nerve has made
@@ -134,6 +134,15 @@ def atomic_folder(
         with _draft_folder(path) as draft:
             yield draft
     _sync_folder(path.parent)
+
+
+def drop_left_lock(path: str | os.PathLike[str]) -> None:
+    """Remove the lock of a folder if a process that was killed after its last step has left it."""
+    lock = _lock_file(_real(path))
+    with suppress(NerveError):
+        if lock.exists():
+            with holding(lock):
+                pass
 
 
 @contextmanager

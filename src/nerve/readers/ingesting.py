@@ -20,7 +20,7 @@ import pandas as pd
 
 from nerve.checks import NerveWarning, problem
 from nerve.cohort import Cohort
-from nerve.files import clear_errors
+from nerve.files import clear_errors, drop_left_lock
 from nerve.parcellation import Parcellation
 from nerve.quality import check_order
 from nerve.readers.ids import counted
@@ -107,6 +107,7 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **settin
     chosen = Settings().changed(**settings)
     out = Path(out)
     if out.exists() and not chosen.overwrite and (not out.is_dir() or any(out.iterdir())):
+        drop_left_lock(out)
         raise problem(out, "it already exists", remedy="Choose another folder, or say --overwrite.")
     plan = make_plan(Path(source), chosen)
     report = Report(out, plan.recipe.reader, plan.n_scans, notes=plan.notes)
