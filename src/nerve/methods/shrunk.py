@@ -73,7 +73,7 @@ class ShrunkTangentSpace(TangentSpace):
 
     def transform(self, X: Any) -> np.ndarray:
         """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
-        cohort, view = self.fitted_cohort(X), self.view()
+        cohort, view = self.fitted_cohort(X), self.learned_view()
         found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
         features = np.empty((len(cohort), self.n_features), np.float32)
         for rows in chunks(len(cohort)):

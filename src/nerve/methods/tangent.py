@@ -78,7 +78,7 @@ class TangentSpace(Reference):
         with naming(cohort.participants["participant_id"].to_numpy(object)):
             return TangentView(self.shrinkage).fit(cohort.connectivity)
 
-    def view(self) -> TangentView:
+    def learned_view(self) -> TangentView:
         """The view that `fit` has found."""
         view = TangentView(self.shrinkage)
         view.arrays = self.arrays_
@@ -92,7 +92,7 @@ class TangentSpace(Reference):
     def transform(self, X: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
         cohort = self.fitted_cohort(X)
-        entries = self.entries(cohort, self.view())
+        entries = self.entries(cohort, self.learned_view())
         if self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
