@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ _WATCH = "watches the parent process"
 def in_order(
     function: Callable[[Item], Result], items: Iterable[Item], n_items: int, jobs: int | None = None
 ) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in order.
+    """``function(item)`` for each item, in order. Processes are forked now, before the caller starts threads.
 
     Parameters
     ----------
@@ -37,24 +38,27 @@ def in_order(
     """
     jobs = min(jobs or usable_cores(), n_items)
     if jobs <= 1 or n_items < WORTH_A_PROCESS:
-        yield from map(function, items)
-        return
+        return map(function, items)
     # forked workers inherit what is imported; where fork does not exist they start afresh
     context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
-    workers = [_Worker(context, function) for _ in range(jobs)]
-    begun = 0
+    return _results([_Worker(context, function) for _ in range(jobs)], items)
+
+
+def _results(workers: list[_Worker], items: Iterable[Any]) -> Iterator[Any]:
+    """One item at a time is with each worker; whose turn it is gives its result for the next item."""
+    busy: deque[_Worker] = deque()
+    items = iter(items)
     try:
+        for worker, item in zip(workers, items, strict=False):
+            worker.begin(item)
+            busy.append(worker)
         for item in items:
-            worker = workers[begun % jobs]
-            begun += 1
-            if begun <= jobs:
-                worker.begin(item)
-            else:
-                result = worker.result()
-                worker.begin(item)
-                yield result
-        for number in range(max(0, begun - jobs), begun):
-            yield workers[number % jobs].result()
+            result = busy[0].result()
+            busy[0].begin(item)
+            busy.rotate(-1)
+            yield result
+        for worker in busy:
+            yield worker.result()
     finally:
         for worker in workers:
             worker.end()

@@ -44,6 +44,12 @@ class Joined:
     without_row: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def why(self) -> dict[str, str]:
+        """Participant → reason, of those who were left over."""
+        without = dict.fromkeys(self.without_data, "in the participants table, but no data were found")
+        return without | dict.fromkeys(self.without_row, "data were found, but no row in the participants table")
+
 
 def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
     """`age=AGE_AT_SCAN,site=SITE_ID`, a YAML file of the same, or a mapping: our name → theirs.
