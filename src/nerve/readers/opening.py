@@ -78,4 +78,9 @@ def once(read: Callable[..., Result]) -> Callable[..., Result]:
     def kept(path: Path, changed: int, *rest: Any) -> Result:
         return read(path, *rest)
 
-    return lambda path, *rest: kept(path, path.stat().st_mtime_ns, *rest)
+    def found(path: Path, *rest: Any) -> Result:
+        with sentences(path, "a file"):
+            changed = path.stat().st_mtime_ns
+        return kept(path, changed, *rest)
+
+    return found

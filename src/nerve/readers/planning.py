@@ -68,8 +68,7 @@ def make_plan(source: Path, options: Options) -> Plan:
     looked = look_at(reader.name, people, options)
     scan, first = looked[0]
     regions, region_notes = plan_regions(first, options, scan.where)
-    said = options.values != "auto" or not _undecided(first)
-    values, value_notes = ("z" if options.values == "z" else "r", []) if said else decide_values(looked, source)
+    values, said, value_notes = decide_values(looked, options, source)
     notes += [*joined.notes, *_left_over(joined), *region_notes, *value_notes]
     return Plan(Recipe(reader.name, options, regions, values, said), people, joined.table, n_scans, joined.why, notes)
 
@@ -114,24 +113,22 @@ def _readable(
             refusals.append(error)
             continue
         yield scan, reading
-        if options.values != "auto" or not _undecided(reading):
+        if options.values != "auto" or reading.series is not None or reading.values is not None:
             return
 
 
-def _undecided(reading: Reading) -> bool:
-    """Whether it holds a matrix of which the format does not say what its values are."""
-    return reading.series is None and reading.values is None
-
-
-def decide_values(looked: list[tuple[Scan, Reading]], source: Path) -> tuple[str, list[str]]:
-    """r or Fisher z for the whole source, from some of its matrices."""
+def decide_values(looked: list[tuple[Scan, Reading]], options: Options, source: Path) -> tuple[str, bool, list[str]]:
+    """r or Fisher z for the whole source, whether the user or the format says so, and what to tell the user."""
+    if options.values != "auto":
+        return options.values, True, []
+    if any(reading.series is not None or reading.values is not None for _, reading in looked):
+        return "r", True, []
     shown: dict[str, str] = {}
     for i, (scan, reading) in enumerate(looked):
-        if not _undecided(reading):
-            return "r", []
         name = scan.path.name if scan.key is None else scan.participant
         shown[name] = shown_values(np.asarray(reading.matrix), thorough=i < _THOROUGHLY)
-    return decided_values(shown, source)
+    values, notes = decided_values(shown, source)
+    return values, False, notes
 
 
 def _left_over(joined: Joined) -> list[str]:

@@ -39,7 +39,7 @@ def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     looked: list[tuple[Scan, Reading]] = []
     with suppress(NerveError):  # what is wrong with each file is in the table
         looked = look_at(reader.name, people, chosen)
-    values = chosen.values if chosen.values != "auto" else decide_values(looked, path)[0]
+    values, _, _ = decide_values(looked, chosen, path)
     root = path if path.is_dir() else path.parent
     rows = [_row(reader.name, scan, chosen, values, fate, root) for scan in wanted]
     known = {scan.path for scan in wanted}

@@ -214,6 +214,13 @@ class Results:
         """What tables call a target."""
         return str((self.about.get("target_labels", {}).get(cohort) or {}).get(target, target))
 
+    def labelled(self, table: pd.DataFrame, **lines: str) -> pd.DataFrame:
+        """Cohort and target of each row of a table, and the lines in these columns, as tables call them."""
+        places = zip(table["cohort"], table["target"], strict=True)
+        names = [(self.cohort_label(cohort), self.target_label(cohort, target)) for cohort, target in places]
+        labels = {name: table[column].map(self.label) for name, column in lines.items()}
+        return pd.DataFrame(names, index=table.index, columns=["cohort", "target"]).assign(**labels)
+
     def interpreted(self, name: str) -> list[tuple[str, pd.DataFrame]]:
         """The tables interpretation/`name`.tsv that there are, each with what it belongs to ("" for the whole)."""
         every = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
