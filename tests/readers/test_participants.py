@@ -120,5 +120,6 @@ def test_a_workbook_is_a_table(tmp_path):
     (tmp_path / "q.xlsx").write_bytes((tmp_path / "p.xlsx").read_bytes()[:500])
     with pytest.raises(NerveError, match=r"expected a whole \.xlsx file"):
         load_table(tmp_path / "q.xlsx")
+    (tmp_path / "p.xls").write_bytes(b"a workbook of old")
     with pytest.raises(NerveError, match=r"Save it as \.xlsx or \.csv"):
         load_table(tmp_path / "p.xls")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.evaluation.results import ResultsFolder
-from nerve.report.results import Results
+from nerve.report.results import Results, at
 from nerve.report.tables import LEVEL, NAN, Cell, ResultsTable, TableRow, mark_best
 from nerve.report.words import seen
 
@@ -92,11 +92,8 @@ def _ranked(results: Results, column: tuple[str, str], cells: Column, lines: lis
 
 
 def _compared(results: Results, column: tuple[str, str]) -> list[dict[Any, Any]]:
-    table = results.comparisons
-    if table.empty:
-        return []
-    mine = table[(table["cohort"] == column[0]) & (table["target"] == column[1])]
-    return mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records")
+    mine = at(results.comparisons, *column)
+    return [] if mine.empty else mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records")
 
 
 def _nulls(results: Results) -> dict[Any, np.ndarray]:
