@@ -30,7 +30,7 @@ from nerve.methods.base import CONFIG, WEIGHTS, Method, cohort_counts, read_conf
 from nerve.methods.frames import Transformer
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
-from nerve.progress import tracked
+from nerve.progress import Progress, tracked
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
 from nerve.training.checkpoint import check_weights, restore_weights
 from nerve.training.distributed import current_processes
@@ -90,7 +90,8 @@ class Trained(Method):
         cohort, settings = self.begin_fit(data), self.training_settings()
         folder = None if run_dir is None else claim(run_dir)
         split = self.split(cohort, settings)
-        source = self.begin_training(cohort, split[0], folder)
+        with Progress(f"{type(self).__name__}: before the first step", shown=progress):
+            source = self.begin_training(cohort, split[0], folder)
         identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
         result = train(
             self.module_,
