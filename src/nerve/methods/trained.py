@@ -39,11 +39,13 @@ from nerve.training.sources import to_device
 from nerve.training.splits import split_rows
 
 HISTORY = "history.tsv"
+TORCHS_ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}  # torch's defaults, which are not the paper's
 
 
 class Trained(Method):
     """A torch module with scikit-learn's manners. See the top of this file."""
 
+    training: ClassVar[dict[str, Any]] = {}
     batch_size_apply: ClassVar[int] = 128  # participants at a time in transform and predict
     seed: int
     device: str
@@ -58,8 +60,9 @@ class Trained(Method):
         raise NotImplementedError
 
     def training_settings(self) -> TrainingSettings:
-        """How it is trained."""
-        raise NotImplementedError
+        """How it is trained: what is fixed in `training`, and parameters named as settings of the loop are."""
+        names, own = TrainingSettings.model_fields, self.get_params(deep=False)
+        return TrainingSettings(**{name: own[name] for name in names if name in own} | self.training)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Where batches come from."""
