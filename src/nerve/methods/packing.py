@@ -10,14 +10,14 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from nerve.checks import NerveError, naming, problem
+from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import atomic_file
+from nerve.methods.kept_views import ViewedCohort
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource, Source
 from nerve.training.distributed import current_processes
-from nerve.training.sources import check_numbers
 from nerve.views import View
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes
@@ -29,7 +29,7 @@ class PackingSource:
     """Packs the matrices of a batch when they are asked for: right for data that are read once."""
 
     def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
-        self.cohort, self.patching, self.view = cohort, patching, view or View()
+        self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or View())
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -40,10 +40,7 @@ class PackingSource:
 
     def packed(self, rows: np.ndarray) -> np.ndarray:
         """The same as an array."""
-        fc = self.cohort.inputs("fc", rows)
-        check_numbers(fc, self.cohort, rows)
-        with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
-            return self.patching.pack(self.view.apply(fc))
+        return self.patching.pack(self.viewed.matrices(rows))
 
     def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows and their packed matrices, some participants at a time."""
@@ -91,7 +88,8 @@ def packed_source(
     first process, read by all), or to a nameless temporary file.
     """
     source = PackingSource(cohort, patching, view)
-    half = cohort.connectivity.dtype == np.float16 and source.view.name == "fc"
+    source.viewed.keep()
+    half = cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
     dtype = np.dtype(np.float16 if half else np.float32)
     shape = (len(cohort), patching.n_entries)
     processes = current_processes()
