@@ -52,7 +52,8 @@ def options_of(source: Path, given: Mapping[str, Any]) -> Options:
     columns = parse_columns(named.get("columns"))
     opened: dict[str, Any] = {"participants": table, "columns": columns}
     opened |= {name: load_parcellation(named[name]) for name in ("parcellation", "order") if name in named}
-    opened |= {name: Path(named[name]) for name in ("atlas_image",) if name in named}
+    if "atlas_image" in named:
+        opened["atlas_image"] = Path(named["atlas_image"])
     opened["ids"] = _listed_ids(named["ids"]) if "ids" in named else table_ids(table, columns)
     return Options(**{**named, **opened})
 

@@ -77,8 +77,6 @@ def read_scan(reader: str, scan: Scan, options: Options) -> Reading:
         reading = get_reader(reader).read(scan, options)
     except OSError as error:
         raise problem(scan.where, f"it cannot be read ({error.strerror or error})") from error
-    except MemoryError as error:
-        raise problem(scan.where, "there is not enough memory to read it") from error
     except NerveError as error:
         raise NerveError(str(error).replace(f"{scan.path}:", f"{scan.where}:", 1)) from error
     if reading.matrix is None and reading.series is None:
@@ -100,6 +98,8 @@ def read_person(recipe: Recipe, scans: Sequence[Scan]) -> Person:
             return Person(person, doubt=str(doubt))
         except NerveError as error:
             reasons.append(str(error))
+        except MemoryError:
+            reasons.append(str(problem(scan.where, "there is not enough memory to read it")))
     if not parts:
         return Person(person, reason=listed(reasons, most=2))
     measures = dict.fromkeys(part.measure for part in parts)
