@@ -1,11 +1,13 @@
-"""Short waits: `nerve --help` against the libraries that draw it, the tangent view against a plain loop."""
+"""Waits: `nerve --help` against the libraries that draw it, the tangent view against a plain loop, a large report."""
 
 from __future__ import annotations
 
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ LIBRARIES = [sys.executable, "-c", "import typer, typer.rich_utils"]
 
 
 def run() -> list[dict[str, object]]:
-    return [help_row(), *tangent_rows()]
+    return [help_row(), *tangent_rows(), *report_rows()]
 
 
 def help_row() -> dict[str, object]:
@@ -66,6 +68,30 @@ def tangent_rows() -> list[dict[str, object]]:
             "value": error,
             "target": "< 1e-6",
         },
+    ]
+
+
+def report_rows() -> list[dict[str, object]]:
+    """The report of many methods and targets, beside one of a single method and target."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "report"))
+    from folders import Made, line, write_folder
+
+    from nerve.report.load import load_results
+    from nerve.report.page import page
+
+    def seconds(n_methods: int, n_targets: int) -> tuple[str, float]:
+        rows = [row for i in range(n_methods) for row in line(f"m{i}", "nerve", f"Method {i}", "self-supervised")]
+        targets = [f"t{i}" for i in range(n_targets)]
+        made = Made(cohorts={"alpha": 12}, targets=targets, rows=rows, interpretation=False, n_permutations=9)
+        with tempfile.TemporaryDirectory() as folder:
+            results = load_results(write_folder(Path(folder), made))
+            return _timed(lambda: page(results))
+
+    (many, ours), (_, one) = seconds(60, 30), seconds(1, 1)
+    what = "report of 60 methods × 30 targets"
+    return [
+        {"name": f"{what} against 1 × 1 (s)", "value": ours, "reference": one, "ratio": ours / one},
+        {"name": f"{what}: MB", "value": len(many.encode()) / 1e6, "target": "< 5"},
     ]
 
 

@@ -9,13 +9,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes
 
 import pytest
 
-LONG = ("torture", "experiments", "training", "promises")  # folders that begin first, so that processes end together
+LONG = ("torture", "experiments", "training", "promises", "contracts", "report")  # folders that begin first, so that processes end together
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items) -> None:
-    """Long tests come first: the last minute has only short ones to share among processes."""
+    """Long tests come first; those of a file stay in one process, which makes what they share once."""
     items.sort(key=lambda item: item.path.parent.name not in LONG)
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,18 @@ python -m torture [crash disk concurrency fuzz load …] [--short] [--seed 0] [-
 """
 
 import argparse
-import importlib
+import multiprocessing
+import os
 import platform
 import signal
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import torch
 
 import nerve
 from nerve.files import write_text
+from torture._each import each_by_itself
 from torture.promise import Promise
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
@@ -23,7 +23,6 @@ BEGIN, END = "<!-- made by make torture -->", "<!-- end of what make torture mad
 HEAD = "| torture (time) | promise | measured | kept |"
 NOT_TORTURES = {"promise"}
 NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if p.stem[0] != "_" and p.stem not in NOT_TORTURES)
-NAMES.sort(key="load".__eq__)  # the one that a slow machine may not finish comes last
 LIMIT = 15 * 60  # seconds for all that was asked for
 
 
@@ -35,17 +34,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="where the random moments and cases come from")
     parser.add_argument("--no-page", action="store_true", help="do not rewrite the table in docs/reliability.md")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # tortures fork, and a forked process waits for ever for threads that its parent had
     signal.signal(signal.SIGALRM, _end)
     signal.alarm(LIMIT)
     kept = True
-    for name in arguments.names or NAMES:
-        began = time.perf_counter()
-        print(f"{name} …", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix=f"nerve-{name}-") as folder:
-            module = importlib.import_module(f"torture.{name}")
-            promises = module.run(Path(folder), short=arguments.short, seed=arguments.seed)
-        seconds = time.perf_counter() - began
+    for name, promises, seconds in each_by_itself(arguments.names or NAMES, arguments.short, arguments.seed):
         print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
         for promise in promises:
             print(f"  {'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}", flush=True)
@@ -56,7 +48,10 @@ def main() -> int:
 
 
 def _end(*_: object) -> None:
-    raise SystemExit(f"torture: not finished, the {LIMIT // 60} minutes are over. What was finished is in the page.")
+    print(f"torture: not finished, the {LIMIT // 60} minutes are over. What was finished is in the page.", flush=True)
+    for process in multiprocessing.active_children():
+        process.kill()
+    os._exit(1)
 
 
 def write_rows(name: str, promises: list[Promise], seconds: float) -> None:

@@ -32,7 +32,8 @@ from torture.promise import Promise
 ODD_VALUES = 7  # values for every option
 SOURCE_FILES = files_of(SOURCES["npy"].write)
 BESIDE = ("xcpd motion", "xcpd quality", "4S table", "cpac motion", "confounds")  # tables beside the data: every other
-SHORT = 60  # cases of the short form, spread evenly over all of them
+SHARE = 3  # one torture runs every third case
+SHORT = 24  # cases of the short form, spread evenly over all of them
 Generator = np.random.Generator
 Prepare = Callable[[Path, Generator], Sequence[str]]
 Maker = tuple[str, Prepare, bool]  # name, what writes the files and gives the arguments, whether it may work for long
@@ -40,10 +41,10 @@ Write = Callable[[Path, Generator], None]
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """Every second case, beginning with the first or the second as the seed is even or odd; the short form: few."""
+    """Every third case, beginning with the first, second or third as the seed says; the short form: few."""
     preload()
     cases = all_cases(seed)
-    numbers = range(seed % 2, len(cases), max(1, len(cases) // SHORT) if short else 2)
+    numbers = range(seed % SHARE, len(cases), max(1, len(cases) // SHORT) if short else SHARE)
     outcomes = run_cases(cases, numbers, folder, jobs=usable_cores())
     return [_promise(outcomes, seed)]
 

@@ -24,11 +24,11 @@ TIMEOUT = 3600
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """The short form has 240 people, all steps in one process and a bound of 1.2 GiB."""
+    """The short form has 120 people, all steps in one process and a bound of 1.2 GiB."""
     if short:
-        place = folder / "240"
+        place = folder / "120"
         place.mkdir()
-        return [row(240, {"all": one_step("ingest,train,embed,evaluate", place, 240, seed)}, 1.2)]
+        return [row(120, {"all": one_step("ingest,train,embed,evaluate", place, 120, seed)}, 1.2)]
     return grow(folder, SIZES, seed, LIMIT, raw_up_to=MOST_RAW)
 
 

@@ -11,6 +11,7 @@ tool can open:
     exclusions.tsv             who was left out, and why
     cohort.json                name, how it was made, and digests of the files as they were then
     .digests.json              when the arrays were last read (`nerve.contents`)
+    .views/                    views of the matrices, kept because they take long (`nerve.methods.kept_views`)
 """
 
 from __future__ import annotations
@@ -187,6 +188,11 @@ class Cohort:
         return facts_html(f"Cohort {self.name}", facts)
 
     @property
+    def folder(self) -> Path | None:
+        """Where its matrices lie, if they are those of a folder as it was loaded."""
+        return self._loaded[0] if self._loaded and self._loaded[1] is self.connectivity else None
+
+    @property
     def fingerprint(self) -> str:
         """A hash of FC, participants table, labels and time series as they are now: equal only for equal contents."""
         return seal(self._contents())
@@ -204,10 +210,10 @@ class Cohort:
 
     def _array_digests(self) -> tuple[str, str | None, Any]:
         """Of the matrices and the time series, with their lengths; what lies on disk is read only if it is unknown."""
-        folder, matrices, opened = self._loaded or (Path(), None, None)
+        folder, _, opened = self._loaded or (Path(), None, None)
         series = self.timeseries
         lengths = () if series is None else series.lengths
-        if matrices is self.connectivity and (path := folder / "connectivity.npy").is_file():  # a folder may be gone
+        if self.folder and (path := folder / "connectivity.npy").is_file():  # a folder may be gone
             fc = file_digest(path, open_npy(path))
         else:
             fc = digest_of(self._chunks())

@@ -25,9 +25,11 @@ from nerve.stack import Series
 
 FORMAT_VERSION = 2
 DTYPES = ("float32", "float16")
+VIEWS = ".views"  # folder of `nerve.methods.kept_views`
 FILES = (
     "cohort.json", "connectivity.npy", "connectivity.tsv", "dataset_description.json", "exclusions.tsv",
     "participants.tsv", "regions.tsv", "timeseries.npy", "timeseries.tsv", "truth.json", "truth_scores.tsv", KEPT,
+    VIEWS,
 )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ PARTS = {
     "config",
     "frames",
     "inputs",
+    "kept_views",
     "listing",
     "outputs",
     "packing",
@@ -296,7 +297,7 @@ SHORTER = {
     "brainmass": {"epochs": 5},
     "brainnetcnn": {"epochs": 20},
     "brainnettf": {"epochs": 10, "lr": 1e-3},
-    "gate": {"epochs": 150},
+    "gate": {"epochs": 75},
     "graphmae": {"epochs": 8},
     "nerve": {"epochs": 15, "view": "fc", "lr": 3e-3},
 }

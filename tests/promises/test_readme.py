@@ -23,14 +23,15 @@ def run(words):
 
 
 def quick(words):
-    """The same command with one epoch, one layer, few people and few folds."""
+    """The same command with one epoch, one narrow layer, few people and few folds."""
     words = ["epochs=1" if word.startswith("epochs=") else word for word in words]
     words = ["40" if before == "--subjects" else word for before, word in zip(["", *words], words, strict=False)]
     if words[0] == "interpret":  # a batch per fold and patch
         return [*words, "--n-folds", "2", "--n-bootstrap", "50"]
     if words[0] != "pretrain":
         return words
-    return [*words, "--set", "depth=1", *(["--set", "epochs=1"] if "epochs=1" not in words else [])]
+    narrow = ["--set", "depth=1", "--set", "dim=16"]
+    return [*words, *narrow, *(["--set", "epochs=1"] if "epochs=1" not in words else [])]
 
 
 def section(text, heading):

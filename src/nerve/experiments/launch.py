@@ -10,9 +10,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from nerve.experiments.plan import Plan, Task, make_plan
 from nerve.experiments.run import described, run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.workspace import Workspace
-from nerve.readers.parallel import leave_with_parent
+from nerve.workers import Worker, WorkerDied
 
 LAUNCHERS = ("local", "slurm")
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
@@ -36,15 +34,19 @@ def launch(
     """Do every run that is not done, wave after wave; returns the status of each."""
     one_of("launcher", launcher, LAUNCHERS)
     tell = report or (lambda task, status: None)
-    for wave in plan.waves():
-        todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
-        while todo:
-            if launcher == "slurm":
-                _on_slurm(workspace, todo, tell)
-            else:
-                _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
-            workspace.store.wait_for([task.id for task in wave])  # those that another process is at
-            todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
+    crew = Crew()
+    try:
+        for wave in plan.waves():
+            todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
+            while todo:
+                if launcher == "slurm":
+                    _on_slurm(workspace, todo, tell)
+                else:
+                    _on_this_machine(workspace, todo, jobs or default_jobs(), tell, crew)
+                workspace.store.wait_for([task.id for task in wave])  # those that another process is at
+                todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
+    finally:
+        crew.end()
     return statuses(workspace, plan)
 
 
@@ -55,16 +57,23 @@ def statuses(workspace: Workspace, plan: Plan) -> dict[str, str]:
 
 def default_jobs() -> int:
     """One run per graphics card, or one per core."""
+    return len(_cards()) or usable_cores()
+
+
+def _cards() -> list[str]:
+    """The graphics cards that may be used, as the system names them."""
     import torch
 
-    return torch.cuda.device_count() if torch.cuda.is_available() else usable_cores()
+    if not torch.cuda.is_available():
+        return []
+    chosen = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    return chosen or [str(card) for card in range(torch.cuda.device_count())]
 
 
-def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) -> str:
+def work(folder: str, run_id: str, threads: int = 0, card: str | None = None) -> str:
     """What a worker does: open the experiment, find the run, do it."""
-    leave_with_parent()
     if card is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(card)
+        os.environ["CUDA_VISIBLE_DEVICES"] = card  # read when torch first uses a card
     import torch
 
     if threads:
@@ -77,55 +86,59 @@ def work(folder: str, run_id: str, threads: int = 0, card: int | None = None) ->
     return run_task(workspace, task)
 
 
-def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
-    """Processes that share the cores; with one job, this process itself."""
+class Crew:
+    """Processes that do runs, kept from wave to wave; each has a number, and its graphics card where there are some."""
+
+    def __init__(self) -> None:
+        self.workers: dict[int, Worker] = {}
+        self.cards = _cards()
+
+    def begin(self, number: int, workspace: Workspace, task: Task, threads: int) -> Any:
+        """Give a run to a worker, in a new process if it has none that lives; returns the pipe of its answer."""
+        if number not in self.workers or not self.workers[number].process.is_alive():
+            self.workers[number] = Worker(work, "spawn")
+        card = self.cards[number % len(self.cards)] if self.cards else None
+        self.workers[number].begin(str(workspace.folder), task.id, threads, card)
+        return self.workers[number].pipe
+
+    def end(self) -> None:
+        """End all."""
+        for worker in self.workers.values():
+            worker.end()
+
+
+def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report, crew: Crew) -> None:
+    """Processes that share the cores; with one job, this process itself.
+
+    A run whose process is killed is tried again once. The others are not touched.
+    """
     jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
     if jobs == 1:
         for task in tasks:
             tell(task, RUNNING)
             tell(task, run_task(workspace, task))
         return
-    import torch
-
-    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    deaths: Counter[str] = Counter()
-    left = list(tasks)
+    left, deaths = list(tasks), Counter[str]()
+    busy: dict[Any, tuple[int, Task]] = {}  # by pipe: the worker's number, and the run that it is at
     with cores_among(jobs) as threads:
-        while left:
-            left = _in_pool(workspace, left, jobs, threads, cards, deaths, tell)
-
-
-def _in_pool(
-    workspace: Workspace, tasks: list[Task], jobs: int, threads: int, cards: int, deaths: Counter[str], tell: Report
-) -> list[Task]:
-    """Do the runs in new processes; returns those to be tried again because a process was killed.
-
-    A pool loses all its processes with one of them. Only a run that was begun can have been the cause: with more than
-    one, each is tried again by itself, and a run whose process is killed twice has failed.
-    """
-    alone = [task for task in tasks if deaths[task.id]]
-    tasks, later = (alone[:1], [one for one in tasks if one is not alone[0]]) if alone else (tasks, [])
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as pool:
-        waiting = {
-            pool.submit(work, str(workspace.folder), task.id, threads, i % cards if cards else None): task
-            for i, task in enumerate(tasks)
-        }
-        try:
-            for future in as_completed(waiting):
-                task, error = waiting[future], future.exception()
-                if isinstance(error, BrokenProcessPool) and workspace.store.status(task.id) == WAITING:
-                    some = any(workspace.store.was_begun(one.id) for one in waiting.values())
-                    deaths[task.id] += workspace.store.was_begun(task.id) or not some  # none begun: it may be any
-                    if deaths[task.id] < 2:
-                        later.append(task)
+        while left or busy:
+            for number in sorted(set(range(jobs)) - {number for number, _ in busy.values()})[: len(left)]:
+                task = left.pop(0)
+                busy[crew.begin(number, workspace, task, threads)] = number, task
+            for pipe in wait(list(busy)):
+                number, task = busy.pop(pipe)
+                try:
+                    crew.workers[number].result()
+                except WorkerDied as death:
+                    crew.workers.pop(number).end()
+                    deaths[task.id] += 1
+                    if deaths[task.id] < 2 and workspace.store.status(task.id) == WAITING:
+                        left.append(task)
                         continue
-                if error is not None:
+                    _record_death(workspace, task, death)
+                except Exception as error:
                     _record_death(workspace, task, error)
                 tell(task, workspace.store.status(task.id))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return later
 
 
 def _record_death(workspace: Workspace, task: Task, error: BaseException) -> None:

@@ -52,10 +52,6 @@ class Store:
             return RUNNING
         return WAITING if manifest is None else FAILED
 
-    def was_begun(self, run_id: str) -> bool:
-        """Whether a process has begun the run."""
-        return (self.run_folder(run_id) / "task.json").is_file()
-
     def write_manifest(self, run_id: str, content: dict[str, Any]) -> None:
         """Record how a run ended."""
         write_json(self.run_folder(run_id) / "manifest.json", content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,14 +15,16 @@ from nerve.cohort import Cohort
 from nerve.connectivity import partial, partial_from_fc
 from nerve.methods.predictor import Predictor
 from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Share, Width
+from nerve.methods.trained import TORCHS_ADAM
 from nerve.models.braingnn import BrainGNNModel
 from nerve.parcellation import Parcellation
-from nerve.training import Source, TrainingSettings
+from nerve.training import Source
 
 CACHE_BELOW = 2 * 2**30  # bytes of partial correlations that are kept in memory; above, each batch computes its own
 SUBSTITUTE = "partial correlation from the shrunk inverse of FC, for want of time series"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrainGNN(Predictor):
     """A graph network whose weights know the region, and which picks the regions that matter.
 
@@ -70,43 +73,25 @@ class BrainGNN(Predictor):
         "small": {"width": 16, "n_communities": 4, "hidden": (16, 64), "epochs": 50, "batch_size": 32},
     }
 
-    def __init__(
-        self,
-        width: Width = 32,
-        n_communities: Width = 8,
-        ratio: Part = 0.5,
-        hidden: Annotated[tuple[Width, Width], Field(strict=False)] = (32, 512),
-        dropout: Share = 0.5,
-        pooling_weight: NotNegative = 0.1,
-        consistency_weight: NotNegative = 0.1,
-        shrinkage: Share = 0.1,
-        epochs: Count = 100,
-        batch_size: Count = 100,
-        lr: Positive = 0.01,
-        decay_epochs: Count = 20,
-        decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5,
-        weight_decay: NotNegative = 5e-3,
-        validation_fraction: Share = 0.1,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.width = width
-        self.n_communities = n_communities
-        self.ratio = ratio
-        self.hidden = hidden
-        self.dropout = dropout
-        self.pooling_weight = pooling_weight
-        self.consistency_weight = consistency_weight
-        self.shrinkage = shrinkage
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.decay_epochs = decay_epochs
-        self.decay_factor = decay_factor
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {"optimizer": "adam", "schedule": "step", "clip": None, **TORCHS_ADAM}
+
+    width: Width = 32
+    n_communities: Width = 8
+    ratio: Part = 0.5
+    hidden: Annotated[tuple[Width, Width], Field(strict=False)] = (32, 512)
+    dropout: Share = 0.5
+    pooling_weight: NotNegative = 0.1
+    consistency_weight: NotNegative = 0.1
+    shrinkage: Share = 0.1
+    epochs: Count = 100
+    batch_size: Count = 100
+    lr: Positive = 0.01
+    decay_epochs: Count = 20
+    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    weight_decay: NotNegative = 5e-3
+    validation_fraction: Share = 0.1
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> BrainGNNModel:
         """The untrained network."""
@@ -132,25 +117,6 @@ class BrainGNN(Predictor):
         if len(rows) < 2 or self.batch_size < 2:
             raise NerveError("BrainGNN normalises over participants, expected at least 2 of them and batches of 2.")
         self.adapted_ = SUBSTITUTE if isinstance(source, GraphSource) and source.cohort.timeseries is None else ""
-
-    def training_settings(self) -> TrainingSettings:
-        """Adam, with a learning rate that falls in steps."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer="adam",
-            lr=self.lr,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=self.weight_decay,
-            schedule="step",
-            decay_epochs=self.decay_epochs,
-            decay_factor=self.decay_factor,
-            clip=None,
-            validation_fraction=self.validation_fraction,
-            seed=self.seed,
-            device=self.device,
-        )
 
 
 class GraphSource:

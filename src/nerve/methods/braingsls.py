@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,9 +16,10 @@ from nerve.methods.settings import Count, Device, Epochs, NotNegative, Part, Pos
 from nerve.methods.trained import Encoder
 from nerve.models.braingsls import BrainGSLsModel, parted
 from nerve.parcellation import Parcellation
-from nerve.training import CohortSource, Source, TrainingSettings
+from nerve.training import CohortSource, Source
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrainGSLs(Encoder):
     """BrainGSLs: a quarter of the regions is masked, and their connections are rebuilt from those of the others.
 
@@ -71,38 +73,22 @@ class BrainGSLs(Encoder):
         "small": {"edge_filters": 4, "width": 16, "epochs": 60},
     }
 
-    def __init__(
-        self,
-        *,
-        edge_filters: Width = 8,
-        width: Width = 48,
-        mask_ratio: Part = 0.25,
-        threshold: Annotated[float, Field(ge=-1, lt=1)] = 0.15,
-        slope: NotNegative = 0.33,
-        readout: Literal["flat", "mean"] = "flat",
-        signals: bool = False,
-        epochs: Epochs = 100,
-        batch_size: Count = 32,
-        lr: Positive = 5e-3,
-        momentum: Share = 0.9,
-        weight_decay: NotNegative = 0.01,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.edge_filters = edge_filters
-        self.width = width
-        self.mask_ratio = mask_ratio
-        self.threshold = threshold
-        self.slope = slope
-        self.readout = readout
-        self.signals = signals
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "schedule": "constant"}
+
+    edge_filters: Width = 8
+    width: Width = 48
+    mask_ratio: Part = 0.25
+    threshold: Annotated[float, Field(ge=-1, lt=1)] = 0.15
+    slope: NotNegative = 0.33
+    readout: Literal["flat", "mean"] = "flat"
+    signals: bool = False
+    epochs: Epochs = 100
+    batch_size: Count = 32
+    lr: Positive = 5e-3
+    momentum: Share = 0.9
+    weight_decay: NotNegative = 0.01
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> BrainGSLsModel:
         """The untrained module."""
@@ -121,20 +107,6 @@ class BrainGSLs(Encoder):
     def n_features(self) -> int:
         """The width of a code, for each region or of their mean."""
         return self.width * (1 if self.readout == "mean" else self.n_features_in_)
-
-    def training_settings(self) -> TrainingSettings:
-        """SGD with momentum at a constant rate."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer="sgd",
-            lr=self.lr,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            schedule="constant",
-            seed=self.seed,
-            device=self.device,
-        )
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """FC, with time series if signals are encoded."""

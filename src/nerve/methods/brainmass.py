@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,14 +14,15 @@ from nerve.cohort import Cohort
 from nerve.methods.inputs import in_order_of
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.settings import Count, Device, Epochs, Layers, NotNegative, Positive, Seed, Share, Width
-from nerve.methods.trained import Encoder
+from nerve.methods.trained import TORCHS_ADAM, Encoder
 from nerve.models.brainmass import BrainMassModel
 from nerve.parcellation import Parcellation
-from nerve.training import CohortSource, PairedSource, Source, TrainingSettings
+from nerve.training import CohortSource, PairedSource, Source
 
 SUBSTITUTE = "views drawn from a Wishart distribution"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrainMass(Encoder):
     """BrainMass: a large transformer over regions that sees two noisy versions of each participant's FC.
 
@@ -105,50 +107,31 @@ class BrainMass(Encoder):
         },
     }
 
-    def __init__(
-        self,
-        *,
-        n_layers: Layers = 16,
-        n_heads: Width = 10,
-        feedforward: Width = 2048,
-        projection: Width = 1024,
-        dropout: Share = 0.1,
-        dropped_volumes: Share = 0.2,
-        momentum: Share = 0.996,
-        n_contrasted: Count = 10,
-        n_rebuilt: Count = 5,
-        weight_contrast: NotNegative = 0.1,
-        weight_rebuild: NotNegative = 2.0,
-        views: Literal["auto", "timeseries", "wishart"] = "auto",
-        degrees_of_freedom: Count = 200,
-        recompute: bool = True,
-        epochs: Epochs = 2000,
-        batch_size: Count = 64,
-        lr: Positive = 3e-4,
-        warmup_epochs: NotNegative = 10,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.n_layers = n_layers
-        self.n_heads = n_heads
-        self.feedforward = feedforward
-        self.projection = projection
-        self.dropout = dropout
-        self.dropped_volumes = dropped_volumes
-        self.momentum = momentum
-        self.n_contrasted = n_contrasted
-        self.n_rebuilt = n_rebuilt
-        self.weight_contrast = weight_contrast
-        self.weight_rebuild = weight_rebuild
-        self.views = views
-        self.degrees_of_freedom = degrees_of_freedom
-        self.recompute = recompute
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.warmup_epochs = warmup_epochs
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {
+        "weight_decay": 5e-5, "schedule": "constant", "keep": "last", **TORCHS_ADAM,
+        "momentum": 0.9,  # of SGD, which it does not use; its own is that of the target network
+    }  # fmt: skip
+
+    n_layers: Layers = 16
+    n_heads: Width = 10
+    feedforward: Width = 2048
+    projection: Width = 1024
+    dropout: Share = 0.1
+    dropped_volumes: Share = 0.2
+    momentum: Share = 0.996
+    n_contrasted: Count = 10
+    n_rebuilt: Count = 5
+    weight_contrast: NotNegative = 0.1
+    weight_rebuild: NotNegative = 2.0
+    views: Literal["auto", "timeseries", "wishart"] = "auto"
+    degrees_of_freedom: Count = 200
+    recompute: bool = True
+    epochs: Epochs = 2000
+    batch_size: Count = 64
+    lr: Positive = 3e-4
+    warmup_epochs: NotNegative = 10
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> BrainMassModel:
         """The untrained module."""
@@ -172,22 +155,6 @@ class BrainMass(Encoder):
     def n_features(self) -> int:
         """Eight per region."""
         return 8 * self.n_features_in_
-
-    def training_settings(self) -> TrainingSettings:
-        """AdamW, warm-up, then a constant rate."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=5e-5,
-            schedule="constant",
-            warmup_epochs=self.warmup_epochs,
-            keep="last",
-            seed=self.seed,
-            device=self.device,
-        )
 
     def fit(self, X: Any, y: Any = None, **options: Any) -> BrainMass:
         """Train on one cohort or several, each with its time series or its FC; see `Encoder.fit` for the options."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nerve.methods.predictor import Predictor
 from nerve.methods.settings import Count, Device, NotNegative, Positive, Seed, Share, Width, Widths
 from nerve.models.brainnetcnn import BrainNetCNNModel
 from nerve.parcellation import Parcellation
-from nerve.training import TrainingSettings
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrainNetCNN(Predictor):
     """A convolutional network whose filters are crosses: one row and one column of the FC matrix.
 
@@ -59,37 +60,22 @@ class BrainNetCNN(Predictor):
         "small": {"edge_filters": 8, "node_filters": 32, "graph_filters": 16, "epochs": 60, "batch_size": 32},
     }
 
-    def __init__(
-        self,
-        edge_filters: Width = 16,
-        node_filters: Width = 128,
-        graph_filters: Width = 26,
-        hidden: Widths = (),
-        slope: NotNegative = 0.1,
-        dropout: Share = 0.5,
-        epochs: Count = 150,
-        batch_size: Count = 128,
-        lr: Positive = 0.01,
-        momentum: Share = 0.9,
-        weight_decay: NotNegative = 0.0,
-        validation_fraction: Share = 0.1,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.edge_filters = edge_filters
-        self.node_filters = node_filters
-        self.graph_filters = graph_filters
-        self.hidden = hidden
-        self.slope = slope
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "schedule": "constant"}
+
+    edge_filters: Width = 16
+    node_filters: Width = 128
+    graph_filters: Width = 26
+    hidden: Widths = ()
+    slope: NotNegative = 0.1
+    dropout: Share = 0.5
+    epochs: Count = 150
+    batch_size: Count = 128
+    lr: Positive = 0.01
+    momentum: Share = 0.9
+    weight_decay: NotNegative = 0.0
+    validation_fraction: Share = 0.1
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> BrainNetCNNModel:
         """The untrained network."""
@@ -101,19 +87,4 @@ class BrainNetCNN(Predictor):
             tuple(self.hidden),
             self.slope,
             self.dropout,
-        )
-
-    def training_settings(self) -> TrainingSettings:
-        """SGD with momentum."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer="sgd",
-            lr=self.lr,
-            schedule="constant",
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            validation_fraction=self.validation_fraction,
-            seed=self.seed,
-            device=self.device,
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nerve.methods.predictor import Predictor
 from nerve.methods.settings import Count, Device, NotNegative, Positive, Seed, Share, Width
+from nerve.methods.trained import TORCHS_ADAM
 from nerve.models.brainnettf import BrainNetTFModel
 from nerve.parcellation import Parcellation
-from nerve.training import TrainingSettings
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrainNetTF(Predictor):
     """A transformer on the rows of the FC matrix, read out by soft clusters around orthonormal centres.
 
@@ -45,37 +47,22 @@ class BrainNetTF(Predictor):
         "small": {"n_clusters": 20, "feedforward": 128, "pooling_hidden": 16, "epochs": 60, "lr": 3e-4},
     }
 
-    def __init__(
-        self,
-        n_clusters: Width = 100,
-        heads: Width = 4,
-        feedforward: Width = 1024,
-        pooling_hidden: Width = 32,
-        dropout: Share = 0.1,
-        mixup: bool = True,
-        epochs: Count = 200,
-        batch_size: Count = 16,
-        lr: Positive = 1e-4,
-        min_lr: NotNegative = 1e-5,
-        weight_decay: NotNegative = 1e-4,
-        validation_fraction: Share = 0.1,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.heads = heads
-        self.feedforward = feedforward
-        self.pooling_hidden = pooling_hidden
-        self.dropout = dropout
-        self.mixup = mixup
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.min_lr = min_lr
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {"optimizer": "adam", "clip": None, **TORCHS_ADAM}
+
+    n_clusters: Width = 100
+    heads: Width = 4
+    feedforward: Width = 1024
+    pooling_hidden: Width = 32
+    dropout: Share = 0.1
+    mixup: bool = True
+    epochs: Count = 200
+    batch_size: Count = 16
+    lr: Positive = 1e-4
+    min_lr: NotNegative = 1e-5
+    weight_decay: NotNegative = 1e-4
+    validation_fraction: Share = 0.1
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> BrainNetTFModel:
         """The untrained network."""
@@ -87,21 +74,4 @@ class BrainNetTF(Predictor):
             self.pooling_hidden,
             self.dropout,
             self.mixup,
-        )
-
-    def training_settings(self) -> TrainingSettings:
-        """Adam with a cosine."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer="adam",
-            lr=self.lr,
-            min_lr=self.min_lr,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=self.weight_decay,
-            clip=None,
-            validation_fraction=self.validation_fraction,
-            seed=self.seed,
-            device=self.device,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,13 +17,13 @@ from nerve.methods.settings import Count, Device, Epochs, NotNegative, Part, Pos
 from nerve.methods.trained import Encoder
 from nerve.models.person_factors import PersonFactors
 from nerve.parcellation import Parcellation
-from nerve.patching import Patching
-from nerve.training import Source, TrainingSettings
+from nerve.training import Source
 
 _AT_A_TIME = 64  # participants whose factors are found together
 _LOOKED_AT = 2048  # participants, at most, from whom the components come
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Factors(Encoder):
     """Factors of each participant, found from the visible patches by a few learned steps from the group's.
 
@@ -63,31 +64,18 @@ class Factors(Encoder):
         "small": {"rank": 32, "n_components": 64, "epochs": 5},
     }
     batch_size_apply: ClassVar[int] = _AT_A_TIME
-    patching_: Patching
+    training: ClassVar[dict[str, Any]] = {"weight_decay": 0.0}
 
-    def __init__(
-        self,
-        rank: Width = 64,
-        n_components: Width = 256,
-        mask_ratio: Part = 0.5,
-        patching: str = "networks",
-        epochs: Epochs = 10,
-        batch_size: Count = 16,
-        lr: Positive = 1e-3,
-        warmup_epochs: NotNegative = 0.5,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.rank = rank
-        self.n_components = n_components
-        self.mask_ratio = mask_ratio
-        self.patching = patching
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.warmup_epochs = warmup_epochs
-        self.seed = seed
-        self.device = device
+    rank: Width = 64
+    n_components: Width = 256
+    mask_ratio: Part = 0.5
+    patching: str = "networks"
+    epochs: Epochs = 10
+    batch_size: Count = 16
+    lr: Positive = 1e-3
+    warmup_epochs: NotNegative = 0.5
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> PersonFactors:
         """The untrained module."""
@@ -98,18 +86,6 @@ class Factors(Encoder):
     def n_features(self) -> int:
         """Components."""
         return self.n_components
-
-    def training_settings(self) -> TrainingSettings:
-        """AdamW without decay, warm-up and cosine."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            lr=self.lr,
-            warmup_epochs=self.warmup_epochs,
-            weight_decay=0.0,
-            seed=self.seed,
-            device=self.device,
-        )
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Packed FC, made once."""

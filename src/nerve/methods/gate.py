@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -13,12 +14,13 @@ from nerve.cohort import Cohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.population import Population, Windows, fit_projection, phenotype_codes, projected_windows
 from nerve.methods.settings import Count, Device, Epochs, Names, NotNegative, Positive, Seed, Share, Width
-from nerve.methods.trained import Encoder
+from nerve.methods.trained import TORCHS_ADAM, Encoder
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.parcellation import Parcellation
 from nerve.training import Source, TrainingSettings, choose_device
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GATE(Encoder):
     """GATE: participants are nodes of a graph, and what their scan shows in one window must agree with the next.
 
@@ -83,44 +85,28 @@ class GATE(Encoder):
         "small": {"n_components": 128, "width": 128, "epochs": 600, "lr": 3e-3},
     }
 
-    def __init__(
-        self,
-        *,
-        n_components: Width = 512,
-        width: Width = 256,
-        n_windows: Annotated[int, Field(ge=2, le=10000)] = 15,
-        window: Annotated[int, Field(ge=2)] = 30,
-        stride: Count = 15,
-        other_windows: Annotated[tuple[int, ...], Field(strict=False)] = (10, 20, 40, 50),
-        n_neighbours: Count = 5,
-        feature_drop: Share = 0.3,
-        edge_drop: Share = 0.3,
-        dropout: Share = 0.2,
-        decorrelation: NotNegative = 0.2,
-        phenotypes: Names = (),
-        epochs: Epochs = 400,
-        lr: Positive = 1e-3,
-        weight_decay: NotNegative = 1e-5,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.n_components = n_components
-        self.width = width
-        self.n_windows = n_windows
-        self.window = window
-        self.stride = stride
-        self.other_windows = other_windows
-        self.n_neighbours = n_neighbours
-        self.feature_drop = feature_drop
-        self.edge_drop = edge_drop
-        self.dropout = dropout
-        self.decorrelation = decorrelation
-        self.phenotypes = phenotypes
-        self.epochs = epochs
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {  # a batch is everyone, so nobody is held out
+        "batch_size": 1, "validation_fraction": 0.0, "keep": "last", "precision": "float32",
+        "schedule": "constant", "clip": None, **TORCHS_ADAM,
+    }  # fmt: skip
+
+    n_components: Width = 512
+    width: Width = 256
+    n_windows: Annotated[int, Field(ge=2, le=10000)] = 15
+    window: Annotated[int, Field(ge=2)] = 30
+    stride: Count = 15
+    other_windows: Annotated[tuple[int, ...], Field(strict=False)] = (10, 20, 40, 50)
+    n_neighbours: Count = 5
+    feature_drop: Share = 0.3
+    edge_drop: Share = 0.3
+    dropout: Share = 0.2
+    decorrelation: NotNegative = 0.2
+    phenotypes: Names = ()
+    epochs: Epochs = 400
+    lr: Positive = 1e-3
+    weight_decay: NotNegative = 1e-5
+    seed: Seed = 0
+    device: Device = "auto"
 
     def windows(self) -> Windows:
         """The windows that scans are cut into."""
@@ -143,24 +129,6 @@ class GATE(Encoder):
     def n_features(self) -> int:
         """The width of the embedding."""
         return self.width
-
-    def training_settings(self) -> TrainingSettings:
-        """AdamW at a constant rate; a batch is everyone, so nobody is held out."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=1,
-            lr=self.lr,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=self.weight_decay,
-            schedule="constant",
-            clip=None,
-            validation_fraction=0.0,
-            keep="last",
-            precision="float32",
-            seed=self.seed,
-            device=self.device,
-        )
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """The population, as one sample."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from nerve.methods.settings import Count, Device, Epochs, Layers, Part, Positive, Seed, Share, Width
-from nerve.methods.trained import Encoder
+from nerve.methods.trained import TORCHS_ADAM, Encoder
 from nerve.models.graphmae import GraphMaskedAutoencoder
 from nerve.parcellation import Parcellation
-from nerve.training import TrainingSettings
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GraphMAE(Encoder):
     """GraphMAE: half of the nodes lose their features, a graph network rebuilds them from the rest.
 
@@ -59,34 +60,22 @@ class GraphMAE(Encoder):
         "small": {"width": 256, "epochs": 25, "lr": 5e-4},
     }
 
-    def __init__(
-        self,
-        *,
-        width: Width = 512,
-        n_layers: Layers = 2,
-        mask_ratio: Part = 0.5,
-        masking: Literal["rows_and_columns", "rows"] = "rows_and_columns",
-        keep_edges: Part | Count = 0.1,
-        alpha: Positive = 1.0,
-        dropout: Share = 0.2,
-        epochs: Epochs = 60,
-        batch_size: Count = 32,
-        lr: Positive = 1.5e-4,
-        seed: Seed = 0,
-        device: Device = "auto",
-    ) -> None:
-        self.width = width
-        self.n_layers = n_layers
-        self.mask_ratio = mask_ratio
-        self.masking = masking
-        self.keep_edges = keep_edges
-        self.alpha = alpha
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.seed = seed
-        self.device = device
+    training: ClassVar[dict[str, Any]] = {
+        "optimizer": "adam", "weight_decay": 0.0, "clip": None, "schedule": "constant", **TORCHS_ADAM,
+    }  # fmt: skip
+
+    width: Width = 512
+    n_layers: Layers = 2
+    mask_ratio: Part = 0.5
+    masking: Literal["rows_and_columns", "rows"] = "rows_and_columns"
+    keep_edges: Part | Count = 0.1
+    alpha: Positive = 1.0
+    dropout: Share = 0.2
+    epochs: Epochs = 60
+    batch_size: Count = 32
+    lr: Positive = 1.5e-4
+    seed: Seed = 0
+    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> GraphMaskedAutoencoder:
         """The untrained module."""
@@ -105,19 +94,3 @@ class GraphMAE(Encoder):
     def n_features(self) -> int:
         """The width of a code."""
         return self.width
-
-    def training_settings(self) -> TrainingSettings:
-        """Adam at a constant rate."""
-        return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            optimizer="adam",
-            lr=self.lr,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=0.0,
-            clip=None,
-            schedule="constant",
-            seed=self.seed,
-            device=self.device,
-        )

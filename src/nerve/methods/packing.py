@@ -10,15 +10,15 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from nerve.checks import NerveError, naming, problem
+from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import atomic_file
+from nerve.methods.kept_views import ViewedCohort
 from nerve.methods.recentring import SiteShifts, sites_of
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource, Source
 from nerve.training.distributed import current_processes
-from nerve.training.sources import check_numbers
 from nerve.views import View
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes
@@ -40,12 +40,12 @@ class PackingSource:
         view: View | None = None,
         recentring: tuple[SiteShifts, str] | None = None,
     ) -> None:
-        self.cohort, self.patching, self.view = cohort, patching, view or View()
+        self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or View())
         self.shifts: SiteShifts | None = None
         if recentring is not None:
             shifts, column = recentring
             self.sites = sites_of(cohort, column)
-            self.shifts = shifts.meeting(self.viewed, self.sites)
+            self.shifts = shifts.meeting(self.viewed.matrices, self.sites)
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -60,15 +60,8 @@ class PackingSource:
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
         """(participants, R, R) that are cut into patches."""
-        viewed = self.viewed(rows)
+        viewed = self.viewed.matrices(rows)
         return viewed if self.shifts is None else self.shifts.apply(viewed, self.sites[rows])
-
-    def viewed(self, rows: np.ndarray) -> np.ndarray:
-        """(participants, R, R) in the view, wherever they were scanned."""
-        fc = self.cohort.inputs("fc", rows)
-        check_numbers(fc, self.cohort, rows)
-        with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
-            return self.view.apply(fc)
 
     def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows and their packed matrices, some participants at a time."""
@@ -113,7 +106,8 @@ def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySo
     FC in float16 stays so until a batch is read. A large array goes to a file in `run_dir` (written by the
     first process, read by all), or to a nameless temporary file.
     """
-    half = source.cohort.connectivity.dtype == np.float16 and source.view.name == "fc"
+    source.viewed.keep()
+    half = source.cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
     dtype = np.dtype(np.float16 if half else np.float32)
     shape = (len(source), source.patching.n_entries)
     processes = current_processes()

@@ -11,6 +11,7 @@ import numpy as np
 from nerve.checks import naming
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
+from nerve.methods.kept_views import ViewedCohort
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, saved_sizes, sites_of
 from nerve.methods.references import Reference, chunks, everyone_alike
@@ -106,12 +107,10 @@ class TangentSpace(Reference):
 
     def entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
         """(n, R (R + 1) / 2): the view on and above the diagonal."""
-        above = np.triu_indices(cohort.n_regions)
-        ids = cohort.participants["participant_id"].to_numpy(object)
-        features = np.empty((len(cohort), len(above[0])), np.float32)
+        viewed = ViewedCohort(cohort, view)
+        features = np.empty(viewed.shape, np.float32)
         for rows in chunks(len(cohort)):
-            with naming(ids[rows]):
-                features[rows] = view.apply(cohort.inputs("fc", rows))[:, above[0], above[1]]
+            features[rows] = viewed.matrices(rows)[:, *viewed.above]
         return features
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:

@@ -30,7 +30,7 @@ from nerve.methods.base import CONFIG, WEIGHTS, Method, cohort_counts, read_conf
 from nerve.methods.frames import Transformer
 from nerve.methods.outputs import checked_embeddings
 from nerve.parcellation import Parcellation
-from nerve.progress import tracked
+from nerve.progress import Progress, tracked
 from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
 from nerve.training.checkpoint import check_weights, restore_weights
 from nerve.training.distributed import current_processes
@@ -39,11 +39,13 @@ from nerve.training.sources import to_device
 from nerve.training.splits import split_rows
 
 HISTORY = "history.tsv"
+TORCHS_ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}  # torch's defaults, which are not the paper's
 
 
 class Trained(Method):
     """A torch module with scikit-learn's manners. See the top of this file."""
 
+    training: ClassVar[dict[str, Any]] = {}
     batch_size_apply: ClassVar[int] = 128  # participants at a time in transform and predict
     seed: int
     device: str
@@ -58,8 +60,9 @@ class Trained(Method):
         raise NotImplementedError
 
     def training_settings(self) -> TrainingSettings:
-        """How it is trained."""
-        raise NotImplementedError
+        """How it is trained: what is fixed in `training`, and parameters named as settings of the loop are."""
+        names, own = TrainingSettings.model_fields, self.get_params(deep=False)
+        return TrainingSettings(**{name: own[name] for name in names if name in own} | self.training)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Where batches come from."""
@@ -90,7 +93,8 @@ class Trained(Method):
         cohort, settings = self.begin_fit(data), self.training_settings()
         folder = None if run_dir is None else claim(run_dir)
         split = self.split(cohort, settings)
-        source = self.begin_training(cohort, split[0], folder)
+        with Progress(f"{type(self).__name__}: before the first step", shown=progress):
+            source = self.begin_training(cohort, split[0], folder)
         identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
         result = train(
             self.module_,

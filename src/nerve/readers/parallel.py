@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from nerve.checks import NerveError
 from nerve.cores import usable_cores
+from nerve.workers import Worker, WorkerDied
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 WORTH_A_PROCESS = 8  # items below which starting processes costs more than it gains
-
-_WATCH = "watches the parent process"
 
 
 def in_order(
@@ -39,9 +35,8 @@ def in_order(
     if jobs <= 1 or n_items < WORTH_A_PROCESS:
         yield from map(function, items)
         return
-    # forked workers inherit what is imported; where fork does not exist they start afresh
-    context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
-    workers = [_Worker(context, function) for _ in range(jobs)]
+    start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    workers = [Worker(partial(_in_one_thread, function), start) for _ in range(jobs)]
     begun = 0
     try:
         for item in items:
@@ -55,76 +50,18 @@ def in_order(
                 yield result
         for number in range(max(0, begun - jobs), begun):
             yield workers[number % jobs].result()
+    except WorkerDied as death:
+        raise NerveError(
+            "A reading process was ended from outside (is memory short?). Try fewer with --jobs."
+        ) from death
     finally:
         for worker in workers:
             worker.end()
 
 
-class _Worker:
-    """A process and a pipe of its own, which ends with it: whoever waits for its result hears of its death at once.
-
-    A shared queue does not: the rest of a message that was cut off by a kill would be waited for, for ever.
-    """
-
-    def __init__(self, context: Any, function: Callable[[Any], Any]) -> None:
-        self.pipe, end = context.Pipe()
-        self.process = context.Process(target=_work, args=(function, end), daemon=True)
-        self.process.start()
-        end.close()  # before the next process inherits it
-
-    def begin(self, item: Any) -> None:
-        """Hand over one item."""
-        with _told_of_death():
-            self.pipe.send(item)
-
-    def result(self) -> Any:
-        """What the function made of the item; what it raised is raised."""
-        with _told_of_death():
-            value, error = self.pipe.recv()
-        if error is not None:
-            raise error
-        return value
-
-    def end(self) -> None:
-        """At once, whatever it does."""
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
-
-
-@contextmanager
-def _told_of_death() -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, OSError) as error:
-        raise NerveError(
-            "A reading process was ended from outside (is memory short?). Try fewer with --jobs."
-        ) from error
-
-
-def leave_with_parent() -> None:
-    """End this worker when the process that started it has ended, even by a kill; the pool would wait for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None and not any(thread.name == _WATCH for thread in threading.enumerate()):
-        threading.Thread(target=_leave_after, args=(parent,), name=_WATCH, daemon=True).start()
-
-
-def _leave_after(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
-
-
-def _work(function: Callable[[Any], Any], pipe: Any) -> None:
-    leave_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _in_one_thread(function: Callable[[Any], Any], item: Any) -> Any:
+    """The processes already use every core."""
     from threadpoolctl import threadpool_limits
 
-    threadpool_limits(1)  # processes already use every core
-    while True:
-        item = pipe.recv()
-        try:
-            answer: tuple[Any, Exception | None] = function(item), None
-        except Exception as error:
-            answer = None, error
-        pipe.send(answer)
+    with threadpool_limits(1):
+        return function(item)
