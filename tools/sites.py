@@ -40,8 +40,10 @@ class Recentred:
         """Features of the two sets of participants."""
         if not self.recentre:
             return self.entries[train], self.entries[test]
-        shifts = SiteShifts.of(self.entries[train], self.sites[train])
-        return tuple(shifts.apply(self.entries[some], self.sites[some]) for some in (train, test))  # type: ignore[return-value]
+        training, sites = self.entries[train], self.sites
+        shifts = SiteShifts.of(training.__getitem__, sites[train])
+        met = shifts.meeting(lambda rows: self.entries[test[rows]], sites[test])
+        return shifts.apply(training, sites[train]), met.apply(self.entries[test], sites[test])
 
 
 class Row(Features):

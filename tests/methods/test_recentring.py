@@ -83,8 +83,18 @@ def test_every_site_has_nearly_the_common_mean(planted):
 
 
 def test_one_participant_alone_keeps_half_of_what_sets_them_apart():
-    shifts = SiteShifts.of(np.zeros((4, 2)), np.array(list("aabb")))
-    np.testing.assert_allclose(shifts.apply(np.array([[2.0, 4.0]]), np.array(["c"])), [[1.0, 2.0]])
+    shifts = SiteShifts.of(np.zeros((4, 2)).__getitem__, np.array(list("aabb")))
+    alone, site = np.array([[2.0, 4.0]]), np.array(["c"])
+    np.testing.assert_allclose(shifts.meeting(alone.__getitem__, site).apply(alone, site), [[1.0, 2.0]])
+
+
+def test_reading_some_participants_at_a_time_changes_nothing():
+    features, sites = np.random.default_rng(0).normal(size=(150, 3)), np.repeat(list("abc"), 50)
+    found = SiteShifts.of(features.__getitem__, sites)  # in chunks of 64, which cut through sites
+    assert dict(found.sizes) == {"a": 50, "b": 50, "c": 50}
+    np.testing.assert_allclose(found.common, features.mean(axis=0))
+    wanted = 50 / 51 * (features.reshape(3, 50, 3).mean(axis=1) - features.mean(axis=0))
+    np.testing.assert_allclose(found.shifts, wanted, atol=1e-6)
 
 
 def test_it_is_saved_with_its_sites(planted, tmp_path):

@@ -8,14 +8,18 @@ Nothing but the site is looked at: no labels. Of a known site only training part
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
+from nerve.methods.references import chunks
 
 UNSEEN = "sites that were not trained on are recentred by their own participants, without labels"
+Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)
 
 
 @dataclass(frozen=True)
@@ -24,39 +28,72 @@ class SiteShifts:
 
     Examples
     --------
-    >>> shifts = SiteShifts.of(np.array([[0.0], [2.0], [8.0]]), np.array(["a", "a", "b"]))
-    >>> shifts.apply(np.array([[1.0], [5.0]]), np.array(["a", "c"])).ravel().round(3).tolist()
+    >>> features = np.array([[0.0], [2.0], [8.0]])
+    >>> shifts = SiteShifts.of(features.__getitem__, np.array(["a", "a", "b"]))
+    >>> new, sites = np.array([[1.0], [5.0]]), np.array(["a", "c"])
+    >>> shifts.meeting(new.__getitem__, sites).apply(new, sites).ravel().round(3).tolist()
     [2.556, 4.167]
     """
 
-    names: tuple[str, ...]
-    common: np.ndarray  # (d,)
-    shifts: np.ndarray  # (sites, d)
+    sizes: Mapping[str, int]  # site → participants whom its shift comes from
+    common: np.ndarray  # (…): a participant's features
+    shifts: np.ndarray  # (sites, …)
 
     @classmethod
-    def of(cls, features: np.ndarray, sites: np.ndarray) -> SiteShifts:
-        """From the features of training participants, (n, d), and their sites."""
-        common = features.mean(axis=0, dtype=float)
-        names = tuple(sorted(set(sites.tolist())))
-        return cls(names, common, np.stack([_shift(features[sites == name], common) for name in names]))
+    def of(cls, features: Features, sites: np.ndarray) -> SiteShifts:
+        """From training participants, who are read some at a time."""
+        sizes, totals = _totals(features, sites, np.arange(len(sites)))
+        common = np.sum(totals, axis=0) / len(sites)
+        return cls(sizes, common, _shifts(sizes, totals, common))
+
+    def meeting(self, features: Features, sites: np.ndarray) -> SiteShifts:
+        """For a cohort: with the shifts of its sites that were not trained on, from its own participants."""
+        if not self.unseen(sites):
+            return self
+        new = np.flatnonzero([site not in self.sizes for site in sites])
+        sizes, totals = _totals(features, sites, new)
+        shifts = np.concatenate([self.shifts, _shifts(sizes, totals, self.common)])
+        return SiteShifts({**self.sizes, **sizes}, self.common, shifts)
 
     def apply(self, features: np.ndarray, sites: np.ndarray) -> np.ndarray:
-        """Recentred features of any participants, (n, d)."""
-        out = features.copy()
+        """Recentred features of participants of these sites, (n, …)."""
+        out, names = features.copy(), list(self.sizes)
         for name in set(sites.tolist()):
-            mine = sites == name
-            known = name in self.names
-            out[mine] -= self.shifts[self.names.index(name)] if known else _shift(features[mine], self.common)
+            out[sites == name] -= self.shifts[names.index(name)]
         return out
 
     def unseen(self, sites: np.ndarray) -> bool:
-        """Whether there is a site that was not trained on."""
-        return not set(sites.tolist()) <= set(self.names)
+        """Whether there is a site that has no shift."""
+        return not set(sites.tolist()) <= self.sizes.keys()
 
 
-def _shift(features: np.ndarray, common: np.ndarray) -> np.ndarray:
-    n = len(features)
-    return n / (n + 1) * (features.mean(axis=0, dtype=float) - common)
+def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[dict[str, int], list[np.ndarray]]:
+    """How many of these participants each site has, and the sums of their features."""
+    totals: dict[str, Any] = dict.fromkeys(sorted(set(sites[rows].tolist())), 0.0)
+    for places in chunks(len(rows)):
+        some = rows[places]
+        values = features(some)
+        for site in set(sites[some].tolist()):
+            totals[site] = totals[site] + values[sites[some] == site].sum(axis=0, dtype=float)
+    return {site: int((sites[rows] == site).sum()) for site in totals}, list(totals.values())
+
+
+def _shifts(sizes: Mapping[str, int], totals: list[np.ndarray], common: np.ndarray) -> np.ndarray:
+    parts = zip(sizes.values(), totals, strict=True)
+    return np.stack([n / (n + 1) * (total / n - common) for n, total in parts]).astype(np.float32)
+
+
+def card_lines(sizes: Mapping[str, int]) -> list[str]:
+    """What a model card says of sites: their means can be read from the weights."""
+    held = f"{len(sizes)}, recentred, named in config.json; the weights hold the mean of each, the smallest of"
+    return [f"Sites: {held} {min(sizes.values())} participants"] if sizes else []
+
+
+def saved_sizes(content: Any, where: object) -> dict[str, int]:
+    """The sites of a config.json."""
+    if not isinstance(content, dict) or not all(type(n) is int and n > 0 for n in content.values()):
+        raise problem(where, "its sites are damaged", expected="a number of participants per site")
+    return content
 
 
 def sites_of(cohort: Cohort, column: str) -> np.ndarray:
