@@ -146,7 +146,7 @@ def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
             ["good", "out", "--parcellation", "schaefer100-17", "--repeats", "mean"],
             "--repeats is 'mean', expected one of",
         ),
-        (["good", "out", "--parcellation", "schaefer100-17", "--participants", "x.tsv"], "x.tsv: could not be read"),
+        (["good", "out", "--parcellation", "schaefer100-17", "--participants", "x.tsv"], "x.tsv: it could not be read"),
         (["good", "out", "--format", "xcp"], "--format is 'xcp', expected one of .* Did you mean 'xcpd'"),
     ],
 )

@@ -42,5 +42,4 @@ def test_the_scan_is_the_same_for_everything_made_of_it():
         map(str, ["sub-1_task-rest_run-2_motion.tsv", "sub-1_task-rest_run-2_atlas-A_stat-mean_timeseries.tsv"])
     )
     assert names[0].scan == names[1].scan
-    assert names[0].recording == "task-rest_run-2"
     assert by_scan(names)[names[1].scan] is names[0]

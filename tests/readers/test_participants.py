@@ -118,7 +118,8 @@ def test_a_workbook_is_a_table(tmp_path):
     TABLE.to_excel(tmp_path / "p.xlsx", index=False)
     pd.testing.assert_frame_equal(load_table(tmp_path / "p.xlsx"), TABLE, check_dtype=False)
     (tmp_path / "q.xlsx").write_bytes((tmp_path / "p.xlsx").read_bytes()[:500])
-    with pytest.raises(NerveError, match="it is not a whole workbook"):
+    with pytest.raises(NerveError, match=r"expected a whole \.xlsx file"):
         load_table(tmp_path / "q.xlsx")
+    (tmp_path / "p.xls").write_bytes(b"a workbook of old")
     with pytest.raises(NerveError, match=r"Save it as \.xlsx or \.csv"):
         load_table(tmp_path / "p.xls")

@@ -5,14 +5,15 @@ import pytest
 
 from nerve.checks import NerveError
 from nerve.parcellation import Parcellation, load_parcellation
-from nerve.readers.base import Options
+from nerve.readers.base import Options, Reading
 from nerve.readers.regions import plan_regions, reorder_matrix
 
 SEVENTEEN, SEVEN = load_parcellation("schaefer100-17"), load_parcellation("schaefer100-7")
 
 
 def plan(n, labels=None, outside="drop", **options):
-    return plan_regions(n, labels, Options(**options), outside, "file")
+    reading = Reading(matrix=np.eye(n), labels=labels, stated=options.pop("stated", False))
+    return plan_regions(reading, Options(outside=outside, **options), "file")
 
 
 def test_labels_are_matched_whatever_their_dialect():

@@ -70,7 +70,7 @@ def test_a_surface_atlas_on_parcels_is_explained(tmp_path):
         func / "sub-01_task-rest_space-fsLR_den-91k_bold.dtseries.nii", random_series(60, 4, 0), list("abcd")
     )
     write_ptseries(tmp_path / "atlas.dlabel.nii", random_series(60, 4, 0), list("abcd"))
-    with pytest.raises(NerveError, match="the image could not be read"):
+    with pytest.raises(NerveError, match=r"it could not be read.*expected a whole image"):
         ingest(tmp_path, tmp_path / "out", atlas_image=tmp_path / "atlas.dlabel.nii", denoise="none", format="nifti")
 
 
@@ -161,7 +161,7 @@ def test_giants_are_refused_by_what_they_claim(tmp_path):
     image.header.set_data_shape((2000, 2000, 2000))
     (tmp_path / "c.nii.gz").write_bytes(gzip.compress(bytes(image.header.binaryblock) + bytes(100)))
     with pytest.raises(NerveError, match="bytes unpack to 32,000,000,000 or more"):
-        load_image(tmp_path / "c.nii.gz", "01")
+        load_image(tmp_path / "c.nii.gz")
 
 
 def test_a_first_line_without_end_is_not_read_whole(tmp_path):

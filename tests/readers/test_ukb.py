@@ -103,14 +103,11 @@ def test_an_id_that_occurs_twice_is_refused(tmp_path, groups):
         read_cohort(source, parcellation=groups(21))
 
 
-def test_a_row_that_was_cut_off_is_left_out_with_its_reason(tmp_path, groups):
+def test_a_table_that_was_cut_off_is_refused(tmp_path, groups):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0), "2": netmat(21, 1)})
     source.write_text(source.read_text()[:-300])
-    cohort = read_cohort(source, parcellation=groups(21))
-    assert list(cohort.participants["participant_id"]) == ["1"]
-    reason = cohort.exclusions["reason"].iloc[0]
-    assert "participant 2" in reason
-    assert "expected 210" in reason
+    with pytest.raises(NerveError, match=r"the last line has 183 of 211 values: the file was cut off\. Fetch"):
+        read_cohort(source, parcellation=groups(21))
 
 
 def test_other_tables_are_not_netmats(tmp_path):

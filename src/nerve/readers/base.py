@@ -15,6 +15,7 @@ symmetry or the number of regions, does not reorder regions, and does not print.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,8 +23,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
-from nerve.checks import problem
 from nerve.parcellation import Parcellation
 
 
@@ -48,6 +49,8 @@ class Scan:
         The file of framewise displacement, if there is one.
     extra : mapping
         Anything else that `read` needs; picklable.
+    notes : tuple of str
+        Sentences for the user. The same sentence of many scans is shown once, with a count.
     left_out : str
         Why the file is not read, where it is listed only so that the user knows of it.
     """
@@ -61,7 +64,13 @@ class Scan:
     key: str | int | None = None
     motion_path: Path | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     left_out: str = ""
+
+    @property
+    def where(self) -> str:
+        """File and participant, for sentences."""
+        return f"{self.path} (participant {self.participant})"
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class Reading:
         What the entries measure (`nerve.measures`), where the format says so; otherwise Pearson correlations, or
         "other" where `values` is.
     notes : tuple of str
-        Sentences for the user. The same sentence of many scans is shown once, with a count.
+        Further sentences for the user, beside those of the scan.
     """
 
     matrix: np.ndarray | None = None
@@ -102,59 +111,124 @@ class Reading:
     notes: tuple[str, ...] = ()
     stated: bool = False
 
+    @property
+    def array(self) -> np.ndarray:
+        """The matrix or the time series."""
+        return np.asarray(self.matrix if self.series is None else self.series)
+
+    @property
+    def mean_motion(self) -> float:
+        """Mean framewise displacement in mm, NaN where it is not known."""
+        if self.mean_fd is None and self.motion is not None and np.isfinite(self.motion).any():
+            return float(np.nanmean(self.motion))
+        return float("nan") if self.mean_fd is None else float(self.mean_fd)
+
+    @classmethod
+    def of(cls, kind: str, array: np.ndarray, **more: Any) -> Reading:
+        """The reading of an array that is a matrix (`fc`) or a time series."""
+        return cls(matrix=array, **more) if kind == "fc" else cls(series=array, **more)
+
 
 @dataclass(frozen=True)
 class Options:
-    """What the user said about the source. A reader uses what concerns it.
+    """How a source becomes a cohort. A reader uses what concerns it; the rest is done for all readers alike.
 
     Parameters
     ----------
     parcellation : Parcellation, optional
-        The regions that the cohort shall have, in order.
+        The regions that the cohort shall have (`ingest` takes a built-in name or a table too). Files with labels are
+        matched by label; files without are taken to be in this order, or in `order`.
     order : Parcellation, optional
-        The order of the rows in files without labels; `parcellation` if not given.
+        The order of the rows in files without labels, where it is not that of `parcellation`.
+    participants : DataFrame or path, optional
+        Table joined by id; `participants.tsv` beside the data is used when none is given.
+    columns : mapping
+        Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID`` or a YAML file of the same too).
+    format : str
+        "auto" or a name in `READERS`.
+    values : {"auto", "r", "z"}
+        Whether matrices hold correlations or Fisher z; "auto" decides once for the source, from what they prove.
+    unfolding : {"auto", "upper", "lower"}
+        How vectors become matrices: the upper triangle row by row (NumPy's triu_indices, CBIG) or the lower one
+        (nilearn, MATLAB's triu); "auto" takes the one that gives matrices of correlations, and refuses to guess.
+    id_pattern : str, optional
+        A regular expression with a group named `id` (and perhaps `session`, `task`, `run`) that is searched in the path
+        of each file below the source; files that it does not match are left out.
+    kind : {"pearson", "partial", "ledoit_wolf"}
+        FC of time series.
+    data : {"auto", "fc", "series"}
+        Whether to read matrices or time series where there are both; "auto" takes matrices, and time series if these
+        are kept or another FC than Pearson's is asked for (see `prefers_series`).
+    fd_threshold : float, optional
+        Volumes with more framewise displacement than this (mm) are left out, where there is a motion file.
+    session, task : str, optional
+        Read only these.
+    repeats : {"average", "first", "last", "refuse"}
+        What to do with several scans of a participant.
+    missing : {"drop-participant", "drop-region", "impute-group-mean"}
+        What to do when regions have no data.
+    outside : {"drop", "keep"}
+        What to do with regions that the parcellation does not have (subcortical ones).
     atlas : str, optional
         Which atlas, where a source holds several (`4S456Parcels`, `cc200`): a reader raises a `NerveError` that lists
         them (`--atlas`) when there are several and none was named.
-    session, task : str, optional
-        Only these scans. The framework filters by `Scan.session` and `Scan.task`; a reader need not.
-    values : {"auto", "r", "z"}
-        What the entries of matrices are, where the format does not say; "auto" decides once for the whole source.
-    unfolding : {"auto", "upper", "lower"}
-        How vectors become matrices: the upper triangle row by row, or the lower one; "auto" proves it.
-    id_pattern : str, optional
-        The user's pattern of ids; the framework applies it, so that a reader need not tell participants apart.
-    data : {"auto", "fc", "series"}
-        Prefer matrices or time series where a source has both; "auto" takes matrices, and time series if the user wants
-        those kept or asks for another FC than Pearson's (see `prefers_series`).
     variable : str, optional
         Name of the array in `.mat` or `.npz` files.
     ids : tuple of str, optional
-        Participant ids in the order of the rows of one stacked array (from `--ids`, else from the participants table).
-    atlas_image : Path, optional
+        Participant ids in the order of the rows of one stacked array (`ingest` takes a file with one id per line too);
+        those of the participants table by default.
+    atlas_image : path, optional
         A label image for sources that hold voxels.
     denoise : str, optional
         Confound strategy for sources that hold voxels.
-    kind, fd_threshold, timeseries
-        FC estimator, censoring threshold in mm and whether time series are kept; applied by the framework.
+    timeseries : bool
+        Keep time series in the cohort.
+    dtype : {"float32", "float16"}
+    jobs : int, optional
+        Processes; as many as there are cores by default.
+    name : str, optional
+        Of the cohort; the name of the output folder by default.
+    strict : bool
+        Stop at the first participant who cannot be read instead of leaving them out.
+    overwrite : bool
+        Replace an existing output folder.
+    progress : bool
+        Show progress on standard error.
     """
 
     parcellation: Parcellation | None = None
     order: Parcellation | None = None
-    atlas: str | None = None
-    session: str | None = None
-    task: str | None = None
+    participants: pd.DataFrame | str | os.PathLike[str] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    format: str = "auto"
     values: str = "auto"
     unfolding: str = "auto"
     id_pattern: str | None = None
+    kind: str = "pearson"
     data: str = "auto"
+    fd_threshold: float | None = None
+    session: str | None = None
+    task: str | None = None
+    repeats: str = "average"
+    missing: str = "drop-participant"
+    outside: str = "drop"
+    atlas: str | None = None
     variable: str | None = None
     ids: tuple[str, ...] | None = None
     atlas_image: Path | None = None
     denoise: str | None = None
-    kind: str = "pearson"
-    fd_threshold: float | None = None
     timeseries: bool = False
+    dtype: str = "float32"
+    jobs: int | None = None
+    name: str | None = None
+    strict: bool = False
+    overwrite: bool = False
+    progress: bool = False
+
+    @property
+    def rows(self) -> Parcellation | None:
+        """What the rows of files without labels are."""
+        return self.order or self.parcellation
 
     @property
     def prefers_series(self) -> bool:
@@ -185,27 +259,3 @@ class Reader(ABC):
     @abstractmethod
     def read(self, scan: Scan, options: Options) -> Reading:
         """What stands in the file of one scan. Called in other processes: no state, except caches."""
-
-
-def require_file(path: Path, participant: str = "") -> Path:
-    """The path, if it holds content; otherwise one sentence about what it is instead."""
-    where = f"{path} (participant {participant})" if participant else str(path)
-    if path.is_symlink() and not path.exists():
-        target = str(path.readlink())
-        annexed = "annex" in target
-        raise problem(
-            where,
-            "the link points to a git-annex file that was never fetched"
-            if annexed
-            else f"the link to {target} is broken",
-            remedy="Fetch it with `datalad get`." if annexed else "Mend the link or leave the file out.",
-        )
-    if not path.is_file():
-        raise problem(where, "there is no such file")
-    if path.stat().st_size == 0:
-        raise problem(where, "the file is empty", remedy="Fetch or write it again, or leave the participant out.")
-    with open(path, "rb") as stream:
-        start = stream.read(64)
-    if b"annex/objects" in start or start.startswith(b"version https://git-lfs"):
-        raise problem(where, "the file is a placeholder whose content was never fetched", remedy="Use `datalad get`.")
-    return path

@@ -24,9 +24,10 @@ from nerve.checks import NerveError, known_columns, listed, problem
 from nerve.files import read_json, read_tsv
 from nerve.measures import VALUES, measure_of
 from nerve.parcellation import Parcellation
-from nerve.readers.base import Options, Reader, Reading, Scan, require_file
+from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import BidsName, parse_names
-from nerve.readers.browse import files_below, place
+from nerve.readers.browse import files_below
+from nerve.readers.opening import require_file
 from nerve.readers.versions import Version, choose_version, of_one_task
 
 MATRIX, SIDECAR, NODES = "_relmat.dense.tsv", "_relmat.json", "_nodeindices.tsv"
@@ -56,8 +57,7 @@ class BEP017(Reader):
         if about.get("ValidDiagonal") is False:
             np.fill_diagonal(matrix, 0.0)
         labels = _labels(scan, len(matrix))
-        notes = scan.extra.get("notes", ())
-        return Reading(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure, notes=notes)
+        return Reading(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure)
 
     def completed(self, options: Options, scans: list[Scan]) -> Options:
         """With the atlas that the data set brings with it, if it has networks and the user names none."""
@@ -79,7 +79,7 @@ def _scan(name: BidsName, source: Path) -> Scan:
         "atlas": _inherited(name, source, ATLAS),
         "atlas_name": _inherited(name, source, ATLAS_NAME),
     }
-    return Scan(name.participant, name.path, "fc", name.get("ses"), name.get("task"), name.get("run"), extra=beside)
+    return name.as_scan("fc", extra=beside)
 
 
 def _version(name: BidsName) -> Version:
@@ -116,16 +116,16 @@ def _sidecar(scan: Scan) -> dict[str, Any]:
     if not isinstance(about, dict):
         raise problem(path, "it does not describe a matrix", expected="a JSON object")
     if about.get("Directed") is True:
-        raise problem(place(scan), "its JSON calls the matrix directed", expected="undirected connectivity")
+        raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
     return about
 
 
 def _matrix(scan: Scan) -> np.ndarray:
-    table = read_tsv(require_file(scan.path, scan.participant), header=None)
+    table = read_tsv(require_file(scan.path), header=None)
     words = [str(column + 1) for column, dtype in enumerate(table.dtypes) if dtype.kind not in "iuf"]
     if words:
         raise problem(
-            place(scan),
+            scan.path,
             f"column {listed(words, most=3)} holds text",
             expected="numbers without a header, or n/a for missing",
         )
@@ -138,7 +138,7 @@ def _labels(scan: Scan, n_regions: int) -> tuple[str, ...] | None:
         return None
     nodes = _nodes(path)
     if len(nodes) != n_regions:
-        raise problem(place(scan), f"the matrix has {n_regions} rows", expected=f"{len(nodes)}, as {path.name} lists")
+        raise problem(scan.path, f"the matrix has {n_regions} rows", expected=f"{len(nodes)}, as {path.name} lists")
     return tuple(nodes["label"]) if "label" in nodes.columns else None
 
 

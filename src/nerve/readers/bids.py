@@ -5,9 +5,12 @@ A small parser of our own, because pybids drops entities that it does not know (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from nerve.readers.base import Scan
 
 SCAN_ENTITIES = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo")
 
@@ -49,10 +52,9 @@ class BidsName:
         """What identifies the recording, whatever was made of it: subject, session, task, run …"""
         return tuple(self.get(key) for key in SCAN_ENTITIES)
 
-    @property
-    def recording(self) -> str:
-        """The scan in words, without subject and session: ``task-rest_run-1``."""
-        return "_".join(f"{key}-{self.entities[key]}" for key in SCAN_ENTITIES[2:] if key in self.entities)
+    def as_scan(self, kind: str, **more: Any) -> Scan:
+        """The scan that this file is."""
+        return Scan(self.participant, self.path, kind, self.get("ses"), self.get("task"), self.get("run"), **more)
 
 
 def parse_name(path: Path | str) -> BidsName | None:
@@ -88,8 +90,14 @@ def parse_names(paths: Iterable[Path]) -> list[BidsName]:
     return [name for name in map(parse_name, paths) if name is not None]
 
 
+def path_of(name: BidsName, companions: Mapping[tuple[str, ...], BidsName]) -> Path | None:
+    """The companion (motion, confounds) of a file, if it has one."""
+    found = companions.get(name.scan)
+    return None if found is None else found.path
+
+
 def by_scan(names: Iterable[BidsName]) -> dict[tuple[str, ...], BidsName]:
-    """The first file of each recording: companions (motion, confounds) are looked up by `BidsName.scan`."""
+    """The first file of each recording."""
     index: dict[tuple[str, ...], BidsName] = {}
     for name in names:
         index.setdefault(name.scan, name)

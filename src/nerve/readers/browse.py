@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nerve.readers.base import Scan
-
 TEXT = (".csv", ".tsv", ".txt", ".1D", ".csv.gz", ".tsv.gz", ".txt.gz")
 _FOLDERS_WITHOUT_DATA = {"figures", "log", "logs", "work", "scratch"}
 # tables and lists that lie beside data
@@ -36,11 +34,6 @@ def files_below(source: Path, *endings: str) -> list[Path]:
 def is_data(path: Path) -> bool:
     """Whether a file may hold FC by its name: it is no table of participants, and not part of a cohort."""
     return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
-
-
-def place(scan: Scan) -> str:
-    """File and participant, for error sentences."""
-    return f"{scan.path} (participant {scan.participant})"
 
 
 def _walk(source: Path) -> Iterator[Path]:

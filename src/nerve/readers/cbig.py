@@ -7,11 +7,11 @@ from pathlib import Path
 from nerve.checks import NerveError
 from nerve.readers.arrays import choose_variable
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below, place
+from nerve.readers.browse import files_below
 from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice, read_mat_words
-from nerve.readers.matrices import from_triangle, regions_of_triangle
 from nerve.readers.names import scans_of
 from nerve.readers.stacks import people_of
+from nerve.readers.unfolding import from_triangle, unfoldings
 
 MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
 TRIANGLES = ("features_rs", "features")
@@ -54,15 +54,14 @@ class CBIG(Reader):
         labels = _labels_beside(scan.path)
         if scan.key is not None:
             column = read_mat_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
-            return Reading(matrix=from_triangle(column, place(scan)), labels=labels)
-        shapes = mat_shapes(scan.path, scan.participant)
-        name = choose_variable(shapes, MATRICES, options.variable, scan.path, scan.participant)
-        return Reading(matrix=read_mat(scan.path, name, scan.participant), labels=labels)
+            return Reading(matrix=from_triangle(column, "upper", scan.path), labels=labels)
+        shapes = mat_shapes(scan.path)
+        name = choose_variable(shapes, MATRICES, options.variable, scan.path)
+        return Reading(matrix=read_mat(scan.path, name), labels=labels)
 
 
 def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
-    square = len(shape) == 2 and shape[0] == shape[1]
-    return len(shape) == 2 and regions_of_triangle(shape[0]) > 0 and (name in TRIANGLES or not square)
+    return any(not way.diagonal for way in unfoldings(shape[0])) and (name in TRIANGLES or shape[0] != shape[1])
 
 
 def _labels_beside(path: Path) -> tuple[str, ...] | None:

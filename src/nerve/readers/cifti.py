@@ -7,20 +7,21 @@ surface (Schaefer-1000 lacks 2 on fsLR): the labels say which are there.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError, problem
-from nerve.readers.base import Options, Reader, Reading, Scan, require_file
+from nerve.checks import problem
+from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import BidsName, parse_name
 from nerve.readers.browse import files_below
-from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task
+from nerve.readers.opening import require_file, sentences
+from nerve.readers.versions import choose_version, chosen_kind, of_one_task, version_of
 from nerve.unpacking import refuse_bomb
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
+WHOLE = "a whole image of the kind that its name says"
 # HCP: 100307.rfMRI_REST1_LR…, 100307_rfMRI_REST1_LR…, or a folder 100307/MNINonLinear/Results/rfMRI_REST1_LR/…
 _HCP_SUBJECT = re.compile(r"(HC[AD]\d{7}|\d{5,8})(?=$|[._]|_V\d)")
 _HCP_RUN = re.compile(r"[rt]fMRI_([A-Za-z]+?)(\d*(?:_(?:LR|RL|AP|PA))?)(?=[_./]|$)")
@@ -45,17 +46,15 @@ class CIFTI(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, with the labels of the parcels axis."""
-        return replace(read_parcels(scan.path, scan.participant), notes=scan.extra.get("notes", ()))
+        return read_parcels(scan.path)
 
 
-def read_parcels(path: Path, participant: str = "") -> Reading:
+def read_parcels(path: Path) -> Reading:
     """A `.pconn.nii` or `.ptseries.nii` file."""
-    image = load_image(path, participant)
-    try:
+    image = load_image(path)
+    with sentences(path, WHOLE):
         axes = [image.header.get_axis(i) for i in range(image.ndim)]
         data = np.asarray(image.dataobj, np.float64)
-    except Exception as error:  # a damaged header or a cut-off file fails in many ways inside nibabel
-        raise unreadable(path, participant) from error
     from nibabel.cifti2 import ParcelsAxis, SeriesAxis
 
     kinds = [type(axis) for axis in axes]
@@ -66,43 +65,22 @@ def read_parcels(path: Path, participant: str = "") -> Reading:
     if kinds == [ParcelsAxis, SeriesAxis]:
         return Reading(series=data.T, labels=_labels(axes[0]))
     raise problem(
-        f"{path} (participant {participant})",
+        path,
         f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}",
         expected="parcels × parcels or series × parcels",
         remedy="Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a .dlabel.nii.",
     )
 
 
-def load_image(path: Path, participant: str = "") -> Any:
+def load_image(path: Path) -> Any:
     """Open an image with nibabel; whatever fails becomes one sentence."""
     import nibabel
 
-    require_file(path, participant)
-    try:
+    with sentences(require_file(path), WHOLE):
         image: Any = nibabel.load(path)
         size = int(np.prod(image.shape, dtype=object)) * int(image.get_data_dtype().itemsize)
-        refuse_bomb(f"{path} (participant {participant})" if participant else path, path.stat().st_size, size)
+        refuse_bomb(path, path.stat().st_size, size)
         return image
-    except NerveError:
-        raise
-    except Exception as error:  # headers are someone else's bytes: nibabel raises a dozen kinds of errors on bad ones
-        raise unreadable(path, participant) from error
-
-
-def unreadable(path: Path, participant: str) -> NerveError:
-    """The sentence for an image that nibabel cannot read."""
-    return problem(
-        f"{path} (participant {participant})",
-        "the image could not be read: it is damaged, cut off or of another kind",
-        expected="a whole file of the kind that its name says",
-        remedy="Copy or make it again.",
-    )
-
-
-def version_of(name: BidsName) -> Version:
-    """Atlas and variant of a derivative, from the entities of its name."""
-    desc = name.get("desc")
-    return Version(name.get("seg", "atlas", "parcellation"), f"desc-{desc}" if desc else "")
 
 
 def _labels(axis: Any) -> tuple[str, ...]:
@@ -111,7 +89,7 @@ def _labels(axis: Any) -> tuple[str, ...]:
 
 def _scan(source: Path, path: Path, name: BidsName | None, kind: str) -> Scan:
     if name is not None:
-        return Scan(name.participant, path, kind, name.get("ses"), name.get("task"), name.get("run"))
+        return name.as_scan(kind)
     below = path.relative_to(source) if source.is_dir() else Path(path.name)
     subjects = [found[1] for part in (path.name, *below.parts) if (found := _HCP_SUBJECT.match(part))]
     participant = subjects[0] if subjects else re.split(r"\.|_(?=Atlas|rfMRI|task)", path.name)[0]

@@ -18,7 +18,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, one_of, problem
 from nerve.connectivity import MIN_VOLUMES
-from nerve.readers.base import require_file
+from nerve.readers.opening import require_file
 from nerve.readers.text import column_of_numbers, read_table
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
@@ -103,13 +103,11 @@ class Denoising:
         return int(share * n_volumes) - n_regressors - 1
 
 
-def read_confounds(path: Path, participant: str = "") -> pd.DataFrame:
+def read_confounds(path: Path) -> pd.DataFrame:
     """The table of confounds of one scan."""
-    require_file(path, participant)
-    where = f"{path} (participant {participant})"
-    table = read_table(path, participant)
+    table = read_table(require_file(path))
     if table.empty or table.columns.has_duplicates or not isinstance(table.index, pd.RangeIndex):
-        raise problem(where, "the confounds table has no rows or no proper header", remedy="Make it again.")
+        raise problem(path, "the confounds table has no rows or no proper header", remedy="Make it again.")
     return table
 
 

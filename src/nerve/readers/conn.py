@@ -13,7 +13,7 @@ import numpy as np
 
 from nerve.checks import problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below, place
+from nerve.readers.browse import files_below
 from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice, read_mat_words
 from nerve.readers.stacks import people_of
 from nerve.readers.versions import of_one_task
@@ -43,17 +43,17 @@ class CONN(Reader):
         """Fisher z with the labels of `names`."""
         sources, targets = read_mat_words(scan.path, "names"), read_mat_words(scan.path, "names2")
         if scan.key is None:
-            z = read_mat(scan.path, "Z", scan.participant)
+            z = read_mat(scan.path, "Z")
         else:
             z = read_mat_slice(scan.path, "Z", int(scan.key), axis=2)
         if z.ndim != 2 or z.shape != (len(sources), len(targets)):
-            raise problem(place(scan), f"Z is {z.shape} for {len(sources)} names and {len(targets)} names2")
+            raise problem(scan.path, f"Z is {z.shape} for {len(sources)} names and {len(targets)} names2")
         lacking = [name for name in sources if name not in targets]
         if lacking:
-            raise problem(place(scan), f"{len(lacking)} of names are not among names2", expected="square results")
+            raise problem(scan.path, f"{len(lacking)} of names are not among names2", expected="square results")
         matrix = np.array(z[:, [targets.index(name) for name in sources]], np.float64)
         np.fill_diagonal(matrix, 0.0)
-        return Reading(matrix=matrix, labels=sources, values="z", notes=scan.extra.get("notes", ()))
+        return Reading(matrix=matrix, labels=sources, values="z")
 
     def _people(self, path: Path, task: str, options: Options) -> list[Scan]:
         shape = mat_shapes(path).get("Z", ())

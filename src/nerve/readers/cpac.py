@@ -12,7 +12,7 @@ from pathlib import Path
 from nerve.checks import NerveWarning
 from nerve.parcellation import SCHAEFER_SIZES, load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, by_scan, parse_names
+from nerve.readers.bids import BidsName, by_scan, parse_names, path_of
 from nerve.readers.browse import files_below
 from nerve.readers.text import read_numbers
 from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task, schaefer_of
@@ -44,27 +44,15 @@ class CPAC(Reader):
         warnings.warn(WITHDRAWN, NerveWarning, stacklevel=2)
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
         extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
-        scans = [
-            Scan(
-                name.participant,
-                name.path,
-                kind,
-                name.get("ses"),
-                name.get("task"),
-                name.get("run"),
-                motion_path=motion[name.scan].path if name.scan in motion else None,
-                extra=extra,
-            )
-            for name in chosen.values()
-        ]
+        scans = [name.as_scan(kind, motion_path=path_of(name, motion), extra=extra) for name in chosen.values()]
         return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
-        values = read_numbers(scan.path, scan.participant).values
+        values = read_numbers(scan.path).values
         motion = None
         if scan.motion_path is not None:
-            motion = read_numbers(scan.motion_path, scan.participant).values[:, 0]
+            motion = read_numbers(scan.motion_path).values[:, 0]
         notes = ["C-PAC derivatives: RBC withdrew its release of these in May 2026"]
         if scan.extra.get("left"):
             left = ", ".join(scan.extra["left"])
@@ -72,15 +60,8 @@ class CPAC(Reader):
         labels = None if options.order is not None else _labels(scan.extra.get("atlas", ""), values.shape[1])
         if labels is not None:
             notes.append(f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.")
-        is_matrix = scan.kind == "fc"
-        return Reading(
-            matrix=values if is_matrix else None,
-            series=None if is_matrix else values,
-            labels=labels,
-            motion=motion,
-            notes=(*notes, *scan.extra.get("notes", ())),
-            stated=labels is not None,
-        )
+        stated = labels is not None
+        return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=tuple(notes), stated=stated)
 
 
 def _is_matrix(name: BidsName) -> bool:

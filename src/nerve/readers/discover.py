@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nerve.checks import NerveError, listed, one_of, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.readers import READERS, get_reader
-from nerve.readers.base import Options, Reader, Scan, require_file
+from nerve.readers.base import Options, Reader, Scan
+from nerve.readers.opening import require_file
 
 
 def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[Scan]]:
@@ -20,7 +21,6 @@ def discover(source: Path, format: str, options: Options) -> tuple[Reader, list[
         A name in `READERS`, or "auto" for the reader that finds most scans (of equals, the first in `READERS`); readers
         of files without any convention are asked only when no other finds anything.
     """
-    one_of("--format", format, ["auto", *READERS])
     if source.is_symlink() and not source.exists():
         require_file(source)
     if not source.exists():

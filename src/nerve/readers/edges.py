@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import TEXT, files_below, is_data, place
+from nerve.readers.browse import TEXT, files_below, is_data
+from nerve.readers.opening import once
 from nerve.readers.participants import ID_COLUMNS
-from nerve.readers.text import column_of_numbers, first_lines, read_table
+from nerve.readers.text import column_of_numbers, first_lines, is_number, read_table
 from nerve.readers.unfolding import Unfolding, proved_unfolding, unfoldings
 
 # names of the two columns of regions in a long table
@@ -52,30 +52,29 @@ class Edges(Reader):
         except NerveError:  # another reader says what is wrong
             return []
         if _long_columns(first, second) is not None:
-            return _people(files[0], "long", options)
+            return _people(files[0], None, options)
         wide = _wide(first, second, options)
-        return [] if wide is None else _people(files[0], "wide", options, wide)
+        return [] if wide is None else _people(files[0], wide, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix of one participant, with the labels that the columns name."""
-        changed = scan.path.stat().st_mtime_ns
-        if scan.extra["layout"] == "long":
-            rows = _table(scan.path, changed).iloc[list(scan.extra["rows"])]
-            return _from_long(rows, place(scan), _all_labels(scan.path, changed))
-        wide: _Wide = scan.extra["wide"]
-        values = _values(scan.path, changed, wide)[scan.extra["rows"][0]]
+        wide: _Wide | None = scan.extra["wide"]
+        if wide is None:
+            rows = _table(scan.path).iloc[list(scan.extra["rows"])]
+            return _from_long(rows, scan.path, _all_labels(scan.path))
+        values = _values(scan.path, wide)[scan.extra["rows"][0]]
         way: Unfolding | None = scan.extra.get("unfolding")
         if way is not None:
             notes = (f"the values of each participant are {way}",)
-            return Reading(matrix=way.matrix(values, place(scan)), notes=notes)
+            return Reading(matrix=way.matrix(values, scan.path), notes=notes)
         matrix = np.full((len(wide.labels),) * 2, np.nan)
         matrix[tuple(np.transpose(wide.ends))] = values
         return Reading(matrix=_mirrored(matrix), labels=wide.labels)
 
 
-def _people(path: Path, layout: str, options: Options, wide: _Wide | None = None) -> list[Scan]:
-    """A scan per participant (and session) of the table, with the rows that are theirs."""
-    table = _table(path, path.stat().st_mtime_ns)
+def _people(path: Path, wide: _Wide | None, options: Options) -> list[Scan]:
+    """A scan per participant (and session) of the wide or long table, with the rows that are theirs."""
+    table = _table(path)
     names = [str(name) for name in table.columns]
     ids = _id_column(names)
     session = next((name for name in names if name.lower() in _SESSIONS and name != ids), None)
@@ -84,12 +83,12 @@ def _people(path: Path, layout: str, options: Options, wide: _Wide | None = None
     for i, key in enumerate(zip(table[ids].astype(str), sessions, strict=True)):
         rows.setdefault(key, []).append(i)
     repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]
-    if layout == "wide" and repeated:
+    if wide is not None and repeated:
         raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
-    extra: dict[str, Any] = {"layout": layout, "wide": wide}
+    extra: dict[str, Any] = {"wide": wide}
     if wide is not None and not wide.ends:
-        some = [_values(path, path.stat().st_mtime_ns, wide)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
-        regions = options.order or options.parcellation
+        some = [_values(path, wide)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
+        regions = options.rows
         extra["unfolding"] = proved_unfolding(some, options.unfolding, regions, path, options.values)
     return [
         Scan(person, path, "fc", session=when, key=i, extra={**extra, "rows": theirs})
@@ -97,18 +96,17 @@ def _people(path: Path, layout: str, options: Options, wide: _Wide | None = None
     ]
 
 
-@lru_cache(maxsize=1)
-def _values(path: Path, changed: int, wide: _Wide) -> np.ndarray:
+@once
+def _values(path: Path, wide: _Wide) -> np.ndarray:
     """The (rows, edges) values of a wide table."""
-    edges = _table(path, changed)[list(wide.edges)]
+    edges = _table(path)[list(wide.edges)]
     if all(dtype.kind in "iufb" for dtype in edges.dtypes):
         return edges.to_numpy(np.float64)
     return np.column_stack([column_of_numbers(edges, name, path) for name in wide.edges])
 
 
-@lru_cache(maxsize=1)
-def _table(path: Path, changed: int) -> pd.DataFrame:
-    """The table, read once; `changed` is the time at which the file changed."""
+@once
+def _table(path: Path) -> pd.DataFrame:
     first, _ = first_lines(path)
     words = [name for name in first if name in ID_COLUMNS or name == first[0] or name.lower() in _SESSIONS]
     return read_table(path, dtype=dict.fromkeys(words, str), na_values=["n/a"])
@@ -120,21 +118,21 @@ def _id_column(columns: Sequence[str]) -> str:
 
 def _long_columns(first: Sequence[str], second: Sequence[str]) -> tuple[str, str, str] | None:
     """The two columns of regions and that of the values, or None if this is no long table."""
-    if not 4 <= len(first) <= 10 or len(second) != len(first) or all(_is_number(word) for word in first):
+    if not 4 <= len(first) <= 10 or len(second) != len(first) or all(is_number(word) for word in first):
         return None
     ids = _id_column(first)
     others = [name for name in first if name != ids and name.lower() not in _SESSIONS]
     ends = [name for name in others if _ENDS.fullmatch(name)]
     content = dict(zip(first, second, strict=True))
     if len(ends) != 2:
-        ends = [name for name in others if not _is_number(content[name])]
-    values = [name for name in others if name not in ends and _is_number(content[name])]
+        ends = [name for name in others if not is_number(content[name])]
+    values = [name for name in others if name not in ends and is_number(content[name])]
     return (ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
 
 
 def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wide | None:
     """What the columns of a wide table are, or None if this is none."""
-    if len(first) < 4 or len(second) != len(first) or all(_is_number(word) for word in first[1:]):
+    if len(first) < 4 or len(second) != len(first) or all(is_number(word) for word in first[1:]):
         return None
     ids = _id_column(first)
     others = [name for name in first if name != ids and name.lower() not in _SESSIONS]
@@ -143,11 +141,11 @@ def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wid
     named = _named_edges(others)
     if named is not None:
         return _Wide(*named)
-    regions = options.order or options.parcellation
+    regions = options.rows
     stem, _ = Counter(re.sub(r"\d+$", "", name) for name in others).most_common(1)[0]
     counted = [name for name in others if re.fullmatch(rf"{re.escape(stem)}\d+", name)]
     fits = unfoldings(len(counted), {regions.n_regions} if regions else ())
-    known = ids in ID_COLUMNS or not _is_number(second[first.index(ids)])
+    known = ids in ID_COLUMNS or not is_number(second[first.index(ids)])
     return _Wide(tuple(counted)) if fits and known and len(counted) >= len(others) - 8 and len(counted) > 9 else None
 
 
@@ -200,10 +198,10 @@ def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
     return [(left, right) for left, right in halves if left and right]
 
 
-@lru_cache(maxsize=1)
-def _all_labels(path: Path, changed: int) -> tuple[str, str, str, tuple[str, ...]]:
+@once
+def _all_labels(path: Path) -> tuple[str, str, str, tuple[str, ...]]:
     """The columns of a long table, and the regions in the order in which they come."""
-    table, (first, second) = _table(path, changed), first_lines(path)
+    table, (first, second) = _table(path), first_lines(path)
     found = _long_columns(first, second)
     assert found is not None
     one, other, value = found
@@ -213,7 +211,7 @@ def _all_labels(path: Path, changed: int) -> tuple[str, str, str, tuple[str, ...
     return one, other, value, tuple(labels)
 
 
-def _from_long(rows: pd.DataFrame, where: str, known: tuple[str, str, str, tuple[str, ...]]) -> Reading:
+def _from_long(rows: pd.DataFrame, where: object, known: tuple[str, str, str, tuple[str, ...]]) -> Reading:
     one, other, value, labels = known
     at = {label: i for i, label in enumerate(labels)}
     matrix = np.full((len(labels),) * 2, np.nan)
@@ -228,11 +226,3 @@ def _from_long(rows: pd.DataFrame, where: str, known: tuple[str, str, str, tuple
 def _mirrored(matrix: np.ndarray) -> np.ndarray:
     """Entries that only one triangle has, in both."""
     return np.where(np.isnan(matrix), matrix.T, matrix)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word.replace(",", "."))
-    except ValueError:
-        return word.lower() in ("n/a", "na", "nan", "")
-    return True

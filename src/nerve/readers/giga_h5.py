@@ -7,16 +7,17 @@ scan, the atlas and its resolution: `sub-1_task-rest_run-1_atlas-MIST_desc-64_co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nerve.checks import NerveError
 from nerve.readers.arrays import as_numbers
-from nerve.readers.base import Options, Reader, Reading, Scan, require_file
+from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import BidsName, parse_name
 from nerve.readers.browse import files_below
-from nerve.readers.mat import damaged, own_dataset
-from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task
+from nerve.readers.mat import own_dataset
+from nerve.readers.opening import require_file, sentences
+from nerve.readers.versions import choose_version, chosen_kind, of_one_task, version_of
 
 _KINDS = {"connectome": "fc", "timeseries": "series"}
 
@@ -34,28 +35,17 @@ class GigaH5(Reader):
         kind = chosen_kind(kinds, options)
         if not kind:
             return []
-        version = choose_version((_version(name) for _, _, name in kinds[kind]), options)
-        scans = [
-            Scan(name.participant, path, kind, session or name.get("ses"), name.get("task"), name.get("run"), key=key)
-            for path, key, name in kinds[kind]
-            if _version(name) == version
-            for session in [_session(key)]
-        ]
-        return of_one_task(scans, options)
+        version = choose_version((version_of(name) for _, _, name in kinds[kind]), options)
+        chosen = [one for one in kinds[kind] if version_of(one[2]) == version]
+        scans = [replace(name.as_scan(kind, key=key), path=path) for path, key, name in chosen]
+        return of_one_task([replace(scan, session=_session(str(scan.key)) or scan.session) for scan in scans], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series; these files hold no labels."""
         import h5py
 
-        try:
-            with h5py.File(require_file(scan.path, scan.participant), "r") as file:
-                array = as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path, scan.participant)
-        except NerveError:
-            raise
-        except Exception as error:  # a damaged file: whatever h5py stumbles into
-            raise damaged(scan.path, scan.participant, "a whole HDF5 file", error) from error
-        notes = scan.extra.get("notes", ())
-        return Reading(array, None, notes=notes) if scan.kind == "fc" else Reading(None, array, notes=notes)
+        with sentences(require_file(scan.path), "a whole HDF5 file"), h5py.File(scan.path, "r") as file:
+            return Reading.of(scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path))
 
 
 def _arrays(path: Path) -> Iterator[tuple[Path, str, BidsName]]:
@@ -81,8 +71,3 @@ def _arrays(path: Path) -> Iterator[tuple[Path, str, BidsName]]:
 
 def _session(key: str) -> str:
     return next((part[4:] for part in key.split("/")[:-1] if part.startswith("ses-")), "")
-
-
-def _version(name: BidsName) -> Version:
-    desc = name.get("desc")
-    return Version(name.get("atlas", "seg"), f"desc-{desc}" if desc else "")

@@ -2,94 +2,85 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError, problem
+from nerve.checks import problem
 from nerve.readers.arrays import as_numbers
-from nerve.readers.base import require_file
 from nerve.readers.mat5 import refuse_unsound
-from nerve.readers.text import MENDING, where_is
+from nerve.readers.opening import once, require_file, sentences
 from nerve.unpacking import refuse_bomb
 
-_MATLAB = "a whole MATLAB file of version 5 to 7.3"
+_NUMERIC = ("double", "single", "int", "uint", "logical", "sparse")  # what MATLAB calls arrays of numbers
 
 
-def mat_shapes(path: Path, participant: str = "") -> dict[str, tuple[int, ...]]:
+def mat_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the numeric arrays in a `.mat`, as MATLAB shows them."""
-    require_file(path, participant)
-    try:
-        if _is_hdf5(path):
-            return _hdf5_shapes(path)
-        numeric = ("double", "single", "int", "uint", "logical", "sparse")
-        found = _scipy_io(path, participant).whosmat(path)
-        return {name: shape for name, shape, kind in found if kind.startswith(numeric)}
-    except NerveError:
-        raise
-    except Exception as error:  # a damaged file: whatever the parser of scipy or h5py stumbles into
-        raise damaged(path, participant, _MATLAB, error) from error
+    with _opened(path) as (scipy_io, file):
+        if file is None:
+            return {name: shape for name, shape, kind in scipy_io.whosmat(path) if kind.startswith(_NUMERIC)}
+        import h5py
+
+        own = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
+        return {name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])}
 
 
-def read_mat(path: Path, name: str, participant: str = "") -> np.ndarray:
+def read_mat(path: Path, name: str) -> np.ndarray:
     """One array of a `.mat`, as MATLAB shows it."""
-    require_file(path, participant)
-    try:
-        if _is_hdf5(path):
-            import h5py
-
-            with h5py.File(path, "r") as file:
-                array = own_dataset(file, name, path)[()].T  # HDF5 lists MATLAB's column-major axes backwards
+    with _opened(path) as (scipy_io, file):
+        if file is not None:
+            array = own_dataset(file, name, path)[()].T  # HDF5 lists MATLAB's column-major axes backwards
         else:
-            array = _scipy_io(path, participant).loadmat(path, variable_names=[name])[name]
-            if hasattr(array, "toarray"):
-                refuse_bomb(path, path.stat().st_size, 8 * int(np.prod(array.shape, dtype=object)))
-                array = array.toarray()
-    except NerveError:
-        raise
-    except Exception as error:
-        raise damaged(path, participant, _MATLAB, error) from error
-    return as_numbers(array, path, participant)
+            array = scipy_io.loadmat(path, variable_names=[name])[name]
+        if hasattr(array, "toarray"):
+            _refuse_bomb(path, array.shape, 8)
+            array = array.toarray()
+        return as_numbers(array, path)
 
 
 def read_mat_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
     """One slice along an axis of an array; a v7.3 file is read only there, an older one is read once."""
-    require_file(path)
-    if not _is_hdf5(path):
-        return _whole_mat(str(path), path.stat().st_mtime_ns, name).take(index, axis)
-    try:
-        file = _open_hdf5(str(path), path.stat().st_mtime_ns)
-        dataset = own_dataset(file, name, path, along=axis)
+    if not _is_hdf5(require_file(path)):
+        return _whole_mat(path, name).take(index, axis)
+    with sentences(path, "a whole MATLAB file"):
+        dataset = own_dataset(_open_hdf5(path), name, path, along=axis)
         backwards = dataset.ndim - 1 - axis  # HDF5 lists MATLAB's column-major axes backwards
         return as_numbers(dataset[(slice(None),) * backwards + (index,)].T, path)
-    except NerveError:
-        raise
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise damaged(path, "", _MATLAB, error) from error
 
 
 def read_mat_words(path: Path, name: str) -> tuple[str, ...]:
     """A cell array of words (labels, ids), as in CBIG's `struct_names.mat`."""
-    require_file(path)
-    try:
+    with _opened(path) as (scipy_io, file):
+        if file is None:
+            words = np.asarray(scipy_io.loadmat(path, variable_names=[name])[name], dtype=object).ravel()
+            return tuple(str(np.asarray(word).ravel()[0]).strip() if np.size(word) else "" for word in words)
+        cells = [file[cell] for cell in own_dataset(file, name, path)[()].ravel()]
+        for cell in cells:
+            _refuse_bomb(path, cell.shape, cell.dtype.itemsize)
+        return tuple("".join(map(chr, np.asarray(cell).ravel())).strip() for cell in cells)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """scipy.io and None, or None and the HDF5 file of version 7.3.
+
+    The compiled parser of scipy can end the process on a damaged file, so that such a file is refused first.
+    """
+    with sentences(require_file(path), "a whole MATLAB file of version 5 to 7.3"):
         if _is_hdf5(path):
-            return _hdf5_words(path, name)
-        cells = np.asarray(_scipy_io(path).loadmat(path, variable_names=[name])[name], dtype=object).ravel()
-        return tuple(str(np.asarray(cell).ravel()[0]).strip() if np.size(cell) else "" for cell in cells)
-    except NerveError:
-        raise
-    except Exception as error:
-        raise damaged(path, "", _MATLAB, error) from error
+            import h5py
 
+            with h5py.File(path, "r") as file:
+                yield None, file
+        else:
+            import scipy.io
 
-def _scipy_io(path: Path, participant: str = "") -> Any:
-    """scipy.io, once the file is known to be sound: its compiled parser can end the process on a damaged one."""
-    import scipy.io
-
-    refuse_unsound(path, where_is(path, participant))
-    return scipy.io
+            refuse_unsound(path, path)
+            yield scipy.io, None
 
 
 def _is_hdf5(path: Path) -> bool:
@@ -106,8 +97,7 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
     """
     import h5py
 
-    link = file.get(name, getlink=True)
-    if not isinstance(link, h5py.HardLink):
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         raise problem(path, f"{name!r} is a link to another place", expected="numbers in the file itself")
     dataset = file[name]
     if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
@@ -115,16 +105,12 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
     shape = list(dataset.shape)
     if along is not None and along < len(shape):
         shape[len(shape) - 1 - along] = 1
-    refuse_bomb(path, path.stat().st_size, dataset.dtype.itemsize * int(np.prod(shape, dtype=object)))
+    _refuse_bomb(path, shape, dataset.dtype.itemsize)
     return dataset
 
 
-def _hdf5_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        own = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
-        return {name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])}
+def _refuse_bomb(path: Path, shape: Any, itemsize: int) -> None:
+    refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
 
 
 def _holds_numbers(item: Any) -> bool:
@@ -135,33 +121,14 @@ def _holds_numbers(item: Any) -> bool:
         return False
     kind = item.attrs.get("MATLAB_class", b"double")
     kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
-    return "MATLAB_object_decode" not in item.attrs and kind.startswith(("double", "single", "int", "uint", "logical"))
+    return "MATLAB_object_decode" not in item.attrs and kind.startswith(_NUMERIC)
 
 
-def _hdf5_words(path: Path, name: str) -> tuple[str, ...]:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        references = own_dataset(file, name, path)[()].ravel()
-        cells = [file[cell] for cell in references]
-        for cell in cells:
-            refuse_bomb(path, path.stat().st_size, cell.dtype.itemsize * int(np.prod(cell.shape, dtype=object)))
-        return tuple("".join(map(chr, np.asarray(cell).ravel())).strip() for cell in cells)
+_whole_mat = once(read_mat)
 
 
-@lru_cache(maxsize=1)
-def _whole_mat(path: str, changed: int, name: str) -> np.ndarray:
-    return read_mat(Path(path), name)
-
-
-@lru_cache(maxsize=1)
-def _open_hdf5(path: str, changed: int) -> Any:
+@once
+def _open_hdf5(path: Path) -> Any:
     import h5py
 
     return h5py.File(path, "r")
-
-
-def damaged(path: Path, participant: str, expected: str, error: BaseException) -> NerveError:
-    """The sentence about a file that its parser stumbles over, without the words of the parser."""
-    found = f"it has no variable {error.args[0]!r}" if type(error) is KeyError and error.args else "it cannot be read"
-    return problem(where_is(path, participant), found, expected=expected, remedy=MENDING)

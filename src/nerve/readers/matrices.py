@@ -57,11 +57,6 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     return matrix
 
 
-def missing_regions(matrix: np.ndarray) -> np.ndarray:
-    """Mask of the regions of a cleaned (R, R) matrix that have no data."""
-    return np.isnan(matrix.diagonal())
-
-
 def _missing_regions(matrix: np.ndarray) -> np.ndarray:
     """Mask of the rows that are NaN or zero throughout; the diagonal is zero here."""
     has_data: np.ndarray = np.any(matrix != 0, axis=1)  # NaN counts as data: most need no second look
@@ -127,41 +122,6 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
         expected="1 (or all 0)",
         remedy="Give correlations, not covariances; if they are Fisher z, say --values z.",
     )
-
-
-def from_triangle(vector: np.ndarray, where: object, *, by: str = "row") -> np.ndarray:
-    """The symmetric matrix, with a unit diagonal, of the R (R - 1) / 2 entries above the diagonal.
-
-    Parameters
-    ----------
-    vector : (R (R - 1) / 2,) array
-    where : object
-        What the sentence calls it if the length fits no R.
-    by : {"row", "column"}
-        The upper triangle row by row (the same as the lower one column by column, CBIG's), or column by column.
-
-    Examples
-    --------
-    >>> from_triangle(np.array([0.1, 0.2, 0.3]), "example").tolist()
-    [[1.0, 0.1, 0.2], [0.1, 1.0, 0.3], [0.2, 0.3, 1.0]]
-    >>> from_triangle(np.array([0.1, 0.2, 0.3]), "example", by="column")[0].tolist()
-    [1.0, 0.1, 0.2]
-    """
-    vector = np.asarray(vector, np.float64).ravel()
-    n_regions = regions_of_triangle(len(vector))
-    if not n_regions:
-        raise problem(where, f"{len(vector)} values", expected="the R (R - 1) / 2 values of one triangle")
-    matrix = np.eye(n_regions)
-    rows, columns = np.triu_indices(n_regions, 1) if by == "row" else np.tril_indices(n_regions, -1)
-    matrix[rows, columns] = vector
-    matrix[columns, rows] = vector
-    return matrix
-
-
-def regions_of_triangle(n_entries: int) -> int:
-    """R such that R (R - 1) / 2 is the number of entries, or 0 if there is none."""
-    n_regions = round((1 + np.sqrt(1 + 8 * n_entries)) / 2)
-    return n_regions if n_regions > 1 and n_regions * (n_regions - 1) // 2 == n_entries else 0
 
 
 def describe_missing(missing: np.ndarray, labels: tuple[str, ...]) -> str:

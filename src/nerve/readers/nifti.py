@@ -9,7 +9,6 @@ order of the parcellation; a `.dlabel.nii` names its regions itself.
 from __future__ import annotations
 
 import importlib.util
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,17 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.files import read_json
-from nerve.readers.base import Options, Reader, Reading, Scan, require_file
-from nerve.readers.bids import BidsName, by_scan, parse_names
-from nerve.readers.browse import files_below, place
-from nerve.readers.cifti import load_image, unreadable
+from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.bids import BidsName, by_scan, parse_names, path_of
+from nerve.readers.browse import files_below
+from nerve.readers.cifti import WHOLE, load_image
 from nerve.readers.confounds import Denoising, clean_series, read_confounds, regressors
+from nerve.readers.opening import once, require_file, sentences
 from nerve.readers.text import column_of_numbers
 from nerve.readers.versions import of_one_task
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
+Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
 _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images are in the first
 
 
@@ -46,43 +47,28 @@ class NIfTI(Reader):
         _check_needs(options)
         images = _of_one_space(images, options)
         confounds = by_scan(n for n in names if n.suffix == "timeseries" and n.get("desc") == "confounds")
-        scans = [
-            Scan(
-                name.participant,
-                name.path,
-                "series",
-                name.get("ses"),
-                name.get("task"),
-                name.get("run"),
-                motion_path=confounds[name.scan].path if name.scan in confounds else None,
-            )
-            for name in by_scan(images).values()
-        ]
-        return of_one_task(scans, options)
+        chosen = by_scan(images).values()
+        return of_one_task([name.as_scan("series", motion_path=path_of(name, confounds)) for name in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
-        table = None
-        if scan.motion_path is not None:
-            table = read_confounds(scan.motion_path, scan.participant)
+        table = None if scan.motion_path is None else read_confounds(scan.motion_path)
         if table is None and denoising.strategy != "none":
             raise problem(
-                place(scan),
+                scan.path,
                 "there is no …_desc-confounds_timeseries.tsv for it",
                 remedy="Put it beside the image, or say --denoise none.",
             )
-        labels: tuple[str, ...] | None = None
-        if scan.path.name.endswith(SURFACES):
-            series, labels, repetition_time = _surface_series(scan, atlas)
-        else:
-            series, repetition_time = _volume_series(scan, atlas, options)
-        nuisance = None if table is None else regressors(table, denoising.strategy, place(scan))
-        cleaned = clean_series(series, nuisance, denoising, repetition_time, place(scan))
+        on_surface = scan.path.name.endswith(SURFACES)
+        extract = _surface_series if on_surface else _volume_series
+        series, labels, repetition_time = extract(scan, atlas, options)
+        nuisance = None if table is None else regressors(table, denoising.strategy, scan.path)
+        cleaned = clean_series(series, nuisance, denoising, repetition_time, scan.path)
         motion = None
         if table is not None and "framewise_displacement" in table.columns:
-            motion = column_of_numbers(table, "framewise_displacement", place(scan))
-        notes = (f"Region series {denoising.describe()} (--denoise).", *scan.extra.get("notes", ()))
+            motion = column_of_numbers(table, "framewise_displacement", scan.path)
+        notes = (f"Region series {denoising.describe()} (--denoise).",)
         return Reading(series=cleaned, labels=labels, motion=motion, notes=notes)
 
 
@@ -94,19 +80,17 @@ def _is_image(name: BidsName, surface: bool) -> bool:
 
 
 def _of_one_space(images: list[BidsName], options: Options) -> list[BidsName]:
+    """The images in the space that `--atlas` names, else in that of Schaefer's label images, else in the first."""
     spaces = sorted({_space(name) for name in images})
-    if options.atlas:
-        wanted = [space for space in spaces if options.atlas.lower() in (space.lower(), space.split("_")[0].lower())]
-        if not wanted:
-            raise NerveError(
-                f"There are no images in {options.atlas!r}; the source has them in {listed(spaces)}. Name one of these "
-                "with --atlas."
-            )
-        spaces = wanted
-    if len(spaces) > 1:
-        ranked = [space for start in _SPACES for space in spaces if space.startswith(start)]
-        spaces = ranked or spaces
-    return [name for name in images if _space(name) == spaces[0]]
+    wanted = (options.atlas or "").lower()
+    chosen = [space for space in spaces if wanted in ("", space.lower(), space.split("_")[0].lower())]
+    if not chosen:
+        raise NerveError(
+            f"There are no images in {options.atlas!r}; the source has them in {listed(spaces)}. Name one of these "
+            "with --atlas."
+        )
+    ranked = [space for start in _SPACES for space in chosen if space.startswith(start)]
+    return [name for name in images if _space(name) == (ranked or chosen)[0]]
 
 
 def _space(name: BidsName) -> str:
@@ -128,49 +112,42 @@ def _check_needs(options: Options) -> tuple[Path, Denoising]:
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
 
 
-def _volume_series(scan: Scan, atlas: Path, options: Options) -> tuple[np.ndarray, float]:
+def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
     """The mean of every label over its voxels, (volumes, regions); NaN for a label without voxels in the image."""
     from nilearn.maskers import NiftiLabelsMasker
 
-    image = load_image(scan.path, scan.participant)
+    image = load_image(scan.path)
     if len(image.shape) != 4:
-        raise problem(place(scan), f"the image has {len(image.shape)} dimensions", expected="4 (x, y, z, volumes)")
-    labels = load_image(atlas)
-    order = options.order or options.parcellation
-    try:
-        values = _label_values(str(atlas), atlas.stat().st_mtime_ns)
-        n_regions = max(order.n_regions if order else 0, max(values, default=0))
-        masker = NiftiLabelsMasker(labels, standardize=None, resampling_target="data", reports=False)
+        raise problem(scan.path, f"the image has {len(image.shape)} dimensions", expected="4 (x, y, z, volumes)")
+    order = options.rows
+    with sentences(scan.path, WHOLE):
+        n_regions = max(order.n_regions if order else 0, _largest_label(atlas))
+        masker = NiftiLabelsMasker(load_image(atlas), standardize=None, resampling_target="data", reports=False)
         found = masker.fit_transform(image)  # (volumes, labels that have voxels)
         present = [int(value) for column, value in masker.region_ids_.items() if column != "background"]
-    except NerveError:
-        raise
-    except Exception as error:  # damaged images fail in many ways inside nibabel and nilearn
-        raise unreadable(scan.path, scan.participant) from error
     series = np.full((len(found), n_regions), np.nan)
     series[:, np.array(present, int) - 1] = found
-    return series, _repetition_time(scan, float(image.header.get_zooms()[3]))
+    return series, None, _repetition_time(scan, float(image.header.get_zooms()[3]))
 
 
-@lru_cache(maxsize=4)
-def _label_values(atlas: str, _changed: int) -> tuple[int, ...]:
-    data = np.asarray(load_image(Path(atlas)).dataobj)
-    values = np.unique(np.round(data).astype(np.int64))
-    if values.min() < 0 or np.abs(data - np.round(data)).max() > 1e-3:
-        raise problem(
-            atlas, "the label image holds values that are not whole numbers from 0", remedy="Give a label image."
-        )
-    if values.max() > 10_000:
-        raise problem(
-            atlas, f"the largest label is {values.max()}", expected="labels 1 … R in the order of the parcellation"
-        )
-    return tuple(int(value) for value in values if value > 0)
+@once
+def _largest_label(atlas: Path) -> int:
+    data = np.asarray(load_image(atlas).dataobj)
+    whole = np.isfinite(data).all() and np.abs(data - np.round(data)).max() <= 1e-3
+    if not whole or data.min() < 0:
+        found = "the label image holds values that are not whole numbers from 0"
+        raise problem(atlas, found, remedy="Give a label image.")
+    largest = int(np.round(data.max()))
+    if largest > 10_000:
+        expected = "labels 1 … R in the order of the parcellation"
+        raise problem(atlas, f"the largest label is {largest}", expected=expected)
+    return largest
 
 
-def _surface_series(scan: Scan, atlas: Path) -> tuple[np.ndarray, tuple[str, ...], float]:
+def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
     """The mean of every label over its vertices, with the labels that the dlabel file gives."""
-    image, labels = load_image(scan.path, scan.participant), load_image(atlas)
-    try:
+    image, labels = load_image(scan.path), load_image(atlas)
+    with sentences(scan.path, WHOLE):
         time, vertices = image.header.get_axis(0), image.header.get_axis(1)
         names, label_vertices = labels.header.get_axis(0), labels.header.get_axis(1)
         data = np.asarray(image.dataobj, np.float64)  # (volumes, vertices)
@@ -178,8 +155,6 @@ def _surface_series(scan: Scan, atlas: Path) -> tuple[np.ndarray, tuple[str, ...
         table: dict[int, Any] = names.label[0]
         step = float(time.step)
         key_of = _keys_at(vertices, label_vertices, keys)
-    except Exception as error:  # as above
-        raise unreadable(scan.path, scan.participant) from error
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
     series = np.full((len(data), len(wanted)), np.nan)
     for region, key in enumerate(wanted):
@@ -214,7 +189,7 @@ def _repetition_time(scan: Scan, header: float) -> float:
             return float(value)
     if not 0.1 <= header <= 20:
         raise problem(
-            place(scan),
+            scan.path,
             f"the repetition time in the header is {header:g} s",
             remedy=f"Write RepetitionTime into {sidecar.name}.",
         )

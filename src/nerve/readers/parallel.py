@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ WORTH_A_PROCESS = 8  # items below which starting processes costs more than it g
 def in_order(
     function: Callable[[Item], Result], items: Iterable[Item], n_items: int, jobs: int | None = None
 ) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in order.
+    """``function(item)`` for each item, in order. Processes are forked now, before the caller starts threads.
 
     Parameters
     ----------
@@ -33,23 +34,27 @@ def in_order(
     """
     jobs = min(jobs or usable_cores(), n_items)
     if jobs <= 1 or n_items < WORTH_A_PROCESS:
-        yield from map(function, items)
-        return
+        return map(function, items)
+    # forked workers inherit what is imported; where fork does not exist they start afresh
     start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    workers = [Worker(partial(_in_one_thread, function), start) for _ in range(jobs)]
-    begun = 0
+    return _results([Worker(partial(_in_one_thread, function), start) for _ in range(jobs)], items)
+
+
+def _results(workers: list[Worker], items: Iterable[Any]) -> Iterator[Any]:
+    """One item at a time is with each worker; whose turn it is gives its result for the next item."""
+    busy: deque[Worker] = deque()
+    items = iter(items)
     try:
+        for worker, item in zip(workers, items, strict=False):
+            worker.begin(item)
+            busy.append(worker)
         for item in items:
-            worker = workers[begun % jobs]
-            begun += 1
-            if begun <= jobs:
-                worker.begin(item)
-            else:
-                result = worker.result()
-                worker.begin(item)
-                yield result
-        for number in range(max(0, begun - jobs), begun):
-            yield workers[number % jobs].result()
+            result = busy[0].result()
+            busy[0].begin(item)
+            busy.rotate(-1)
+            yield result
+        for worker in busy:
+            yield worker.result()
     except WorkerDied as death:
         raise NerveError(
             "A reading process was ended from outside (is memory short?). Try fewer with --jobs."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +12,7 @@ import pandas as pd
 from nerve.checks import NerveError, did_you_mean, known_columns, listed, problem
 from nerve.files import read_yaml
 from nerve.readers.ids import counted, normal_id
+from nerve.readers.opening import once
 from nerve.readers.text import read_table
 
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
@@ -44,6 +44,12 @@ class Joined:
     without_row: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def why(self) -> dict[str, str]:
+        """Participant → reason, of those who were left over."""
+        without = dict.fromkeys(self.without_data, "in the participants table, but no data were found")
+        return without | dict.fromkeys(self.without_row, "data were found, but no row in the participants table")
+
 
 def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
     """`age=AGE_AT_SCAN,site=SITE_ID`, a YAML file of the same, or a mapping: our name → theirs.
@@ -70,17 +76,12 @@ def load_table(source: pd.DataFrame | str | os.PathLike[str], words: Iterable[st
     """The table as it is, with ids (and `words`) as words and the usual marks of missing values as missing."""
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
-    path = Path(source)
-    try:
-        changed = path.stat().st_mtime_ns
-    except (OSError, ValueError):  # the reading says what is wrong
-        changed = 0
-    return _read_table(path, changed, tuple(words)).copy()  # whole again: thousands of columns come in pieces
+    return _read_table(Path(source), tuple(words)).copy()  # whole again: thousands of columns come in pieces
 
 
-@lru_cache(maxsize=1)
-def _read_table(source: Path, changed: int, words: tuple[str, ...]) -> pd.DataFrame:
-    """The file is read once for the ids and for the join; `changed` is the time at which it changed."""
+@once
+def _read_table(source: Path, words: tuple[str, ...]) -> pd.DataFrame:
+    """The file is read once for the ids and for the join."""
     as_words = (*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID", *words)
     return read_table(source, dtype=dict.fromkeys(as_words, str), na_values=MISSING)
 

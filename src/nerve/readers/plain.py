@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy as np
 from nerve.checks import NerveError, problem
 from nerve.readers.arrays import choose_variable, npz_shapes, read_npy, read_npz, whole_npz
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import TEXT, files_below, is_data, place
+from nerve.readers.browse import TEXT, files_below, is_data
 from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice
 from nerve.readers.matrices import TOLERANCE
 from nerve.readers.names import scan_of, scans_of
+from nerve.readers.opening import once
 from nerve.readers.stacks import axis_of_people, expected_sizes, people_of
 from nerve.readers.text import Numbers, read_numbers
 from nerve.readers.unfolding import Unfolding, proved_unfolding, unfoldings
@@ -66,18 +67,18 @@ class Plain(Reader):
         numbers = _load(scan, options)
         array = numbers.values
         kind = scan.kind or (options.data if options.data != "auto" else _kind_of(array))
-        values, notes = scan.extra.get("values"), scan.extra.get("notes", ())
+        values = scan.extra.get("values")
         if array.ndim == 1 or (array.ndim == 2 and min(array.shape) == 1):
             way: Unfolding | None = scan.extra.get("unfolding")
             if way is None:
-                way = _unfolding([array], options, place(scan))
-            return Reading(matrix=way.matrix(array, place(scan)), values=values, notes=(*notes, f"vectors are {way}"))
+                way = _unfolding([array], options, scan.path)
+            return Reading(matrix=way.matrix(array, scan.path), values=values, notes=(f"vectors are {way}",))
         if kind == "fc":
             counted = numbers.columns is None or all(label.isdigit() for label in numbers.columns)
             labels = numbers.rows if counted and numbers.rows is not None else numbers.columns
-            return Reading(matrix=array, labels=labels, values=values, notes=notes)
-        series, labels = _volumes_first(numbers, options, place(scan))
-        return Reading(series=series, labels=labels, notes=notes)
+            return Reading(matrix=array, labels=labels, values=values)
+        series, labels = _volumes_first(numbers, options, scan.path)
+        return Reading(series=series, labels=labels)
 
 
 def _one_family(files: Sequence[Path]) -> list[Path]:
@@ -116,7 +117,7 @@ def _scans(files: list[Path], root: Path, options: Options) -> list[Scan]:
     scans += scans_of(single, root, options)
     z = bool(single) and all(_kind_in_name(path) == "z" for path in single) and options.values == "auto"
     notes = ("files are named after Fisher z and are read as such (--values r reads them as r)",)
-    return [replace(scan, extra={**scan.extra, "values": "z", "notes": notes}) for scan in scans] if z else scans
+    return [replace(scan, extra={**scan.extra, "values": "z"}, notes=notes) for scan in scans] if z else scans
 
 
 def _people_in(path: Path, root: Path, options: Options, *, alone: bool) -> list[Scan]:
@@ -138,7 +139,7 @@ def _stack_in(path: Path, options: Options, *, alone: bool) -> tuple[tuple[int, 
     if path.suffix == ".npy":
         shapes, wanted = {"": read_npy(path).shape}, ""
     elif path.name.endswith(TEXT):
-        shapes, wanted = ({"": _whole_text(path, path.stat().st_mtime_ns).values.shape} if alone else {}), ""
+        shapes, wanted = ({"": _whole_text(path).values.shape} if alone else {}), ""
     else:
         shapes = npz_shapes(path) if path.suffix == ".npz" else mat_shapes(path)
         wanted = _stack_name(shapes, options, alone=alone)
@@ -159,14 +160,13 @@ def _stack_name(shapes: dict[str, tuple[int, ...]], options: Options, *, alone: 
 
 def _slice(path: Path, variable: str, index: int, axis: int) -> np.ndarray:
     """What one participant has of the array of all."""
-    changed = path.stat().st_mtime_ns
     if path.suffix == ".npy":
         return np.asarray(read_npy(path).take(index, axis))
     if path.suffix == ".npz":
-        return whole_npz(path, variable, changed).take(index, axis)
+        return whole_npz(path, variable).take(index, axis)
     if path.suffix == ".mat":
         return read_mat_slice(path, variable, index, axis)
-    return _whole_text(path, changed).values.take(index, axis)
+    return _whole_text(path).values.take(index, axis)
 
 
 def _named_people(path: Path, root: Path, options: Options, *, alone: bool) -> list[Scan]:
@@ -183,20 +183,16 @@ def _named_people(path: Path, root: Path, options: Options, *, alone: bool) -> l
 
 def _named_rows(path: Path, options: Options) -> list[Scan]:
     """Rows of vectors after an id; the first number of a row is its id where only then the others fit."""
-    numbers = _whole_text(path, path.stat().st_mtime_ns)
+    numbers = _whole_text(path)
     array, sizes = numbers.values, expected_sizes(options)
     if sizes & set(array.shape):
         return []
-    if numbers.rows is not None and numbers.columns is None and _fit(array.shape[1], sizes):
+    if numbers.rows is not None and numbers.columns is None and unfoldings(array.shape[1], sizes):
         return [Scan(person, path, key=i) for i, person in enumerate(numbers.rows)]
     whole = np.array_equal(array[:, 0], np.round(array[:, 0]))
-    if whole and sizes and _fit(array.shape[1] - 1, sizes) and not _fit(array.shape[1], sizes):
+    if whole and sizes and unfoldings(array.shape[1] - 1, sizes) and not unfoldings(array.shape[1], sizes):
         return [Scan(str(int(one)), path, key=i, extra={"skip": 1}) for i, one in enumerate(array[:, 0])]
     return []
-
-
-def _fit(n_values: int, sizes: set[int]) -> bool:
-    return bool(unfoldings(n_values, sizes))
 
 
 def _decided(scans: Sequence[Scan], options: Options) -> list[Scan]:
@@ -218,7 +214,7 @@ def _decided(scans: Sequence[Scan], options: Options) -> list[Scan]:
 
 
 def _unfolding(vectors: list[np.ndarray], options: Options, where: object) -> Unfolding:
-    return proved_unfolding(vectors, options.unfolding, options.order or options.parcellation, where, options.values)
+    return proved_unfolding(vectors, options.unfolding, options.rows, where, options.values)
 
 
 def _kind_of(array: np.ndarray) -> str:
@@ -230,28 +226,24 @@ def _kind_of(array: np.ndarray) -> str:
 
 
 def _load(scan: Scan, options: Options) -> Numbers:
-    path, person = scan.path, scan.participant
+    path = scan.path
     if isinstance(scan.key, str):
-        return Numbers(read_npz(path, scan.key, person))
+        return Numbers(read_npz(path, scan.key))
     if scan.key is not None:
         array = _slice(path, scan.extra.get("variable", ""), scan.key, scan.extra.get("axis", 0))
         return Numbers(array[scan.extra.get("skip", 0) :])
     if path.name.endswith(TEXT):
-        return read_numbers(path, person)
+        return read_numbers(path)
     if path.suffix == ".npy":
-        return Numbers(np.asarray(read_npy(path, person)))
-    if path.suffix == ".mat":
-        name = choose_variable(mat_shapes(path, person), NAMES, options.variable, path, person)
-        return Numbers(read_mat(path, name, person))
-    return Numbers(read_npz(path, choose_variable(npz_shapes(path), NAMES, options.variable, path, person), person))
+        return Numbers(np.asarray(read_npy(path)))
+    shapes, read = (mat_shapes, read_mat) if path.suffix == ".mat" else (npz_shapes, read_npz)
+    return Numbers(read(path, choose_variable(shapes(path), NAMES, options.variable, path)))
 
 
-@lru_cache(maxsize=1)
-def _whole_text(path: Path, changed: int) -> Numbers:
-    return read_numbers(path)
+_whole_text = once(read_numbers)
 
 
-def _volumes_first(numbers: Numbers, options: Options, where: str) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _volumes_first(numbers: Numbers, options: Options, where: object) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """(volumes, regions) and the labels; turned round where labels or numbers say that the rows are regions."""
     array = numbers.values
     if array.ndim != 2:

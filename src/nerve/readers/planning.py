@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
-from nerve.readers import get_reader
+from nerve.checks import NerveError, listed
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.discover import discover
 from nerve.readers.ids import counted
-from nerve.readers.participants import Joined, join_participants, parse_columns
-from nerve.readers.person import Recipe, scan_name
+from nerve.readers.participants import Joined, join_participants
+from nerve.readers.person import Recipe, read_scan
 from nerve.readers.regions import plan_regions
 from nerve.readers.repeats import filter_scans, group_scans, named_by
-from nerve.readers.settings import Settings
 from nerve.readers.valuing import decided_values, shown_values
 
-_PROBES = 20  # scans tried to learn the regions of a source
-_LOOKED_AT, _THOROUGHLY = 20, 5  # matrices from which r or Fisher z is decided; of some their eigenvalues
+_LOOKED_AT, _THOROUGHLY = 20, 5  # scans from which regions and values are learned; of some the eigenvalues
 
 
 @dataclass
@@ -53,99 +52,85 @@ class Plan:
     notes: list[str]
 
 
-def make_plan(source: Path, settings: Settings) -> Plan:
+def make_plan(source: Path, options: Options) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
-    options = settings.options(source)
-    reader, found = find_scans(source, settings, options)
-    people, notes = group_scans(filter_scans(found, options), settings.repeats)
+    reader, found = find_scans(source, options)
+    people, notes = group_scans(filter_scans(found, options), options.repeats)
     n_scans = sum(not scan.left_out for scan in found)
     notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
-    notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out_of(found).items()]
-    table = settings.participants_source(source)
-    if table is not None and settings.participants is None:
-        notes.append(f"participants from {table}")
-    joined = join_participants(
-        table,
-        list(people),
-        columns=parse_columns(settings.columns),
-        sessions={person: {scan.session for scan in scans} for person, scans in people.items()},
-        repeats=settings.repeats,
-    )
-    excluded, left_over = _left_over(joined)
+    left_out = Counter(scan.left_out for scan in found if scan.left_out)
+    notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()]
+    if isinstance(options.participants, (str, os.PathLike)):
+        notes.append(f"participants from {options.participants}")
+    joined = join_table(people, options)
     people = {person: people[person] for person in joined.table["participant_id"]}
     options = reader.completed(options, found)
-    first = _first_reading(reader.name, people, options)
-    regions, region_notes = plan_regions(
-        first.n_regions, first.reading.labels, options, settings.outside, first.where, stated=first.reading.stated
-    )
-    said = options.values != "auto" or first.reading.series is not None or first.reading.values is not None
-    chosen: tuple[str, list[str]] = ("z" if options.values == "z" else "r", [])
-    values, value_notes = chosen if said else decide_values(reader.name, people, options, source)
-    notes += [*joined.notes, *left_over, *region_notes, *value_notes]
-    recipe = Recipe(reader.name, options, regions, values, said)
-    return Plan(recipe, people, joined.table, n_scans, excluded, notes)
+    looked = look_at(reader.name, people, options)
+    scan, first = looked[0]
+    regions, region_notes = plan_regions(first, options, scan.where)
+    values, said, value_notes = decide_values(looked, options, source)
+    notes += [*joined.notes, *_left_over(joined), *region_notes, *value_notes]
+    return Plan(Recipe(reader.name, options, regions, values, said), people, joined.table, n_scans, joined.why, notes)
 
 
-def find_scans(source: Path, settings: Settings, options: Options) -> tuple[Reader, list[Scan]]:
+def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
     """The reader and its scans, with the participants that `--id-pattern` says."""
-    reader, found = discover(source, settings.format, options)
+    reader, found = discover(source, options.format, options)
     return reader, named_by(options.id_pattern, found, source if source.is_dir() else source.parent)
 
 
-def left_out_of(scans: list[Scan]) -> dict[str, int]:
-    """Why files are left out, and how many."""
-    return dict(Counter(scan.left_out for scan in scans if scan.left_out))
+def join_table(people: dict[str, list[Scan]], options: Options) -> Joined:
+    """The rows of the participants table that belong to the scans."""
+    sessions = {person: {scan.session for scan in scans} for person, scans in people.items()}
+    return join_participants(
+        options.participants, list(people), columns=options.columns, sessions=sessions, repeats=options.repeats
+    )
 
 
-def decide_values(reader: str, people: dict[str, list[Scan]], options: Options, source: Path) -> tuple[str, list[str]]:
-    """r or Fisher z for the whole source, from matrices of participants all over it."""
-    first = [scans[0] for scans in people.values()]
+def look_at(reader: str, people: dict[str, list[Scan]], options: Options) -> list[tuple[Scan, Reading]]:
+    """Scans of participants all over the source that can be read; one, where r or Fisher z is not in question.
+
+    If none can be read, it is said why the first cannot.
+    """
+    firsts = [scans[0] for scans in people.values()]
+    spaced = np.linspace(0, len(firsts) - 1, min(_LOOKED_AT, len(firsts))).astype(int)
+    others = [scan for scans in people.values() for scan in scans[1:]]
+    refusals: list[NerveError] = []
+    for scans in ([firsts[i] for i in dict.fromkeys(spaced.tolist())], others[:_LOOKED_AT]):
+        found = list(_readable(reader, scans, options, refusals))
+        if found:
+            return found
+    raise refusals[0] if refusals else NerveError("There are no scans to read.")
+
+
+def _readable(
+    reader: str, scans: list[Scan], options: Options, refusals: list[NerveError]
+) -> Iterator[tuple[Scan, Reading]]:
+    for scan in scans:
+        try:
+            reading = read_scan(reader, scan, options)
+        except NerveError as error:  # reported when it is read
+            refusals.append(error)
+            continue
+        yield scan, reading
+        if options.values != "auto" or reading.series is not None or reading.values is not None:
+            return
+
+
+def decide_values(looked: list[tuple[Scan, Reading]], options: Options, source: Path) -> tuple[str, bool, list[str]]:
+    """r or Fisher z for the whole source, whether the user or the format says so, and what to tell the user."""
+    if options.values != "auto":
+        return options.values, True, []
+    if any(reading.series is not None or reading.values is not None for _, reading in looked):
+        return "r", True, []
     shown: dict[str, str] = {}
-    for i in dict.fromkeys(np.linspace(0, len(first) - 1, min(_LOOKED_AT, len(first))).astype(int).tolist()):
-        try:
-            reading = get_reader(reader).read(first[i], options)
-        except (NerveError, OSError):  # reported when it is read
-            continue
-        if reading.matrix is None or reading.values is not None:
-            return "r", []
-        shown[str(first[i].path.name if first[i].key is None else first[i].participant)] = shown_values(
-            reading.matrix, thorough=len(shown) < _THOROUGHLY
-        )
-    return decided_values(shown, source)
+    for i, (scan, reading) in enumerate(looked):
+        name = scan.path.name if scan.key is None else scan.participant
+        shown[name] = shown_values(np.asarray(reading.matrix), thorough=i < _THOROUGHLY)
+    values, notes = decided_values(shown, source)
+    return values, False, notes
 
 
-def _left_over(joined: Joined) -> tuple[dict[str, str], list[str]]:
-    excluded = dict.fromkeys(joined.without_data, "in the participants table, but no data were found")
-    excluded |= dict.fromkeys(joined.without_row, "data were found, but no row in the participants table")
+def _left_over(joined: Joined) -> list[str]:
     sides = ((joined.without_data, "without data"), (joined.without_row, "without a row in the table"))
-    notes = [f"{counted(len(side))} {what} ({listed(side, most=5)})" for side, what in sides if side]
-    return excluded, notes
-
-
-@dataclass(frozen=True)
-class _First:
-    """The first scan that can be read."""
-
-    reading: Reading
-    n_regions: int
-    where: str
-
-
-def _first_reading(reader: str, people: dict[str, list[Scan]], options: Options) -> _First:
-    """The first scan that can be read, from which the regions are learned; if none can, why the first cannot."""
-    scans = [scan for theirs in people.values() for scan in theirs]
-    first: NerveError | None = None
-    for scan in scans[:_PROBES]:
-        try:
-            reading = get_reader(reader).read(scan, options)
-            array = reading.series if reading.series is not None else reading.matrix
-            if array is None or np.ndim(array) != 2:
-                raise problem(scan_name(scan), "it holds neither a matrix nor a time series")
-        except NerveError as error:
-            first = first or error
-            continue
-        except OSError as error:
-            first = first or problem(scan_name(scan), f"it cannot be read ({error.strerror or error})")
-            continue
-        return _First(reading, array.shape[1], scan_name(scan))
-    raise first or NerveError("There are no scans to read.")
+    return [f"{counted(len(side))} {what} ({listed(side, most=5)})" for side, what in sides if side]

@@ -13,7 +13,7 @@ import numpy as np
 
 from nerve.checks import NerveError, listed, problem
 from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation, parcellation_names
-from nerve.readers.base import Options
+from nerve.readers.base import Options, Reading
 from nerve.readers.ids import counted
 
 N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
@@ -78,26 +78,9 @@ def reorder_series(series: np.ndarray, index: np.ndarray) -> np.ndarray:
     return picked
 
 
-def plan_regions(
-    n_regions: int,
-    labels: tuple[str, ...] | None,
-    options: Options,
-    outside: str,
-    where: object,
-    *,
-    stated: bool = False,
-) -> tuple[Regions, list[str]]:
-    """Regions for a source of which one scan was read, and what to tell the user.
-
-    Parameters
-    ----------
-    n_regions, labels
-        Of the scan that was read.
-    outside : {"keep", "drop"}
-        What happens to regions that the parcellation does not have.
-    stated : bool
-        The labels are those of the atlas that the file's name states.
-    """
+def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Regions, list[str]]:
+    """Regions for a source of which one scan was read, and what to tell the user."""
+    n_regions, labels = reading.array.shape[-1], reading.labels
     if labels is not None and options.parcellation is None:
         options = _with_known(options, labels)
     target = options.parcellation or options.order
@@ -112,9 +95,11 @@ def plan_regions(
     else:
         order = _with_aseg(order, n_regions)
         extra = [label for i, label in enumerate(order.labels) if i not in set(order.positions_of(target).tolist())]
-    match = "stated" if stated or (not by_label and _is_stated(order, options)) else "label" if by_label else "size"
+    match = (
+        "stated" if reading.stated or (not by_label and _is_stated(order, options)) else "label" if by_label else "size"
+    )
     notes = [_match_note(match, order, target)]
-    if extra and outside == "keep":
+    if extra and options.outside == "keep":
         target = _kept(target, extra)
         kept = counted(len(extra), "region")
         notes.append(f"{kept} outside the networks: kept as network Subcortical ({listed(extra, 3)})")

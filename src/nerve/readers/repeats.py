@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nerve.checks import NerveError, listed, one_of
+from nerve.checks import NerveError, listed
 from nerve.readers.base import Options, Scan
 from nerve.readers.ids import counted, natural_key, normal_id
 from nerve.readers.names import inside
-
-RULES = ("average", "first", "last", "refuse")
 
 
 def named_by(pattern: str | None, scans: Sequence[Scan], root: Path) -> list[Scan]:
@@ -66,7 +64,6 @@ def group_scans(scans: Sequence[Scan], rule: str = "average") -> tuple[dict[str,
     rule : {"average", "first", "last", "refuse"}
         Keep all (they are averaged in Fisher z after reading), the first or last by session and run, or refuse.
     """
-    one_of("--repeats", rule, RULES)
     people: dict[str, list[Scan]] = {}
     for scan in sorted(scans, key=_order):
         people.setdefault(scan.participant, []).append(scan)

@@ -58,7 +58,7 @@ def axis_of_people(shape: tuple[int, ...], options: Options, take: Callable[[int
 
 def expected_sizes(options: Options) -> set[int]:
     """Numbers of regions that would fit what the user said."""
-    order = options.order or options.parcellation
+    order = options.rows
     return set() if order is None else {order.n_regions, order.n_regions + N_ASEG}
 
 

@@ -7,7 +7,6 @@ import io
 import re
 import warnings
 import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import listed, problem
 from nerve.formulas import unguarded_table
-from nerve.readers.base import require_file
+from nerve.readers.opening import MENDING, require_file, sentences
 from nerve.readers.squares import read_square
 from nerve.unpacking import LARGE_TABLE, PACKED, open_table, refuse_bomb, require_ending
 
-MENDING = "Fetch or write it again, or leave the participant out."
 _MISSING = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
 _DISGUISES = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x05": "pickle", b"\x93N": "NumPy"}
@@ -44,9 +42,11 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class _Form:
-    """How a text is written."""
+class _Text:
+    """A text file, and how it is written."""
 
+    path: Path
+    content: bytes | None  # None for a packed or large one, which is read piece by piece
     encoding: str
     separator: str
     decimal: str
@@ -57,7 +57,7 @@ class _Form:
     @property
     def has_header(self) -> bool:
         words = self.first[1:] or self.first
-        return any(not self.is_number(word) for word in words)
+        return any(not is_number(word, self.decimal) for word in words)
 
     @property
     def body(self) -> list[str]:
@@ -71,71 +71,77 @@ class _Form:
             return False
         named = self.has_header and len(self.first) == len(self.body) and self.first[0].lower() in _INDEX_NAMES
         unnamed = self.has_header and len(self.body) == len(self.first) + 1 and self.body[-1] != ""
-        return named or unnamed or not self.is_number(self.body[0])
+        return named or unnamed or not is_number(self.body[0], self.decimal)
 
-    def is_number(self, word: str) -> bool:
-        try:
-            float(word.replace(self.decimal, "."))
-        except ValueError:
-            return word.lower() in _MISSING
-        return True
+    def parsed(self, **options: Any) -> pd.DataFrame:
+        """What pandas makes of it."""
+        common: dict[str, Any] = {"sep": self.separator, "skiprows": self.n_remarks, "low_memory": False} | options
+        with _stream(self.path, self.content) as stream:
+            return pd.read_csv(stream, decimal=self.decimal, encoding=self.encoding, **common)
 
 
-def read_numbers(path: Path, participant: str = "") -> Numbers:
+def is_number(word: str, decimal: str = ",") -> bool:
+    """Whether a word is a number, or stands for a missing one."""
+    try:
+        float(word.replace(decimal, "."))
+    except ValueError:
+        return word.lower() in _MISSING
+    return True
+
+
+def read_numbers(path: Path) -> Numbers:
     """The numbers of a text file, and its labels.
 
     Tabs, commas, semicolons or blanks; decimal points or commas; with or without a header (`#1 #2 …` of `.1D` files
     too), a column of labels, or a tab before or after each line. Empty cells and ``n/a`` are NaN. Headers and first
     columns that pandas writes by itself (0, 1, 2 …) are dropped.
     """
-    where = where_is(path, participant)
-    with _sentences(where, "a table of numbers"):
-        content = _content(require_file(path, participant), where)
-        square = read_square(content) if isinstance(content, bytes) else None
+    with sentences(require_file(path), "a table of numbers, as many in every line"):
+        content = _content(path)
+        square = None if content is None else read_square(content)
         if square is not None:
             return Numbers(square[0], square[1], square[1])
-        form = _form(content, path, where)
-        table = _parsed(content, path, form)
-        values, rows = _as_numbers(table, where), _row_labels(table) if form.has_index else None
+        text = _read(path, content)
+        table = text.parsed(
+            header=None,
+            skiprows=text.n_remarks + text.has_header,
+            index_col=0 if text.has_index else None,
+            na_values=["n/a"],
+            comment="#" if path.suffix == ".1D" else None,
+        )
+        values = _as_numbers(table, path)
     if not values.size:
-        raise problem(where, "it holds no numbers", expected="a table of numbers", remedy=MENDING)
-    _refuse_cut_line(content, form, values.shape[1] + form.has_index, where)
-    columns = _column_labels(form, values.shape[1], where) if form.has_header else None
-    _refuse_other_order(rows, columns, where)
-    return _without_counting(*_without_edges(values, columns), rows)
+        raise problem(path, "it holds no numbers", expected="a table of numbers", remedy=MENDING)
+    _refuse_cut_line(text, values.shape[1] + text.has_index)
+    named = text.has_index and not table.index.isna().all()  # an empty first column is a tab before each line
+    rows = tuple(str(label).strip() for label in table.index) if named else None
+    columns = _column_labels(text, values.shape[1]) if text.has_header else None
+    _refuse_other_order(rows, columns, path)
+    if columns is None:
+        values = _without_edges(values)
+    return _without_counting(values) if columns is None and rows is None else Numbers(values, columns, rows)
 
 
-def read_table(path: Path, participant: str = "", **options: Any) -> pd.DataFrame:
+def read_table(path: Path, **options: Any) -> pd.DataFrame:
     """Somebody else's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
-    where = where_is(path, participant)
-    with _sentences(where, "a table with names of columns"):
+    with sentences(path, "a table with names of columns"):
         if path.suffix.lower() in (*_EXCEL, ".xls", ".ods"):
-            return _read_excel(path, where, options)
+            return _read_excel(path, options)
         require_ending(path)
-        content = _content(path, where)
-        form = _form(content, path, where)
-        blanks = len(form.first) == len(form.second) > 1
-        separator = form.separator if form.separator != r"\s+" or blanks else "\t"
-        common: dict[str, Any] = {
-            "sep": separator,
-            "decimal": form.decimal,
-            "encoding": form.encoding,
-            "skiprows": form.n_remarks,
-        }
+        text = _read(path, _content(path))
+        if text.separator == r"\s+" and not len(text.first) == len(text.second) > 1:  # a name of several words
+            options = {"sep": "\t", **options}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return unguarded_table(pd.read_csv(_stream(content, path), low_memory=False, **(common | options)))
+            return unguarded_table(text.parsed(**options))
 
 
-def read_column(path: Path, names: Sequence[str], participant: str = "") -> np.ndarray | None:
+def read_column(path: Path, names: Sequence[str]) -> np.ndarray | None:
     """The first of these columns that a table has, as numbers; None where it has none of them."""
-    table = read_table(require_file(path, participant), participant)
+    table = read_table(require_file(path))
     if table.empty:
-        raise problem(where_is(path, participant), "the file holds no rows of numbers", remedy="Write it again.")
-    for name in names:
-        if name in table.columns:
-            return column_of_numbers(table, name, where_is(path, participant))
-    return None
+        raise problem(path, "the file holds no rows of numbers", remedy="Write it again.")
+    return next((column_of_numbers(table, name, path) for name in names if name in table.columns), None)
 
 
 def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarray:
@@ -143,101 +149,58 @@ def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarr
     values = pd.to_numeric(table[name], errors="coerce")
     text = table[name][values.isna() & table[name].notna()]
     if len(text):
-        raise problem(
-            where, f"column {name} holds {text.iloc[0]!r} in row {text.index[0] + 1}", expected="numbers or n/a"
-        )
+        found = f"column {name} holds {text.iloc[0]!r} in row {text.index[0] + 1}"
+        raise problem(where, found, expected="numbers or n/a")
     return values.to_numpy(np.float64)
 
 
 def first_lines(path: Path) -> tuple[list[str], list[str]]:
     """The words of the first two lines of a table."""
-    with _sentences(path, "a table"):
-        form = _form(_content(require_file(path), path), path, path)
-    return form.first, form.second
+    with sentences(require_file(path), "a table"):
+        text = _read(path, _content(path))
+    return text.first, text.second
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text in any encoding, without those that are empty."""
-    with _sentences(path, "a text file"):
-        content = require_file(path).read_bytes()
+    with sentences(require_file(path), "a text file"):
+        content = path.read_bytes()
         return [line.strip() for line in content.decode(_encoding(content, path)).splitlines() if line.strip()]
 
 
-def where_is(path: Path, participant: str = "") -> str:
-    """What sentences call a file."""
-    return f"{path} (participant {participant})" if participant else str(path)
-
-
-class _sentences:
-    """Inside, whatever a parser, a codec or the system stumbles into becomes one sentence without their words."""
-
-    def __init__(self, where: object, expected: str) -> None:
-        self.where, self.expected = where, expected
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, NerveError):
-            return
-        if isinstance(error, OSError) and error.strerror:
-            raise problem(self.where, f"could not be read ({error.strerror})") from error
-        if isinstance(error, pd.errors.EmptyDataError):
-            raise problem(self.where, "it holds no rows", expected=self.expected, remedy=MENDING) from error
-        if isinstance(error, (ValueError, OSError, EOFError, OverflowError, LookupError, zlib.error)):
-            raise problem(self.where, _found(error), expected=self.expected, remedy=MENDING) from error
-        if isinstance(error, MemoryError):
-            raise problem(self.where, "there is not enough memory to read it") from error
-
-
-def _found(error: BaseException) -> str:
-    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-    if ragged:
-        return f"line {ragged[2]} has {ragged[3]} values and the lines before it have {ragged[1]}"
-    if isinstance(error, (EOFError, zlib.error)):
-        return "the packed file is damaged or cut off"
-    return "it cannot be read as text with as many values in every line"
-
-
-def _content(path: Path, where: object) -> bytes | None:
+def _content(path: Path) -> bytes | None:
     """The bytes of a file; None for a packed or large one, which is read piece by piece."""
     if path.suffix.lower() in PACKED or path.stat().st_size > LARGE_TABLE:
         return None
     return path.read_bytes()
 
 
-def _stream(content: bytes | None, path: Path) -> BinaryIO:
+def _stream(path: Path, content: bytes | None) -> BinaryIO:
     return open_table(path) if content is None else io.BytesIO(content)
 
 
-def _form(content: bytes | None, path: Path, where: object) -> _Form:
-    """Encoding, separator, decimal mark and first lines of a text."""
-    with _stream(content, path) as stream:
+def _read(path: Path, content: bytes | None) -> _Text:
+    """The text with its encoding, separator, decimal mark and first lines."""
+    with _stream(path, content) as stream:
         start = [stream.readline(_LONGEST_LINE) for _ in range(2)]
-        _refuse_no_text(start[0], where)
-        if len(start[0]) == _LONGEST_LINE:
-            raise problem(where, "its first line does not end", expected="a table of numbers")
-        encoding = _encoding(content if content is not None else b"".join(start), where)
-        lines = io.TextIOWrapper(_stream(content, path), encoding=encoding, newline=None)
-        with lines:
-            return _form_of(lines, encoding, where)
-
-
-def _form_of(lines: io.TextIOWrapper, encoding: str, where: object) -> _Form:
-    remarks: list[str] = []
-    line = lines.readline(_LONGEST_LINE)
-    while line.startswith("#"):
-        remarks.append(line)
-        line = lines.readline(_LONGEST_LINE)
+    _refuse_no_text(start[0], path)
+    encoding = _encoding(content if content is not None else b"".join(start), path)
+    with io.TextIOWrapper(_stream(path, content), encoding=encoding, newline=None) as lines:
+        remarks: list[str] = []
+        while (line := lines.readline(_LONGEST_LINE)).startswith("#"):
+            remarks.append(line)
+        following = lines.readline(_LONGEST_LINE)
     if not line.strip() and not remarks:
-        raise problem(where, "its first line is empty", expected="numbers", remedy=MENDING)
-    following = lines.readline(_LONGEST_LINE)
+        raise problem(path, "its first line is empty", expected="numbers", remedy=MENDING)
     separator, decimal = _marks(line, following)
     first, second = _cut(line, separator), _cut(following, separator)
     if remarks:  # the last remark may name the columns: `#1 #2 …`
         named = [word.lstrip("#") for word in _cut(remarks[-1].lstrip("# "), _marks(remarks[-1], "")[0])]
-        if len(named) == len(first) and (remarks[-1].count("#") > 1 or any(not _plain_number(word) for word in named)):
-            return _Form(encoding, separator, decimal, [f"#{word}" for word in named], first, len(remarks) - 1)
-    return _Form(encoding, separator, decimal, first, second, len(remarks))
+        words = remarks[-1].count("#") > 1 or any(not is_number(word, ".") for word in named)
+        if len(named) == len(first) and words:
+            named = [f"#{word}" for word in named]
+            return _Text(path, content, encoding, separator, decimal, named, first, len(remarks) - 1)
+    return _Text(path, content, encoding, separator, decimal, first, second, len(remarks))
 
 
 def _marks(first: str, second: str) -> tuple[str, str]:
@@ -254,15 +217,16 @@ def _marks(first: str, second: str) -> tuple[str, str]:
     return (separator if counts[separator] else r"\s+"), "."
 
 
-def _refuse_no_text(start: bytes, where: object) -> None:
+def _refuse_no_text(start: bytes, path: Path) -> None:
     if start[:2] in _DISGUISES:
-        kind = _DISGUISES[start[:2]]
-        raise problem(where, f"it is a {kind} file by its content", expected="a text file of numbers")
+        raise problem(path, f"it is a {_DISGUISES[start[:2]]} file by its content", expected="a text file of numbers")
     if b"\0" in start and not start.startswith(tuple(_BOMS)):
-        raise problem(where, "it is a binary file", expected="a text file of numbers")
+        raise problem(path, "it is a binary file", expected="a text file of numbers")
+    if len(start) == _LONGEST_LINE:
+        raise problem(path, "its first line does not end", expected="a table of numbers")
 
 
-def _encoding(content: bytes, where: object) -> str:
+def _encoding(content: bytes, path: Path) -> str:
     for bom, name in _BOMS.items():
         if content.startswith(bom):
             return name
@@ -271,111 +235,84 @@ def _encoding(content: bytes, where: object) -> str:
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":  # a sample that was cut inside a letter
             return "utf-8"
-        return _guessed(content, error.start, where)
+        return _guessed(content, error.start, path)
     return "utf-8"
 
 
-def _guessed(content: bytes, start: int, where: object) -> str:
+def _guessed(content: bytes, start: int, path: Path) -> str:
     """The encoding in which the text makes most sense; that of Western Europe wherever it is as good as another."""
     from charset_normalizer import from_bytes
 
     sample = content[max(0, start - _SAMPLE // 2) : start + _SAMPLE // 2]
     matches = [(match.chaos, _ENCODINGS.index(match.encoding)) for match in from_bytes(sample, cp_isolation=_ENCODINGS)]
     if not matches:
-        raise problem(where, "its encoding is not known", expected="a text file", remedy="Save it as UTF-8.")
+        raise problem(path, "its encoding is not known", expected="a text file", remedy="Save it as UTF-8.")
     return _ENCODINGS[min(matches)[1]]
 
 
-def _parsed(content: bytes | None, path: Path, form: _Form) -> pd.DataFrame:
-    with _stream(content, path) as stream:
-        return pd.read_csv(
-            stream,
-            sep=form.separator,
-            decimal=form.decimal,
-            encoding=form.encoding,
-            header=None,
-            skiprows=form.n_remarks + form.has_header,
-            index_col=0 if form.has_index else None,
-            na_values=["n/a"],
-            comment="#" if path.suffix == ".1D" else None,
-            low_memory=False,
-        )
-
-
-def _as_numbers(table: pd.DataFrame, where: object) -> np.ndarray:
-    text = [i for i, dtype in enumerate(table.dtypes) if dtype.kind not in "iufb"]
-    if text:
-        column = table.iloc[:, text[0]]
+def _as_numbers(table: pd.DataFrame, path: Path) -> np.ndarray:
+    for i in [i for i, dtype in enumerate(table.dtypes) if dtype.kind not in "iufb"][:1]:
+        column = table.iloc[:, i].reset_index(drop=True)
         words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
         if len(words):
-            row = list(table.index).index(words.index[0]) + 1
-            raise problem(
-                where, f"column {text[0] + 1} holds text ({str(words.iloc[0])[:40]!r} in row {row} of the numbers)",
-                expected="a table of numbers, n/a for missing ones", remedy=MENDING,
-            )  # fmt: skip
+            word = f"{str(words.iloc[0])[:40]!r} in row {words.index[0] + 1} of the numbers"
+            expected = "a table of numbers, n/a for missing ones"
+            raise problem(path, f"column {i + 1} holds text ({word})", expected=expected, remedy=MENDING)
     return table.to_numpy(np.float64)
 
 
-def _row_labels(table: pd.DataFrame) -> tuple[str, ...] | None:
-    """The first column, unless it is empty (a tab before each line)."""
-    return None if table.index.isna().all() else tuple(str(label).strip() for label in table.index)
-
-
-def _column_labels(form: _Form, n_columns: int, where: object) -> tuple[str, ...]:
-    words = form.first[1:] if form.has_index and len(form.first) == len(form.body) else form.first
+def _column_labels(text: _Text, n_columns: int) -> tuple[str, ...]:
+    words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
     labels = tuple(word.lstrip("#") for word in words)
     if len(labels) != n_columns:
-        raise problem(where, f"{len(labels)} labels stand above {n_columns} columns of numbers")
+        raise problem(text.path, f"{len(labels)} labels stand above {n_columns} columns of numbers")
     return labels
 
 
-def _refuse_other_order(rows: tuple[str, ...] | None, columns: tuple[str, ...] | None, where: object) -> None:
-    counted = rows is not None and all(row.isdigit() for row in rows)
-    if rows is None or columns is None or counted or rows == columns or len(rows) != len(columns):
+def _refuse_other_order(rows: tuple[str, ...] | None, columns: tuple[str, ...] | None, path: Path) -> None:
+    if rows is None or columns is None or len(rows) != len(columns) or all(row.isdigit() for row in rows):
         return
     differing = [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
-    raise problem(
-        where,
-        f"the rows are in another order than the columns ({listed(differing, most=2)})",
-        expected="the same labels in the same order",
-        remedy="Write the file again.",
-    )
+    if differing:
+        raise problem(
+            path,
+            f"the rows are in another order than the columns ({listed(differing, most=2)})",
+            expected="the same labels in the same order",
+            remedy="Write the file again.",
+        )
 
 
-def _refuse_cut_line(content: bytes | None, form: _Form, n_columns: int, where: object) -> None:
+def _refuse_cut_line(text: _Text, n_columns: int) -> None:
     """Pandas fills a short last line with missing values; it means that the file was cut off."""
-    if content is None or form.encoding.startswith("utf-16"):
+    if text.content is None or text.encoding.startswith("utf-16"):
         return
-    tail = content.rstrip(b"\r\n ")
+    tail = text.content.rstrip(b"\r\n ")
     newline = max(tail.rfind(b"\n"), tail.rfind(b"\r"))
-    line = tail[newline + 1 :].decode(form.encoding, "replace")
-    found = len(_cut(line, form.separator))
-    if newline > 0 and found < n_columns and not line.startswith("#"):
-        found_words = f"the last line has {found} of {n_columns} values: the file was cut off"
-        raise problem(where, found_words, remedy=MENDING)
+    line = tail[newline + 1 :].decode(text.encoding, "replace")
+    n_found = len(_cut(line, text.separator))
+    if newline > 0 and n_found < n_columns and not line.startswith("#"):
+        found = f"the last line has {n_found} of {n_columns} values: the file was cut off"
+        raise problem(text.path, found, remedy=MENDING)
 
 
-def _without_edges(values: np.ndarray, columns: tuple[str, ...] | None) -> tuple[np.ndarray, tuple[str, ...] | None]:
+def _without_edges(values: np.ndarray) -> np.ndarray:
     """Without an empty first or last column that only a separator at the end of each line makes.
 
     A matrix whose first region is missing has an empty first column too, but then its first row is empty as well.
     """
-    empty = np.isnan(values).all(axis=0)
-    for edge in (0, -1):
-        if values.shape[1] > 1 and empty[edge] and values.shape[0] != values.shape[1] and columns is None:
-            values = values[:, 1:] if edge == 0 else values[:, :-1]
-    return values, columns
+    for edge, inner in ((0, slice(1, None)), (-1, slice(None, -1))):
+        if values.shape[1] > 1 and values.shape[0] != values.shape[1] and np.isnan(values[:, edge]).all():
+            values = values[:, inner]
+    return values
 
 
-def _without_counting(values: np.ndarray, columns: tuple[str, ...] | None, rows: tuple[str, ...] | None) -> Numbers:
+def _without_counting(values: np.ndarray) -> Numbers:
     """Without the 0, 1, 2 … that pandas writes above columns and before rows unless it is told not to."""
-    if columns is None and rows is None and values.shape[0] > 2 and values.shape[1] > 1:
-        counted = [_counts(values[1:, 0]) and np.isnan(values[0, 0]), False]
-        inner = values[:, 1:] if counted[0] else values
-        counted[1] = _counts(inner[0])
-        if counted[1]:
-            return Numbers(inner[1:])
-    return Numbers(values, columns, rows)
+    if values.shape[0] <= 2 or values.shape[1] <= 1:
+        return Numbers(values)
+    before_rows = np.isnan(values[0, 0]) and _counts(values[1:, 0])
+    inner = values[:, 1:] if before_rows else values
+    return Numbers(inner[1:] if _counts(inner[0]) else values)
 
 
 def _counts(numbers: np.ndarray) -> bool:
@@ -389,28 +326,16 @@ def _cut(line: str, separator: str) -> list[str]:
     return [word.strip().strip('"') for word in words]
 
 
-def _plain_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_excel(path: Path, where: object, options: dict[str, Any]) -> pd.DataFrame:
+def _read_excel(path: Path, options: dict[str, Any]) -> pd.DataFrame:
     """The first sheet of a workbook, read through the extra `excel`."""
     if path.suffix.lower() not in _EXCEL:
-        raise problem(where, "this kind of workbook is not read", remedy="Save it as .xlsx or .csv.")
+        raise problem(path, "this kind of workbook is not read", remedy="Save it as .xlsx or .csv.")
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
         remedy = "Install it (`pip install openpyxl`), or save the sheet as .csv."
-        raise problem(where, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
-    try:
-        with zipfile.ZipFile(require_file(path)) as archive:
+        raise problem(path, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
+    with sentences(require_file(path), "a whole .xlsx file"):
+        with zipfile.ZipFile(path) as archive:
             refuse_bomb(path, path.stat().st_size, sum(member.file_size for member in archive.infolist()))
         return unguarded_table(pd.read_excel(path, **options))
-    except NerveError:
-        raise
-    except Exception as error:  # a damaged workbook: zipfile, the parser of XML and openpyxl have errors of their own
-        raise problem(where, "it is not a whole workbook", expected="an .xlsx file", remedy="Save it again.") from error

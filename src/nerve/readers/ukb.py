@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from nerve.checks import NerveError, listed, problem
-from nerve.readers.base import Options, Reader, Reading, Scan, require_file
-from nerve.readers.browse import files_below, place
-from nerve.readers.matrices import from_triangle
+from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.browse import files_below
+from nerve.readers.opening import once
+from nerve.readers.text import is_number, read_numbers
+from nerve.readers.unfolding import from_triangle
 from nerve.readers.versions import Version, choose_version
 
 N_NODES = (21, 55)
@@ -45,7 +44,7 @@ class UKB(Reader):
         if bulk:
             field = choose_version((Version(found[2]) for _, found in bulk), options).atlas
             return _one_visit([Scan(m[1], path, "fc", session=m[3]) for path, m in bulk if m[2] == field], options)
-        tables = [path for path in files if _columns_of_netmats(path, options)]
+        tables = [path for path in files if _n_leading(path) is not None]
         if len(tables) > 1:
             chosen = choose_version((Version(path.stem) for path in tables), options).atlas
             tables = [path for path in tables if path.stem == chosen]
@@ -53,30 +52,11 @@ class UKB(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """One participant's matrix, with 1 on the diagonal."""
-        path = require_file(scan.path, scan.participant)
-        offset = int(scan.key or 0)
-        try:
-            with open(path, "rb") as stream:
-                stream.seek(offset)
-                words = _words(stream.readline())
-            values = np.array(words[int(scan.extra.get("skip", 0)) :], np.float64)
-        except (OSError, ValueError) as error:
-            raise problem(
-                place(scan), "the row holds something other than numbers", expected="netmat values"
-            ) from error
-        if scan.extra.get("n_values", len(values)) != len(values):
-            raise problem(
-                place(scan),
-                f"the row has {len(values)} values",
-                expected=f"{scan.extra['n_values']}, as in the first row",
-                remedy="The file may be cut off: fetch it again.",
-            )
-        as_z = options.values == "z"
-        return Reading(
-            matrix=from_triangle(values, place(scan), by="column"),
-            values="z" if as_z else "other",
-            notes=(*([] if as_z else [NOT_CORRELATIONS]), *scan.extra.get("notes", ())),
-        )
+        values = _numbers(scan.path).values[int(scan.key or 0), scan.extra.get("skip", 0) :]
+        matrix = from_triangle(values, "lower", scan.path)
+        if options.values == "z":
+            return Reading(matrix, values="z")
+        return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
 
 
 def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
@@ -89,15 +69,11 @@ def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
     if len(first) == len(scans):
         return scans
     note = "some participants have several imaging visits: the first visit of each is read (--session takes another)"
-    return [replace(scan, extra={"notes": (note,)}) for scan in first.values()]
+    return [replace(scan, notes=(note,)) for scan in first.values()]
 
 
-def _words(line: bytes) -> list[bytes]:
-    return line.replace(b",", b" ").split()
-
-
-def _columns_of_netmats(path: Path, options: Options) -> tuple[int, int] | None:
-    """How many leading id columns (0 or 1) and how many values the first row has; None for other tables.
+def _n_leading(path: Path) -> int | None:
+    """How many columns of ids (0 or 1) stand before the values of the first row; None for other tables.
 
     Only tables of the Biobank's two sizes with its ids, or named after netmats, are its netmats: of others it is not
     known how they are unfolded.
@@ -105,48 +81,32 @@ def _columns_of_netmats(path: Path, options: Options) -> tuple[int, int] | None:
     sizes = {n * (n - 1) // 2 for n in N_NODES}
     try:
         with open(path, "rb") as stream:
-            words = _words(stream.readline(_LONGEST_ROW))
+            words = stream.readline(_LONGEST_ROW).decode("latin-1").replace(",", " ").split()
     except OSError:
         return None
     for skip in (0, 1):
-        known = _NAMED.search(path.name) or (skip and words and re.fullmatch(rb"\d{7}", words[0]))
-        if known and len(words) - skip in sizes and all(_is_number(word) for word in words[skip:]):
-            return skip, len(words) - skip
+        known = _NAMED.search(path.name) or (skip and words and re.fullmatch(r"\d{7}", words[0]))
+        if known and len(words) - skip in sizes and all(is_number(word) for word in words[skip:]):
+            return skip
     return None
 
 
-def _is_number(word: bytes) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
 def _rows(path: Path, options: Options) -> list[Scan]:
-    skip, n_values = _columns_of_netmats(path, options) or (0, 0)
-    extra = {"skip": skip, "n_values": n_values}
-    rows = list(_starts(path))
-    ids = [first for _, first in rows] if skip else options.ids
+    skip, numbers = _n_leading(path) or 0, _numbers(path)
+    ids = numbers.rows or [str(int(number)) for number in numbers.values[:, 0]] if skip else options.ids
+    n_rows, n_columns = numbers.values.shape
     if ids is None:
         raise NerveError(
-            f"{path}: the {len(rows)} rows hold {n_values} values and no ids, expected an id in the first column. "
+            f"{path}: the {n_rows} rows hold {n_columns} values and no ids, expected an id in the first column. "
             "Give the ids in the order of the rows with --ids FILE."
         )
-    if len(ids) != len(rows):
-        raise problem(path, f"{len(rows)} rows for {len(ids)} ids", expected="one id per row")
+    if len(ids) != n_rows:
+        raise problem(path, f"{n_rows} rows for {len(ids)} ids", expected="one id per row")
     repeated = [person for person, count in Counter(ids).items() if count > 1]
     if repeated:  # z statistics are not averaged
         raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant")
-    return [Scan(person, path, "fc", key=offset, extra=extra) for person, (offset, _) in zip(ids, rows, strict=True)]
+    extra = {"skip": int(skip and numbers.rows is None)}
+    return [Scan(person, path, "fc", key=i, extra=extra) for i, person in enumerate(ids)]
 
 
-def _starts(path: Path) -> Iterator[tuple[int, str]]:
-    """Byte offset and first word of every row that is not blank."""
-    offset = 0
-    with open(path, "rb") as stream:
-        for line in stream:
-            words = line[:256].replace(b",", b" ").split(None, 1)
-            if words:
-                yield offset, words[0].decode("utf-8", "replace")
-            offset += len(line)
+_numbers = once(read_numbers)

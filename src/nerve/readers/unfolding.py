@@ -114,6 +114,20 @@ def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
     return [one for one in found if one.n_regions > 2 and (not sizes or one.n_regions in sizes)]
 
 
+def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
+    """The symmetric matrix, with a unit diagonal, of the R (R - 1) / 2 entries of one triangle.
+
+    Examples
+    --------
+    >>> from_triangle(np.array([0.1, 0.2, 0.3]), "upper", "example").tolist()
+    [[1.0, 0.1, 0.2], [0.1, 1.0, 0.3], [0.2, 0.3, 1.0]]
+    """
+    for way in unfoldings(np.size(vector)):
+        if way.order == order and not way.diagonal:
+            return way.matrix(vector, where)
+    raise problem(where, f"{np.size(vector)} values", expected="the R (R - 1) / 2 values of one triangle")
+
+
 def proved_unfolding(
     vectors: Sequence[np.ndarray], order: str, regions: Parcellation | None, where: object, values: str = "auto"
 ) -> Unfolding:

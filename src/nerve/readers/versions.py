@@ -13,6 +13,7 @@ from typing import Any
 
 from nerve.checks import NerveError, did_you_mean, listed
 from nerve.readers.base import Options, Scan
+from nerve.readers.bids import BidsName
 
 
 @dataclass(frozen=True, order=True)
@@ -24,6 +25,12 @@ class Version:
 
     def __str__(self) -> str:
         return f"{self.atlas}_{self.variant}" if self.variant else self.atlas
+
+
+def version_of(name: BidsName) -> Version:
+    """Atlas and variant of a derivative, from the entities of its name."""
+    desc = name.get("desc")
+    return Version(name.get("seg", "atlas", "parcellation"), f"desc-{desc}" if desc else "")
 
 
 def choose_version(
@@ -71,7 +78,7 @@ def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
         raise NerveError(f"The source holds several tasks ({listed(tasks)}). Name one with --task {tasks[0]}.")
     note = f"only scans at rest are read; the source also has {listed(others)} (--task takes another)"
     rest = [scan for scan in scans if scan.task not in others]
-    return [replace(scan, extra={**scan.extra, "notes": (*scan.extra.get("notes", ()), note)}) for scan in rest]
+    return [replace(scan, notes=(*scan.notes, note)) for scan in rest]
 
 
 def schaefer_of(atlas: str) -> tuple[int, int]:
@@ -113,7 +120,7 @@ def _of_one_atlas(versions: list[Version], options: Options) -> list[Version]:
 
 def _fitting(atlases: list[str], options: Options) -> list[str]:
     """The atlases with as many parcels as the parcellation wanted, best those in its own order; else all of them."""
-    wanted = options.order or options.parcellation
+    wanted = options.rows
     named = re.match(r"schaefer(\d+)-(\d+)", wanted.name) if wanted else None
     if not named:
         return atlases

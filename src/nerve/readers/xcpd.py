@@ -18,11 +18,11 @@ import numpy as np
 
 from nerve.measures import VALUES, in_words, measure_of
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names
+from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names, path_of
 from nerve.readers.browse import files_below
-from nerve.readers.cifti import MATRIX, SERIES, read_parcels, version_of
+from nerve.readers.cifti import MATRIX, SERIES, read_parcels
 from nerve.readers.text import read_column, read_numbers
-from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task
+from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task, version_of
 
 _MATRIX_SUFFIXES = ("relmat", "conmat", "boldmap")
 _FD = ("framewise_displacement", "fd")
@@ -50,42 +50,28 @@ class XCPD(Reader):
         motion = by_scan(sorted((n for n in names if _is_motion(n)), key=lambda n: n.get("desc")))
         removed = by_scan(n for n in names if n.suffix == "outliers" and n.extension == ".tsv")
         quality = by_scan(n for n in names if n.suffix == "qc")
-        scans = [
-            Scan(
-                name.participant,
-                name.path,
-                kind,
-                name.get("ses"),
-                name.get("task"),
-                name.get("run"),
-                motion_path=motion[name.scan].path if name.scan in motion else None,
-                extra={"measure": _measure(name) if kind == "fc" else None}
-                | {
-                    key: index[name.scan].path
-                    for key, index in (("removed", removed), ("quality", quality))
-                    if name.scan in index
-                },
-            )
-            for name in _without_parts(_text_first(chosen))
-        ]
+        scans = []
+        for name in _without_parts(_text_first(chosen)):
+            extra = {"removed": path_of(name, removed), "quality": path_of(name, quality)}
+            measure = _measure(name) if kind == "fc" else None
+            path = path_of(name, motion)
+            scans.append(name.as_scan(kind, motion_path=path, extra={**extra, "measure": measure}))
         return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series with its labels; framewise displacement where XCP-D left it."""
         if scan.path.name.endswith((MATRIX, SERIES)):
-            reading = read_parcels(scan.path, scan.participant)
-            matrix, series, labels = reading.matrix, reading.series, reading.labels
+            reading = read_parcels(scan.path)
         else:
-            numbers = read_numbers(scan.path, scan.participant)
-            values, labels = numbers.values, numbers.columns
-            matrix, series = (values, None) if scan.kind == "fc" else (None, values)
-        motion, mean_fd = _motion(scan, None if series is None else len(series))
-        notes = scan.extra.get("notes", ())
+            numbers = read_numbers(scan.path)
+            reading = Reading.of(scan.kind, numbers.values, labels=numbers.columns)
+        motion, mean_fd = _motion(scan, None if reading.series is None else len(reading.series))
         measure = scan.extra["measure"]
+        reading = replace(reading, motion=motion, mean_fd=mean_fd, measure=measure)
         if measure in (None, "pearson"):
-            return Reading(matrix, series, labels, motion, mean_fd, measure=measure, notes=notes)
-        notes = (*notes, f"by their names the files hold {in_words(measure)}")
-        return Reading(matrix, series, labels, motion, mean_fd, VALUES.get(measure, "other"), measure, notes)
+            return reading
+        notes = (f"by their names the files hold {in_words(measure)}",)
+        return replace(reading, values=VALUES.get(measure, "other"), notes=notes)
 
 
 def _is_matrix(name: BidsName) -> bool:
@@ -143,20 +129,20 @@ def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float
     """
     motion = None
     if scan.motion_path is not None:
-        motion = read_column(scan.motion_path, _FD, scan.participant)
+        motion = read_column(scan.motion_path, _FD)
     if motion is None:
         return None, _mean_from_quality(scan)
     mean_fd = float(np.nanmean(motion)) if np.isfinite(motion).any() else None
-    if n_volumes is not None and len(motion) != n_volumes and "removed" in scan.extra:
-        removed = read_column(scan.extra["removed"], _FD, scan.participant)
+    if n_volumes is not None and len(motion) != n_volumes and scan.extra["removed"]:
+        removed = read_column(scan.extra["removed"], _FD)
         if removed is not None and len(removed) == len(motion) and int((removed == 0).sum()) == n_volumes:
             motion = motion[removed == 0]
     return motion, mean_fd
 
 
 def _mean_from_quality(scan: Scan) -> float | None:
-    path = scan.extra.get("quality")
+    path = scan.extra["quality"]
     if path is None or path.suffix != ".tsv":
         return None
-    column = read_column(path, _MEAN_FD, scan.participant)
+    column = read_column(path, _MEAN_FD)
     return None if column is None or not np.isfinite(column).all() else float(column.mean())

@@ -33,10 +33,10 @@ from nerve.report.sections import (
     exclusions_table,
     figures_of,
     interpretation_tables,
-    paper_cells,
     provenance_tables,
     scores_table,
 )
+from nerve.report.tables import number
 from nerve.report.words import citations
 
 NAME = "report.html"
@@ -69,7 +69,7 @@ def page(results: Results) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["code"] = with_code
+    environment.filters |= {"code": with_code, "number": number}
     # the page may run its own script and nothing else, and may fetch nothing at all
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("page").render(
@@ -114,8 +114,8 @@ def sections(results: Results) -> list[Section]:
     for name, (title, lead) in _TITLES.items():
         figures, missing = drawn[name]
         kept = [table for table in tables[name] if table is not None]
-        cells = paper_cells(paper) if name == "prediction" and paper is not None else None
-        made.append(Section(name, title, lead, [small[figure.name] for figure in figures], kept, missing, cells))
+        of_paper = paper if name == "prediction" else None
+        made.append(Section(name, title, lead, [small[figure.name] for figure in figures], kept, missing, of_paper))
     return [*made, Section("provenance", "Provenance", "", [], provenance_tables(results))]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.evaluation.results import ResultsFolder
-from nerve.report.results import Results
+from nerve.report.results import Results, at
 from nerve.report.tables import LEVEL, NAN, Cell, ResultsTable, TableRow, mark_best
 from nerve.report.words import seen
 
@@ -45,16 +45,9 @@ def extended_table(results: Results) -> pd.DataFrame:
               "r_prediction_motion", "r_within_site", "site_accuracy", "scope", "adapted"]  # fmt: skip
     scores = results.scores
     seed_of = dict(zip(results.rows["row"], results.rows["seed"], strict=True))
-    table = pd.DataFrame(
-        {
-            "cohort": [results.cohort_label(cohort) for cohort in scores["cohort"]],
-            "target": [results.target_label(c, t) for c, t in zip(scores["cohort"], scores["target"], strict=True)],
-            "method": [results.label(line) for line in scores["line"]],
-            "seed": [seed_of[row] for row in scores["row"]],
-        }
-    )
-    known = scores[[name for name in wanted if name in scores]].reset_index(drop=True)
-    return pd.concat([table, known.replace("", np.nan).dropna(axis=1, how="all")], axis=1)
+    table = results.labelled(scores, method="line").assign(seed=scores["row"].map(seed_of))
+    known = scores[[name for name in wanted if name in scores]]
+    return table.join(known.replace("", np.nan).dropna(axis=1, how="all")).reset_index(drop=True)
 
 
 def _row(results: Results, line: str, apart: list[str], cells: tuple[Cell, ...]) -> TableRow:
@@ -83,7 +76,7 @@ def _cells(results: Results, column: tuple[str, str], lines: list[str]) -> Colum
 
 
 def _only_daggers(results: Results, column: tuple[str, str], cells: Column, lines: list[str]) -> Column:
-    return [replace(cell, rank=int(cell.dagger)) for cell in cells]
+    return [replace(cell, rank=int(cell.dagger), signed=True) for cell in cells]
 
 
 def _ranked(results: Results, column: tuple[str, str], cells: Column, lines: list[str]) -> Column:
@@ -99,11 +92,8 @@ def _ranked(results: Results, column: tuple[str, str], cells: Column, lines: lis
 
 
 def _compared(results: Results, column: tuple[str, str]) -> list[dict[Any, Any]]:
-    table = results.comparisons
-    if table.empty:
-        return []
-    mine = table[(table["cohort"] == column[0]) & (table["target"] == column[1])]
-    return mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records")
+    mine = at(results.comparisons, *column)
+    return [] if mine.empty else mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records")
 
 
 def _nulls(results: Results) -> dict[Any, np.ndarray]:

@@ -214,10 +214,18 @@ class Results:
         """What tables call a target."""
         return str((self.about.get("target_labels", {}).get(cohort) or {}).get(target, target))
 
-    def interpreted(self, name: str) -> list[tuple[str, pd.DataFrame]]:
-        """The tables interpretation/`name`.tsv that there are, each with what it belongs to ("" for the whole)."""
+    def labelled(self, table: pd.DataFrame, **lines: str) -> pd.DataFrame:
+        """Cohort and target of each row of a table, and the lines in these columns, as tables call them."""
+        places = zip(table["cohort"], table["target"], strict=True)
+        names = [(self.cohort_label(cohort), self.target_label(cohort, target)) for cohort, target in places]
+        labels = {name: table[column].map(self.label) for name, column in lines.items()}
+        return pd.DataFrame(names, index=table.index, columns=["cohort", "target"]).assign(**labels)
+
+    def interpreted(self, name: str, needed: Collection[str] = ()) -> list[tuple[str, pd.DataFrame]]:
+        """The tables interpretation/`name`.tsv with these columns, each with what it belongs to ("" for the whole)."""
         every = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
-        return [(label, tables[name]) for label, tables in every if len(tables.get(name, ()))]
+        found = [(label, tables[name]) for label, tables in every if len(tables.get(name, ()))]
+        return [(label, table) for label, table in found if set(needed) <= set(table.columns)]
 
     @cached_property
     def mean_scores(self) -> pd.DataFrame:
@@ -256,6 +264,11 @@ class Results:
         """The line with the highest r, None where none has any."""
         known = {line: r for line in among if np.isfinite(r := self.r(cohort, target, line))}
         return max(known, key=lambda line: known[line]) if known else None
+
+
+def at(table: pd.DataFrame, cohort: str, target: str) -> pd.DataFrame:
+    """The rows of a table that are of one cohort and target."""
+    return table[(table["cohort"] == cohort) & (table["target"] == target)] if len(table) else table
 
 
 def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFacts:

@@ -14,7 +14,7 @@ import pandas as pd
 from nerve.report.figures import FIGURES, Drawn, NothingToDraw, drawn
 from nerve.report.paper_table import extended_table
 from nerve.report.results import CohortFacts, Results
-from nerve.report.tables import Cell, ResultsTable, number
+from nerve.report.tables import ResultsTable
 
 log = logging.getLogger("nerve.report")
 MOST_ROWS = 400  # of a table on the page; its file has all
@@ -62,7 +62,7 @@ class Section:
     figures: list[Drawn] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    paper: dict[str, Any] | None = None
+    paper: ResultsTable | None = None
 
 
 def figures_of(section: str, results: Results) -> tuple[list[Drawn], list[str]]:
@@ -170,57 +170,9 @@ def comparisons_table(results: Results) -> Table | None:
     order = [*table.index[table["best_two"]], *table.index[~table["best_two"] & (table["among"] == "reference")]]
     shown = table.loc[[*order, *table.index.difference(order)]].head(MOST_ROWS)
     kept = ["metric", "difference", "difference_low", "difference_high", "p", "q", "n"]
-    frame = pd.DataFrame(
-        {
-            "cohort": [results.cohort_label(cohort) for cohort in shown["cohort"]],
-            "target": [results.target_label(c, t) for c, t in zip(shown["cohort"], shown["target"], strict=True)],
-            "method": [results.label(line) for line in shown["line_a"]],
-            "against": [results.label(line) for line in shown["line_b"]],
-            "pair": [_pair(row) for row in shown.itertuples()],
-        }
-    )
-    frame = pd.concat([frame, shown[[name for name in kept if name in shown]].reset_index(drop=True)], axis=1)
-    return table_of(frame, "Paired comparisons", total=len(table))
-
-
-def _pair(row: Any) -> str:
-    return "the best two" if row.best_two else "reference" if row.among == "reference" else "methods"
-
-
-def paper_cells(table: ResultsTable) -> dict[str, Any]:
-    """The paper's table for the template: text, marks and what to sort by."""
-    rows = [
-        {
-            "lead": table.lead(row),
-            "rule": i > 0 and table.rows[i - 1].block != row.block,
-            "cells": [_paper_cell(cell, table.signed) for cell in row.cells],
-        }
-        for i, row in enumerate(table.rows)
-    ]
-    return {
-        "cohorts": table.cohorts,
-        "lead": table.lead_header,
-        "targets": [target for _, target in table.headers],
-        "rows": rows,
-        "notes": table.notes,
-    }
-
-
-def _paper_cell(cell: Cell, signed: bool) -> dict[str, Any]:
-    if not cell.available:
-        return {"text": "failed" if cell.failed else "--", "sort": "", "class": "none", "below": "", "marks": ""}
-    if cell.r < 0 and not signed:
-        return {"text": "n.", "sort": cell.r, "class": "none", "below": "", "marks": ""}
-    below = cell.spread if np.isfinite(cell.spread) else cell.half_width
-    shown = np.isfinite(cell.spread) or (np.isfinite(cell.half_width) and not signed)
-    looks = [["", "best", "second"][cell.rank], "shaded" if cell.shaded else ""]
-    return {
-        "text": number(cell.r),
-        "sort": cell.r,
-        "class": " ".join(filter(None, looks)),
-        "below": f"±{number(below)}" if shown else "",
-        "marks": cell.marks,
-    }
+    pair = shown["among"].where(shown["among"] == "reference", "methods").mask(shown["best_two"], "the best two")
+    frame = results.labelled(shown, method="line_a", against="line_b").assign(pair=pair)
+    return table_of(frame.join(shown[[name for name in kept if name in shown]]), "Paired comparisons", total=len(table))
 
 
 def provenance_tables(results: Results) -> list[Table]:

@@ -32,15 +32,10 @@ def write_tables(folder: str | os.PathLike[str]) -> None:
 
 def to_frame(table: ResultsTable) -> pd.DataFrame:
     """Plain text cells, one column per (cohort, target); the marks are those of `PLAIN` and of the notes."""
-    cells = [[_plain(cell, table.signed) for cell in row.cells] for row in table.rows]
-    lead = [tuple(table.lead(row)) for row in table.rows]
-    header = table.lead_header
-    index = (
-        pd.MultiIndex.from_tuples(lead, names=header)
-        if len(header) > 1
-        else pd.Index([w for (w,) in lead], name=header[0])
-    )
-    return pd.DataFrame(cells, index=index, columns=pd.MultiIndex.from_tuples(table.headers))
+    cells = [[_plain(cell) for cell in row.cells] for row in table.rows]
+    lead = pd.DataFrame([table.lead(row) for row in table.rows], columns=table.lead_header)
+    frame = pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(table.headers))
+    return frame.set_index([lead[name] for name in lead])
 
 
 def to_text(table: ResultsTable) -> str:
@@ -63,7 +58,7 @@ def to_markdown(table: ResultsTable) -> str:
     rule = ["---"] * len(table.lead_header) + [":-:"] * len(table.columns)
     lines = [_bar(map(_escaped, header)), _bar(rule)]
     for row in table.rows:
-        lines.append(_bar([*map(_escaped, table.lead(row)), *(_markdown(cell, table.signed) for cell in row.cells)]))
+        lines.append(_bar([*map(_escaped, table.lead(row)), *(_markdown(cell) for cell in row.cells)]))
     title = f"**{_escaped(table.title)}**\n\n" if table.title else ""
     return title + "\n".join(lines) + "\n\n" + "  \n".join(map(_escaped, table.notes)) + "\n"
 
@@ -104,52 +99,36 @@ def _latex_rows(table: ResultsTable) -> list[str]:
     for before, row in zip([None, *table.rows], table.rows, strict=False):
         if before is not None and before.block != row.block:
             lines.append(r"\midrule")
-        cells = [*map(_tex, table.lead(row)), *(_latex(cell, table.signed) for cell in row.cells)]
+        cells = [*map(_tex, table.lead(row)), *(_latex(cell) for cell in row.cells)]
         lines.append(" & ".join(cells) + r" \\")
     return lines
 
 
-def _without_number(cell: Cell, signed: bool) -> str:
-    """What stands in a cell that shows no number, or an empty string."""
-    if not cell.available:
-        return "failed" if cell.failed else "--"
-    return "n." if cell.r < 0 and not signed else ""
+def _plain(cell: Cell) -> str:
+    if cell.word:
+        return cell.word
+    rank = "" if cell.signed else ["", "*", "+"][cell.rank]
+    return number(cell.r) + f" ±{cell.margin}" * bool(cell.margin) + rank + "s" * cell.shaded + cell.marks
 
 
-def _plain(cell: Cell, signed: bool) -> str:
-    if word := _without_number(cell, signed):
-        return word
-    text = number(cell.r)
-    if np.isfinite(cell.spread):
-        text += f"±{number(cell.spread)}"
-    elif np.isfinite(cell.half_width) and not signed:
-        text += f" ±{number(cell.half_width)}"
-    return text + ("" if signed else ["", "*", "+"][cell.rank]) + "s" * cell.shaded + cell.marks
-
-
-def _markdown(cell: Cell, signed: bool) -> str:
-    if word := _without_number(cell, signed):
-        return word
-    text = number(cell.r) + ("†" if cell.dagger else "")
+def _markdown(cell: Cell) -> str:
+    if cell.word:
+        return cell.word
+    text = number(cell.r) + "†" * cell.dagger
     text = [text, f"**{text}**", f"<u>{text}</u>"][cell.rank]
-    if np.isfinite(cell.spread):
-        text += f" ± {number(cell.spread)}"
-    elif np.isfinite(cell.half_width) and not signed:
-        text += f"<sub>±{number(cell.half_width)}</sub>"
-    text += cell.marks.replace("†", "")
+    text += f"<sub>±{cell.margin}</sub>" * bool(cell.margin) + cell.marks.replace("†", "")
     return f"<mark>{text}</mark>" if cell.shaded else text
 
 
-def _latex(cell: Cell, signed: bool) -> str:
-    if word := _without_number(cell, signed):
-        return word
-    value = number(cell.r)
-    dagger = r"$^{\dagger}$" if cell.dagger else ""
-    below = rf"_{{\pm {number(cell.half_width)}}}" if np.isfinite(cell.half_width) and not signed else ""
+def _latex(cell: Cell) -> str:
+    if cell.word:
+        return cell.word
+    value, dagger = number(cell.r), r"$^{\dagger}$" * cell.dagger
+    below = rf"_{{\pm {cell.margin}}}" * bool(cell.margin)
     if np.isfinite(cell.spread):
-        text = rf"{value}$\pm${number(cell.spread)}"
+        text = rf"{value}$\pm${cell.margin}"
     elif cell.rank:
-        text = rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}" + (f"${below}$" if below else "")
+        text = rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}" + f"${below}$" * bool(below)
     else:
         text = f"${value}{below}$" + dagger
     text += "".join(f"$^{{{_SIGNS[sign]}}}$" for sign in cell.marks if sign != "†")

@@ -34,11 +34,26 @@ class Cell:
     against: str = ""
     adapted: bool = False
     failed: bool = False
+    signed: bool = False  # negative r is printed as it is
 
     @property
     def available(self) -> bool:
-        """Whether there is a number to print."""
+        """Whether there is a number."""
         return bool(np.isfinite(self.r))
+
+    @property
+    def word(self) -> str:
+        """What stands in place of a number, or an empty string."""
+        if not self.available:
+            return "failed" if self.failed else "--"
+        return "n." if self.r < 0 and not self.signed else ""
+
+    @property
+    def margin(self) -> str:
+        """What stands behind ±: a standard deviation over models, else half the width of the interval."""
+        if np.isfinite(self.spread):
+            return number(self.spread)
+        return number(self.half_width) if np.isfinite(self.half_width) and not self.signed else ""
 
     @property
     def marks(self) -> str:

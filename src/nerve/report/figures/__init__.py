@@ -28,24 +28,14 @@ __all__ = ["FIGURES", "Drawn", "NothingToDraw", "draw", "drawn", "svg"]
 
 # name -> module, in the order of the page
 FIGURES = {
-    "cohort_overview": "nerve.report.figures.cohort_overview",
-    "group_mean_fc": "nerve.report.figures.group_mean_fc",
-    "likeness": "nerve.report.figures.likeness",
-    "patch_layout": "nerve.report.figures.patch_layout",
-    "loss_curves": "nerve.report.figures.loss_curves",
-    "reconstruction": "nerve.report.figures.reconstruction",
-    "reconstruction_error": "nerve.report.figures.reconstruction_error",
-    "forest": "nerve.report.figures.forest",
-    "scatter": "nerve.report.figures.scatter",
-    "null_distribution": "nerve.report.figures.null_distribution",
-    "learning_curves": "nerve.report.figures.learning_curves",
-    "motion": "nerve.report.figures.motion",
-    "comparison_matrix": "nerve.report.figures.comparison_matrix",
-    "sweep": "nerve.report.figures.sweep",
-    "interpretation_weights": "nerve.report.figures.interpretation_weights",
-    "interpretation_brain": "nerve.report.figures.interpretation_brain",
-    "interpretation_attention": "nerve.report.figures.interpretation_attention",
-    "interpretation_importance": "nerve.report.figures.interpretation_importance",
+    name: f"nerve.report.figures.{name}"
+    for name in (
+        *("cohort_overview", "group_mean_fc", "likeness"),
+        *("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
+        *("forest", "scatter", "null_distribution", "learning_curves", "motion"),
+        *("comparison_matrix", "sweep"),
+        *("interpretation_weights", "interpretation_brain", "interpretation_attention", "interpretation_importance"),
+    )
 }
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import DIVERGING, MUTED, lined, panels, short
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.results import NothingToDraw, Results, at
 
 SECTION = "comparison"
 TITLE = "Each method against each other"
@@ -33,28 +33,25 @@ def draw(results: Results) -> Figure:
         raise NothingToDraw("There is one method beside the reference rows: the table has all comparisons.")
     if table.empty:
         raise NothingToDraw("Fewer than two methods have scores, so there is nothing to compare.")
-    columns = [column for column, _ in table.groupby(["cohort", "target"], sort=False)][:MOST]
+    columns = list(dict.fromkeys(zip(table["cohort"], table["target"], strict=True)))[:MOST]
     lines = _shown(results)
     table = table[table["line_a"].isin(lines) & table["line_b"].isin(lines)]
     side = 0.9 + 0.24 * len(lines)
     figure, axes = panels(len(columns), across=3, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
     limit = max(0.05, float(np.nanquantile(table["difference"].abs(), 0.98)))
     names = [f"{short(results.label(line), 32)}  {i + 1}" for i, line in enumerate(lines)]
-    image = None
     for ax, (cohort, target) in zip(axes, columns, strict=True):
-        mine = table[(table["cohort"] == cohort) & (table["target"] == target)]
-        difference, p = _matrices(mine, lines)
+        difference, p = _matrices(at(table, cohort, target), lines)
         image = ax.imshow(difference, cmap=DIVERGING, vmin=-limit, vmax=limit)
         rows, across = np.nonzero(p < 0.05)
         ax.plot(across, rows, ".", color="#111111", markersize=4)
         ax.set_xticks(np.arange(len(lines)), [str(i + 1) for i in range(len(lines))], fontsize=7.5)
         ax.set_yticks(np.arange(len(lines)), names, fontsize=7.5)
-        ax.set_title(lined(results.column_name(str(cohort), str(target)), 22))
+        ax.set_title(lined(results.column_name(cohort, target), 22))
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_color(MUTED)
-    if image is not None:
-        figure.colorbar(image, ax=axes, shrink=0.8, label="row − column", pad=0.02)
+    figure.colorbar(image, ax=axes, shrink=0.8, label="row − column", pad=0.02)
     return figure
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from nerve.report.figures.style import CYCLE, GRID, MUTED, lined, panels, readable, short
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.figures.style import CYCLE, GRID, MUTED, lined, name_rows, panels, readable, short
+from nerve.report.results import NothingToDraw, Results, at
 
 SECTION = "prediction"
 TITLE = "Accuracy of every method"
@@ -44,12 +46,10 @@ def draw(results: Results) -> Figure:
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r")
-    axes[0].set_yticks(np.arange(len(lines)), [short(results.label(line), 34) for line in lines])
-    axes[0].set_ylim(len(lines) - 0.4, -0.6)
+    name_rows(axes[0], [results.label(line) for line in lines])
     if len(colours) > 1:
-        handles = [
-            Line2D([], [], color=c, marker="o", linewidth=2.6, label=short(g or "other")) for g, c in colours.items()
-        ]
+        look: dict[str, Any] = {"marker": "o", "linewidth": 2.6}
+        handles = [Line2D([], [], color=c, label=short(g or "other"), **look) for g, c in colours.items()]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     return figure
 
@@ -66,8 +66,7 @@ def _intervals(ax: Axes, results: Results, column: tuple[str, str], lines: list[
 
 
 def _seeds(ax: Axes, results: Results, column: tuple[str, str], lines: list[str]) -> None:
-    table = results.scores
-    mine = table[(table["cohort"] == column[0]) & (table["target"] == column[1])]
+    mine = at(results.scores, *column)
     several = mine[mine.duplicated("line", keep=False)]
     places = {line: i + 0.22 for i, line in enumerate(lines)}
     ax.plot(several["r"], several["line"].map(places), ".", color=MUTED, markersize=3)

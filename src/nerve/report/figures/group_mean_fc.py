@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from nerve.report.figures.cohort_overview import NEEDS_COHORT
-from nerve.report.figures.style import DIVERGING, network_order, panels, short, strip_networks
+from nerve.report.figures.style import colour_limit, fc_image, panels, short
 from nerve.report.results import CohortFacts, NothingToDraw, Results
 
 SECTION = "cohorts"
@@ -26,10 +25,8 @@ def caption(results: Results) -> str:
         order = facts.order
         if order is not None:
             verdict = "as expected" if order.plausible else "in doubt: run `nerve check`"
-            text += (
-                f" {facts.label}: r = {order.within:.2f} within networks and {order.between:.2f} between them, "
-                f"{verdict}"
-            )
+            text += f" {facts.label}: r = {order.within:.2f} within networks and {order.between:.2f} between them"
+            text += f", {verdict}"
             text += f" (mean of {facts.n_in_mean:,} participants)." if facts.n_in_mean < facts.n else "."
     return text
 
@@ -40,26 +37,14 @@ def draw(results: Results) -> Figure:
     if not shown:
         raise NothingToDraw(NEEDS_COHORT if not any(len(f.participants) for f in results.cohorts.values()) else FEW)
     figure, axes = panels(len(shown), across=3, width=3.5, height=3.1, extra=0.5)
-    limit = max(0.1, float(max(np.nanquantile(np.abs(_off_diagonal(facts)), 0.99) for facts in shown)))
-    image = None
+    limit = colour_limit(*(facts.mean for facts in shown))
     for ax, facts in zip(axes, shown, strict=True):
-        networks = facts.parcellation.networks  # type: ignore[union-attr]
-        order = network_order(networks)
-        matrix = np.array(facts.mean)[np.ix_(order, order)]
-        image = ax.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
-        strip_networks(ax, [networks[i] for i in order])
+        image = fc_image(ax, facts.mean, facts.parcellation.networks, limit)  # type: ignore[union-attr]
         ax.set_title(f"{short(facts.label)}  (n = {facts.n:,})", pad=13)
-    if image is not None:
-        figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
+    figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
     return figure
 
 
 def _shown(results: Results) -> list[CohortFacts]:
     known = [facts for facts in results.cohorts.values() if facts.mean is not None and facts.parcellation is not None]
     return known[:MOST]
-
-
-def _off_diagonal(facts: CohortFacts) -> np.ndarray:
-    matrix = np.array(facts.mean)
-    values = matrix[~np.eye(len(matrix), dtype=bool)]
-    return values if np.isfinite(values).any() else np.ones(1)

@@ -36,13 +36,11 @@ def draw(results: Results) -> Figure:
     figure, axes = panels(len(parts), across=3, width=3.6, height=3.4, extra=0.6)
     grids = [_grid(part) for _, _, part in parts]
     limit = max(0.1, float(max(np.nanmax(np.abs(grid)) for grid, _ in grids)))
-    image = None
     for ax, (label, layer, _), (grid, names) in zip(axes, parts, grids, strict=True):
         image = ax.imshow(grid, cmap=DIVERGING, vmin=-limit, vmax=limit)
         network_grid(ax, names)
         ax.set_title(lined(" · ".join(filter(None, [label, layer if layer == "rollout" else f"layer {layer}"])), 34))
-    if image is not None:
-        figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
+    figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
     return figure
 
 
@@ -60,7 +58,7 @@ def _grid(part: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
 
 
 def _tables(results: Results) -> list[tuple[str, pd.DataFrame]]:
-    found = [(label, table) for label, table in results.interpreted("attention") if set(table.columns) >= _NEEDED]
+    found = results.interpreted("attention", _NEEDED)
     if not found:
         raise NothingToDraw("Attention was not summarised: `nerve interpret` does.")
     return found

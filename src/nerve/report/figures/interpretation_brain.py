@@ -107,7 +107,7 @@ def _limits(weights: np.ndarray) -> tuple[float, float]:
 
 
 def _table(results: Results) -> tuple[str, pd.DataFrame]:
-    weighted = [one for one in results.interpreted("network_weights") if set(one[1].columns) >= _NEEDED]
+    weighted = results.interpreted("network_weights", _NEEDED)
     for label, table in weighted:
         placed = table.dropna(subset=["x", "y", "z", "weight"])
         if len(placed):

@@ -79,7 +79,7 @@ def _name(label: str, target: object) -> str:
 
 
 def _tables(results: Results) -> list[tuple[str, pd.DataFrame]]:
-    found = [(label, table) for label, table in results.interpreted("importance") if set(table.columns) >= _NEEDED]
+    found = results.interpreted("importance", _NEEDED)
     if not found:
         raise NothingToDraw("The importance of network pairs was not computed: `nerve interpret` does.")
     return found

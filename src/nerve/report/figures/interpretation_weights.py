@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import GRID, INK, MUTED, agreement, network_colours, short
+from nerve.report.figures.style import GRID, INK, MUTED, agreement, name_rows, network_colours, short
 from nerve.report.results import NothingToDraw, Results
 
 SECTION = "interpretation"
@@ -40,22 +40,19 @@ def draw(results: Results) -> Figure:
         weights = mine["weight"].to_numpy(float)
         relative = weights / weights.mean() if weights.mean() > 0 else weights
         height = row + rng.uniform(-0.18, 0.18, len(mine))
-        ax.plot(
-            relative, height, "o", color=colours[network], markersize=4.5, markeredgecolor=MUTED, markeredgewidth=0.3
-        )
+        ax.scatter(relative, height, s=20, color=colours[network], edgecolor=MUTED, linewidth=0.3)
         heaviest = str(mine["region"].iloc[int(np.argmax(relative))])
         named = short(heaviest.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
         ax.text(1.01, row, named, transform=ax.get_yaxis_transform(), va="center", fontsize=7.5, color=INK)
-    ax.set_yticks(np.arange(len(networks)), [short(network, 18) for network in networks])
-    ax.set_ylim(len(networks) - 0.5, -0.5)
+    name_rows(ax, networks, 18)
     ax.grid(axis="y", color=GRID)
     ax.set_xlabel("weight, relative to the network's mean")
     return figure
 
 
 def _table(results: Results) -> tuple[str, pd.DataFrame]:
-    for label, table in results.interpreted("network_weights"):
-        if set(table.columns) >= _NEEDED and table["weight"].notna().any():
+    for label, table in results.interpreted("network_weights", _NEEDED):
+        if table["weight"].notna().any():
             return label, table.dropna(subset=["weight"])
     raise NothingToDraw(no_weights(results))
 

@@ -36,10 +36,8 @@ def draw(results: Results) -> Figure:
         if "validation_loss" in history and history["validation_loss"].notna().any():
             known = history.dropna(subset=["validation_loss"])
             ax.plot(known["epoch"], known["validation_loss"], color=BLUE, linewidth=1.8, label="held-out participants")
-            best = int(np.argmin(known["validation_loss"].to_numpy(float)))
-            ax.plot(
-                known["epoch"].iloc[best], known["validation_loss"].iloc[best], "o", color=VERMILION, markersize=4.5
-            )
+            best = known.iloc[int(known["validation_loss"].argmin())]
+            ax.plot(best["epoch"], best["validation_loss"], "o", color=VERMILION, markersize=4.5)
         ax.set_title(lined(encoder.label, 24), fontsize=8.5)
         ax.set_xlabel("epoch")
         ax.set_ylabel("loss")
@@ -48,8 +46,7 @@ def draw(results: Results) -> Figure:
         if len(losses) and losses.min() > 0 and losses.max() / losses.min() > 20:
             log_scale(ax)
         ax.grid(axis="y")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=2)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
     return figure
 
 

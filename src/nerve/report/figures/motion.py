@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import GRID, MUTED, ORANGE, VERMILION, lined, panels, readable, short
+from nerve.report.figures.style import GRID, MUTED, ORANGE, VERMILION, lined, name_rows, panels, readable
 from nerve.report.results import NothingToDraw, Results
 
 SECTION = "prediction"
@@ -42,6 +42,5 @@ def draw(results: Results) -> Figure:
         ax.grid(axis="y", color=GRID)
         ax.tick_params(axis="x", labelbottom=True)
         ax.set_xlabel("r with mean FD")
-    axes[0].set_yticks(np.arange(len(lines)), [short(results.label(line), 34) for line in lines])
-    axes[0].set_ylim(len(lines) - 0.4, -0.6)
+    name_rows(axes[0], [results.label(line) for line in lines])
     return figure

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import CYCLE, INK, MUTED, lined, panels, short
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.results import NothingToDraw, Results, at
 
 SECTION = "prediction"
 TITLE = "Chance, and what was observed"
@@ -59,7 +58,7 @@ def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
 
 def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
     """The null of the best line that has one: that of its own rows, found by their ids."""
-    mine = _at(results.nulls, column)
+    mine = at(results.nulls, *column)
     best = results.best(*column, among=set(mine["line"])) if len(mine) else None
     if best is None:
         return None
@@ -68,13 +67,9 @@ def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
 
 
 def _of_networks(results: Results, column: tuple[str, str]) -> Panel | None:
-    null = _at(results.null_scores, column)
+    null = at(results.null_scores, *column)
     if null.empty:
         return None
     observed = {short(results.label(line), 26): results.r(*column, line) for line in results.contenders}
     observed = {name: r for name, r in observed.items() if np.isfinite(r)}
     return f"{results.column_name(*column)} · networks", null["r"].to_numpy(float), dict(list(observed.items())[-4:])
-
-
-def _at(table: pd.DataFrame, column: tuple[str, str]) -> pd.DataFrame:
-    return table[(table["cohort"] == column[0]) & (table["target"] == column[1])] if len(table) else table

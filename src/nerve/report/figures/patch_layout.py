@@ -11,7 +11,7 @@ from matplotlib.patches import ConnectionPatch, Rectangle
 
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
-from nerve.report.figures.style import DIVERGING, INK, MUTED, network_colours, network_order, strip_networks
+from nerve.report.figures.style import INK, MUTED, colour_limit, fc_image, network_colours, network_order
 from nerve.report.results import NothingToDraw, Results
 
 SECTION = "pretraining"
@@ -35,15 +35,11 @@ def caption(results: Results) -> str:
 def draw(results: Results) -> Figure:
     """Matrix with its patches at the left, the tokens of the patches at the right."""
     parcellation = _parcellation(results)
-    order = network_order(parcellation.networks)
-    networks = [parcellation.networks[i] for i in order]
-    patching = Patching.from_parcellation(parcellation.subset(order))
-    matrix = _matrix(results, parcellation)[np.ix_(order, order)]
+    patching = Patching.from_parcellation(parcellation.subset(network_order(parcellation.networks)))
+    matrix = _matrix(results, parcellation)
     figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
-    limit = max(0.1, float(np.nanquantile(np.abs(matrix), 0.97)))
-    left.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
-    strip_networks(left, networks)
+    fc_image(left, matrix, parcellation.networks, colour_limit(matrix))
     left.set_title("FC, cut at network borders", pad=22)
     chosen = (0, patching.n_groups - 1)
     corner = tuple(int(np.flatnonzero(patching.group_of == g)[0]) for g in chosen)
@@ -68,24 +64,17 @@ def _tokens(ax: Axes, patching: Patching, chosen: tuple[int, int]) -> None:
     for row, column in pairs:
         look = {"alpha": 0.16 if (row, column) in masked else 1.0, "linewidth": 0}
         for group, turn in ((row, 90), (column, 270)):
-            ax.add_patch(
-                Wedge((column, row), 0.4, turn, turn + 180, color=colours[patching.group_names[group]], **look)
-            )
+            colour = colours[patching.group_names[group]]
+            ax.add_patch(Wedge((column, row), 0.4, turn, turn + 180, color=colour, **look))
     ax.add_patch(Rectangle((chosen[1] - 0.5, chosen[0] - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.6))
     n = patching.n_groups
     ax.set_xlim(-0.7, n - 0.3)
     ax.set_ylim(n - 0.3, -0.7)
     ax.set_aspect("equal")
     ax.axis("off")
+    title = f"{patching.n_patches} tokens, one\nper pair of networks"
     words = "each half: the colour of\none of its two networks\nfaded: masked, to be\nreconstructed"
-    ax.text(
-        -0.5,
-        n * 0.68,
-        f"{patching.n_patches} tokens, one\nper pair of networks",
-        va="bottom",
-        weight="bold",
-        fontsize=9.5,
-    )
+    ax.text(-0.5, n * 0.68, title, va="bottom", weight="bold", fontsize=9.5)
     ax.text(-0.5, n * 0.71, words, va="top", color=MUTED, fontsize=8.5)
 
 
@@ -110,11 +99,9 @@ def _matrix(results: Results, parcellation: Parcellation) -> np.ndarray:
     known = _known_mean(results, parcellation.n_regions)
     if known is not None:
         return known
-    number = {name: i for i, name in enumerate(parcellation.network_names)}
-    groups = np.array([number[name] for name in parcellation.networks])
+    networks, groups = np.unique(parcellation.networks, return_inverse=True)
     rng = np.random.default_rng(0)
-    between = rng.normal(0, 0.18, (len(number), len(number)))
-    between = (between + between.T) / 2
+    between = rng.normal(0, 0.18, (len(networks), len(networks)))
     np.fill_diagonal(between, 0.5)
-    noise = rng.normal(0, 0.09, (len(groups), len(groups)))
-    return between[np.ix_(groups, groups)] + (noise + noise.T) / 2
+    sketch = between[np.ix_(groups, groups)] + rng.normal(0, 0.09, (len(groups), len(groups)))
+    return (sketch + sketch.T) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import DIVERGING, network_order, strip_networks
+from nerve.report.figures.style import colour_limit, fc_image
 from nerve.report.results import EncoderRun, NothingToDraw, Results
 
 SECTION = "pretraining"
@@ -32,20 +32,14 @@ def draw(results: Results) -> Figure:
     groups = np.asarray(encoder.example["group_of"], int)
     names = list(encoder.networks) or [f"G{g + 1}" for g in range(groups.max() + 1)]
     networks = [names[g] for g in groups]
-    order = network_order(networks)
     figure = Figure(figsize=(9.6, 3.4), layout="constrained")
     axes = figure.subplots(1, 3)
-    original = np.asarray(encoder.example["original"], float)
-    limit = max(0.1, float(np.nanquantile(np.abs(original[~np.eye(len(original), dtype=bool)]), 0.98)))
-    image = None
+    limit = colour_limit(encoder.example["original"])
     for ax, part in zip(axes, PARTS, strict=True):
         ax.set_facecolor("#9aa0ab")
-        matrix = np.asarray(encoder.example[part], float)[np.ix_(order, order)]
-        image = ax.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
-        strip_networks(ax, [networks[i] for i in order], labels=part == "original")
+        image = fc_image(ax, encoder.example[part], networks, limit, labels=part == "original")
         ax.set_title(part, pad=13)
-    if image is not None:
-        figure.colorbar(image, ax=list(axes), shrink=0.75, label="r", pad=0.02)
+    figure.colorbar(image, ax=list(axes), shrink=0.75, label="r", pad=0.02)
     return figure
 
 

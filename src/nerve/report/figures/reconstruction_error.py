@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import BLUE, GREEN, GRID, MUTED, ORANGE, short
+from nerve.report.figures.style import BLUE, GREEN, GRID, MUTED, ORANGE, name_rows
 from nerve.report.results import EncoderRun, NothingToDraw, Results
 
 SECTION = "pretraining"
@@ -46,8 +45,7 @@ def draw(results: Results) -> Figure:
             margin = 1.96 * float(encoder.errors.get(f"{name}_se") or 0)
             named = label if row == 0 else None
             ax.errorbar(value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=named)
-    ax.set_yticks(np.arange(len(encoders)), [short(encoder.label, 36) for encoder in encoders])
-    ax.set_ylim(len(encoders) - 0.5, -0.5)
+    name_rows(ax, [encoder.label for encoder in encoders], 36)
     ax.set_xlim(left=0)
     ax.set_xlabel("mean squared error of masked patches (units of r, squared)")
     ax.spines["left"].set_color(MUTED)

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import BLUE, MUTED, VERMILION, lined, panels, short
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.results import NothingToDraw, Results, at
 
 SECTION = "prediction"
 TITLE = "Predicted against observed"
@@ -56,6 +56,5 @@ def _points(results: Results, column: tuple[str, str]) -> pd.DataFrame:
     table, best = results.predictions, results.best(*column, among=results.contenders)
     if table.empty or best is None:
         return table.iloc[:0]
-    row = results.lines.loc[best, "row"]
-    mine = (table["row"] == row) & (table["cohort"] == column[0]) & (table["target"] == column[1])
-    return table[mine].dropna(subset=["observed", "predicted"])
+    mine = at(table, *column)
+    return mine[mine["row"] == results.lines.loc[best, "row"]].dropna(subset=["observed", "predicted"])

@@ -148,6 +148,28 @@ def strip_networks(axes: Axes, networks: Sequence[str], labels: bool = True) -> 
         spine.set_visible(False)
 
 
+def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, labels: bool = True) -> Any:
+    """Draw FC with its regions sorted by network, networks marked; returns the image."""
+    order = network_order(networks)
+    shown = np.asarray(matrix, float)[np.ix_(order, order)]
+    image = axes.imshow(shown, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+    strip_networks(axes, [networks[i] for i in order], labels)
+    return image
+
+
+def colour_limit(*matrices: Any) -> float:
+    """Where colours end: nearly the largest value off the diagonals of FC matrices."""
+    off = [np.abs(np.asarray(one, float)[~np.eye(len(one), dtype=bool)]) for one in matrices]
+    largest = [float(np.nanquantile(values, 0.98)) for values in off if np.isfinite(values).any()]
+    return max(0.1, *largest, 0.1)
+
+
+def name_rows(axes: Axes, names: Sequence[str], most: int = 34) -> None:
+    """Names beside rows 0, 1, 2 …, from the top down."""
+    axes.set_yticks(np.arange(len(names)), [short(name, most) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
 def apart(places: Sequence[float], gap: float, most: float) -> list[float]:
     """Places of labels, in order, moved as little as it takes to stand `gap` apart, none beyond `most`.
 
