@@ -209,7 +209,9 @@ class NERVE(Encoder):
         """Packed matrices, made once; recentred by the shifts of these participants."""
         column, self.shifts_, self.adapted_ = self.config().recentre, None, ""
         if column is not None:
-            self.shifts_ = SiteShifts.of(self.packing(cohort).viewed.matrices, sites_of(cohort, column))
+            viewed = self.packing(cohort).viewed
+            viewed.keep()  # it is read twice
+            self.shifts_ = SiteShifts.of(viewed.matrices, sites_of(cohort, column))
         return packed_source(self.packing(cohort), run_dir)
 
     def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
