@@ -31,11 +31,12 @@ UNTRAINED = "untrained"  # the group of the controls
 
 INTRODUCTION = """# Benchmark on real people
 
-Every row of the package on two public cohorts (ABIDE without those who have constant regions). Kernel ridge regression
-on frozen features (supervised networks predict by themselves), scored out of fold. Numbers are r for age and FIQ and the area under the curve (AUC) for sex
-and diagnosis, with the r within sites in brackets where there are several sites. **Bold** is the best of a column;
-rows marked = cannot be told from it (paired bootstrap over participants, p ≥ .05). CPU s is what a row took in all
-tables of its cohort together, training and probes; the machine was shared with other programs.
+Every row of the package on two public cohorts (ABIDE without those who have constant regions). Kernel ridge
+regression on frozen features (supervised networks predict by themselves), scored out of fold. Numbers are r for age
+and FIQ and the area under the curve (AUC) for sex and diagnosis, with the r within sites in brackets where there are
+several sites. **Bold** is the best of a column; rows marked = cannot be told from it (paired bootstrap over
+participants, p ≥ .05). CPU s is what a row took in all tables of its cohort together, training and probes; the
+machine was shared with other programs.
 
 Encoders have seen all participants without labels (`pretrain_scope: all`). NERVE's view and presets were chosen on
 ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so that its rows there are not fresh;

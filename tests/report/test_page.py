@@ -18,9 +18,9 @@ from nerve.evaluation.results import read_results, write_results
 from nerve.files import read_tsv, write_json, write_text, write_tsv
 from nerve.report.figures import FIGURES
 from nerve.report.load import load_results
-from nerve.report.page import BUDGET, page, write_report
+from nerve.report.page import page, write_report
 from nerve.report.results import Results
-from nerve.report.sections import cohorts_table, figures_of
+from nerve.report.sections import BUDGET, cohorts_table, figures_of
 from nerve.report.words import citations
 
 
@@ -84,7 +84,7 @@ def test_figures_that_would_not_fit_become_images_and_pages_are_reproducible(tmp
     plain = load_results(write_folder(tmp_path, made))
     whole = page(plain)
     assert page(plain) == whole
-    monkeypatch.setattr("nerve.report.page.BUDGET", len(whole) // 2)
+    monkeypatch.setattr("nerve.report.sections.BUDGET", len(whole) // 2)
     small = page(plain)
     assert len(small) < len(whole)
     assert "data:image/png" in small
@@ -250,7 +250,7 @@ def test_a_folder_without_results_is_refused(tmp_path, folder):
 @pytest.mark.slow
 def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(tmp_path, monkeypatch):
     """Tables and the budget of all figures together; `python -m benchmarks waiting` draws them all."""
-    monkeypatch.setattr("nerve.report.page.figures_of", lambda name, results: ([], []))
+    monkeypatch.setattr("nerve.report.sections.figures_of", lambda name, results: ([], []))
     many = [row for i in range(60) for row in line(f"m{i}", "nerve", f"Method {i}", "self-supervised")]
     made = Made(cohorts={"alpha": 12}, targets=[f"t{i}" for i in range(30)], rows=many, interpretation=False,
                 n_permutations=9)  # fmt: skip

@@ -40,8 +40,7 @@ class PackingSource:
         view: View | None = None,
         recentring: tuple[SiteShifts, str] | None = None,
     ) -> None:
-        self.cohort, self.patching, self.view = cohort, patching, view or View()
-        self.viewed = ViewedCohort(cohort, self.view)
+        self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or View())
         self.shifts: SiteShifts | None = None
         if recentring is not None:
             shifts, column = recentring
@@ -108,7 +107,7 @@ def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySo
     first process, read by all), or to a nameless temporary file.
     """
     source.viewed.keep()
-    half = source.cohort.connectivity.dtype == np.float16 and source.view.name == "fc"
+    half = source.cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
     dtype = np.dtype(np.float16 if half else np.float32)
     shape = (len(source), source.patching.n_entries)
     processes = current_processes()

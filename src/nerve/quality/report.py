@@ -59,14 +59,7 @@ class Quality:
     def write(self, path: str | Path) -> None:
         """Write checks and drops as one TSV; a participant to drop is a row of its own. No other file is replaced."""
         check_replaceable_file(path, begins_with(*self.table.columns))
-        rows = pd.DataFrame(
-            {
-                "check": "drop",
-                "value": self.drops["participant_id"],
-                "verdict": "warning",
-                "detail": self.drops["reason"],
-            }
-        )
+        rows = self.drops.set_axis(["value", "detail"], axis=1).assign(check="drop", verdict="warning")
         write_tsv(path, pd.concat([self.table, rows], ignore_index=True))
 
 
@@ -90,7 +83,7 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
         ("regions", str(cohort.n_regions), "ok", cohort.parcellation.name),
         ("networks", str(cohort.parcellation.n_networks), *_networks(cohort)),
         _files_row(cohort),
-        ("already left out", str(len(cohort.exclusions)), "note" if len(cohort.exclusions) else "ok", _reasons(cohort)),
+        _exclusions_row(cohort),
         _missing_row(facts, lacking, cohort),
         *_match_rows(cohort),
         _scans_row(cohort),
@@ -115,8 +108,9 @@ def _drops(facts: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     for fact, is_damaged in zip(facts.to_dict("records"), damaged, strict=True):
         said = []
         if fact["n_missing"]:
-            said.append("1 region has" if fact["n_missing"] == 1 else f"{fact['n_missing']} regions have")
-            said[-1] += " no data"
+            said.append(
+                "1 region has no data" if fact["n_missing"] == 1 else f"{fact['n_missing']} regions have no data"
+            )
         if fact["n_not_finite"]:
             said.append(f"{fact['n_not_finite']} entries are not finite")
         if correlations and max(-fact["low"], fact["high"]) > 1 + TOLERANCE:
@@ -130,6 +124,10 @@ def _drops(facts: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
         if said:
             reasons.append((fact["participant_id"], "; ".join(said)))
     return pd.DataFrame(reasons, columns=["participant_id", "reason"])
+
+
+def _fine(check: str, value: str = "none") -> Row:
+    return check, value, "ok", ""
 
 
 def _participants_row(cohort: Cohort, drops: pd.DataFrame) -> Row:
@@ -152,16 +150,19 @@ def _networks(cohort: Cohort) -> tuple[str, str]:
     return "ok", f"{sizes.min()} to {sizes.max()} regions each"
 
 
-def _reasons(cohort: Cohort) -> str:
-    """Where to look; the reasons themselves name participants and files."""
-    return "exclusions.tsv says who and why" if len(cohort.exclusions) else ""
+def _exclusions_row(cohort: Cohort) -> Row:
+    """How many, and where to look; the reasons themselves name participants and files."""
+    n = len(cohort.exclusions)
+    return (
+        ("already left out", str(n), "note", "exclusions.tsv says who and why") if n else _fine("already left out", "0")
+    )
 
 
 def _files_row(cohort: Cohort) -> Row:
     """What was changed by hand: a table may well be edited, arrays hardly ever."""
     changes = cohort.changes
     if not changes:
-        return "files", "as made", "ok", ""
+        return _fine("files", "as made")
     arrays = any(not change.startswith("columns of") for change in changes)
     detail = f"since the cohort was made: {listed(changes)}. Results from before do not describe it."
     return "files", f"{len(changes)} changed", "warning" if arrays else "note", detail
@@ -170,7 +171,7 @@ def _files_row(cohort: Cohort) -> Row:
 def _missing_row(facts: pd.DataFrame, lacking: np.ndarray, cohort: Cohort) -> Row:
     people = int((facts["n_missing"] > 0).sum())
     if not people:
-        return "missing data", "none", "ok", ""
+        return _fine("missing data")
     worst = [cohort.parcellation.labels[i] for i in np.argsort(-lacking, kind="stable") if lacking[i]]
     detail = (
         f"regions without data: {listed(worst, most=4)}. Ingest again with --missing drop-region or impute-group-mean."
@@ -181,14 +182,14 @@ def _missing_row(facts: pd.DataFrame, lacking: np.ndarray, cohort: Cohort) -> Ro
 def _match_rows(cohort: Cohort) -> list[Row]:
     """How the regions of the files were matched with those of the parcellation, where ingest recorded it."""
     match = cohort.notes.get("region_match")
-    said = {"label": ("by label", "ok", ""), "stated": ("as the user stated", "ok", "")}
-    said["size"] = (
-        "not confirmed",
-        "warning",
-        f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
-        "Ingest again with --order NAME to say which atlas it is, in which order.",
-    )
-    return [("region match", *said[match])] if match in said else []
+    if match == "size":
+        detail = (
+            f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
+            "Ingest again with --order NAME to say which atlas it is, in which order."
+        )
+        return [("region match", "not confirmed", "warning", detail)]
+    said = {"label": "by label", "stated": "as the user stated"}
+    return [_fine("region match", said[match])] if match in said else []
 
 
 def _scans_row(cohort: Cohort) -> Row:
@@ -268,20 +269,14 @@ def _values_row(facts: pd.DataFrame, cohort: Cohort) -> Row:
 
 
 def _symmetry_row(facts: pd.DataFrame) -> Row:
-    worst = facts["asymmetry"].max()
-    bad = int((facts["asymmetry"] > TOLERANCE).sum())
-    return (
-        "symmetry",
-        f"within {worst:.2g}",
-        "warning" if bad else "ok",
-        f"{bad} matrices are not symmetric" if bad else "",
-    )
+    bad, value = int((facts["asymmetry"] > TOLERANCE).sum()), f"within {facts['asymmetry'].max():.2g}"
+    return ("symmetry", value, "warning", f"{bad} matrices are not symmetric") if bad else _fine("symmetry", value)
 
 
 def _duplicates_row(facts: pd.DataFrame) -> Row:
     twice = facts[facts.duplicated("digest", keep=False)]
     if twice.empty:
-        return "duplicates", "none", "ok", ""
+        return _fine("duplicates")
     groups = twice.groupby("digest", sort=False)["participant_id"].agg(" = ".join)
     return "duplicates", str(len(groups)), "warning", f"the same matrix under several ids: {listed(groups, most=4)}"
 
@@ -297,21 +292,17 @@ def _order_row(order: OrderCheck, cohort: Cohort) -> Row:
         )
         return "region order", value, "not usable", detail
     if not order.contrast > 0:
-        return (
-            "region order",
-            value,
-            "warning",
-            "networks do not show in the group mean: check the order of the regions.",
-        )
+        detail = "networks do not show in the group mean: check the order of the regions."
+        return "region order", value, "warning", detail
     others = ", ".join(f"{other} would give {contrast:.3f}" for other, contrast in order.others.items())
     return "region order", value, "ok", f"contrast {order.contrast:.3f}" + (f"; {others}" if others else "")
 
 
 def _series_row(cohort: Cohort) -> Row:
     if cohort.timeseries is None:
-        return "time series", "none", "ok", ""
+        return _fine("time series")
     lengths = cohort.timeseries.lengths
-    return "time series", f"{lengths.min()} to {lengths.max()} volumes", "ok", ""
+    return _fine("time series", f"{lengths.min()} to {lengths.max()} volumes")
 
 
 def _motion_row(cohort: Cohort) -> Row:

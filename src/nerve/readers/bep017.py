@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, known_columns, listed, problem
+from nerve.checks import NerveError, known_columns, problem
 from nerve.files import read_json, read_tsv
 from nerve.measures import VALUES, measure_of
 from nerve.parcellation import Parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.bids import BidsName, parse_names
 from nerve.readers.browse import files_below
-from nerve.readers.opening import require_file
+from nerve.readers.text import read_numbers
 from nerve.readers.versions import Version, choose_version, of_one_task
 
 MATRIX, SIDECAR, NODES = "_relmat.dense.tsv", "_relmat.json", "_nodeindices.tsv"
@@ -53,7 +53,7 @@ class BEP017(Reader):
         """The matrix, with the labels of its nodes and its measure where the data set names them."""
         about = _sidecar(scan)
         measure = measure_of(str(about.get("RelationshipMeasure") or scan.extra["measure"] or "pearson"))
-        matrix = _matrix(scan)
+        matrix = read_numbers(scan.path).values
         if about.get("ValidDiagonal") is False:
             np.fill_diagonal(matrix, 0.0)
         labels = _labels(scan, len(matrix))
@@ -118,18 +118,6 @@ def _sidecar(scan: Scan) -> dict[str, Any]:
     if about.get("Directed") is True:
         raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
     return about
-
-
-def _matrix(scan: Scan) -> np.ndarray:
-    table = read_tsv(require_file(scan.path), header=None)
-    words = [str(column + 1) for column, dtype in enumerate(table.dtypes) if dtype.kind not in "iuf"]
-    if words:
-        raise problem(
-            scan.path,
-            f"column {listed(words, most=3)} holds text",
-            expected="numbers without a header, or n/a for missing",
-        )
-    return table.to_numpy(np.float64)
 
 
 def _labels(scan: Scan, n_regions: int) -> tuple[str, ...] | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,6 +35,15 @@ class _Wide:
     ends: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class _Long:
+    """The columns of a long table: the two of regions, and that of the values."""
+
+    one: str
+    other: str
+    value: str
+
+
 class Edges(Reader):
     """One table with the edges of all participants."""
 
@@ -51,29 +59,26 @@ class Edges(Reader):
             first, second = first_lines(files[0])
         except NerveError:  # another reader says what is wrong
             return []
-        if _long_columns(first, second) is not None:
-            return _people(files[0], None, options)
-        wide = _wide(first, second, options)
-        return [] if wide is None else _people(files[0], wide, options)
+        layout = _long(first, second) or _wide(first, second, options)
+        return [] if layout is None else _people(files[0], layout, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix of one participant, with the labels that the columns name."""
-        wide: _Wide | None = scan.extra["wide"]
-        if wide is None:
-            rows = _table(scan.path).iloc[list(scan.extra["rows"])]
-            return _from_long(rows, scan.path, _all_labels(scan.path))
-        values = _values(scan.path, wide)[scan.extra["rows"][0]]
-        way: Unfolding | None = scan.extra.get("unfolding")
+        layout = scan.extra["layout"]
+        if isinstance(layout, _Long):
+            return _from_long(scan, layout)
+        values = _values(scan.path, layout)[scan.extra["rows"][0]]
+        way: Unfolding | None = scan.extra["unfolding"]
         if way is not None:
             notes = (f"the values of each participant are {way}",)
             return Reading(matrix=way.matrix(values, scan.path), notes=notes)
-        matrix = np.full((len(wide.labels),) * 2, np.nan)
-        matrix[tuple(np.transpose(wide.ends))] = values
-        return Reading(matrix=_mirrored(matrix), labels=wide.labels)
+        matrix = np.full((len(layout.labels),) * 2, np.nan)
+        matrix[tuple(np.transpose(layout.ends))] = values
+        return Reading(matrix=_mirrored(matrix), labels=layout.labels)
 
 
-def _people(path: Path, wide: _Wide | None, options: Options) -> list[Scan]:
-    """A scan per participant (and session) of the wide or long table, with the rows that are theirs."""
+def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
+    """A scan per participant (and session) of the table, with the rows that are theirs."""
     table = _table(path)
     names = [str(name) for name in table.columns]
     ids = _id_column(names)
@@ -82,14 +87,15 @@ def _people(path: Path, wide: _Wide | None, options: Options) -> list[Scan]:
     rows: dict[tuple[str, str], list[int]] = {}
     for i, key in enumerate(zip(table[ids].astype(str), sessions, strict=True)):
         rows.setdefault(key, []).append(i)
-    repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]
-    if wide is not None and repeated:
-        raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
-    extra: dict[str, Any] = {"wide": wide}
-    if wide is not None and not wide.ends:
-        some = [_values(path, wide)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
-        regions = options.rows
-        extra["unfolding"] = proved_unfolding(some, options.unfolding, regions, path, options.values)
+    way = None
+    if isinstance(layout, _Wide):
+        repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]
+        if repeated:
+            raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
+        if not layout.ends:
+            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
+            way = proved_unfolding(some, options.unfolding, options.rows, path, options.values)
+    extra = {"layout": layout, "unfolding": way}
     return [
         Scan(person, path, "fc", session=when, key=i, extra={**extra, "rows": theirs})
         for i, ((person, when), theirs) in enumerate(rows.items())
@@ -116,42 +122,42 @@ def _id_column(columns: Sequence[str]) -> str:
     return next((name for name in ID_COLUMNS if name in columns), columns[0])
 
 
-def _long_columns(first: Sequence[str], second: Sequence[str]) -> tuple[str, str, str] | None:
-    """The two columns of regions and that of the values, or None if this is no long table."""
+def _other_columns(columns: Sequence[str]) -> list[str]:
+    """Those that hold neither ids nor sessions."""
+    return [name for name in columns if name != _id_column(columns) and name.lower() not in _SESSIONS]
+
+
+def _long(first: Sequence[str], second: Sequence[str]) -> _Long | None:
+    """What the columns of a long table are, or None if this is none."""
     if not 4 <= len(first) <= 10 or len(second) != len(first) or all(is_number(word) for word in first):
         return None
-    ids = _id_column(first)
-    others = [name for name in first if name != ids and name.lower() not in _SESSIONS]
+    numeric = {name: is_number(word) for name, word in zip(first, second, strict=True)}
+    others = _other_columns(first)
     ends = [name for name in others if _ENDS.fullmatch(name)]
-    content = dict(zip(first, second, strict=True))
     if len(ends) != 2:
-        ends = [name for name in others if not is_number(content[name])]
-    values = [name for name in others if name not in ends and is_number(content[name])]
-    return (ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
+        ends = [name for name in others if not numeric[name]]
+    values = [name for name in others if name not in ends and numeric[name]]
+    return _Long(ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
 
 
 def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wide | None:
     """What the columns of a wide table are, or None if this is none."""
     if len(first) < 4 or len(second) != len(first) or all(is_number(word) for word in first[1:]):
         return None
-    ids = _id_column(first)
-    others = [name for name in first if name != ids and name.lower() not in _SESSIONS]
+    ids, others = _id_column(first), _other_columns(first)
     if len(others) < 3:  # columns of the same name, say
         return None
     named = _named_edges(others)
     if named is not None:
-        return _Wide(*named)
-    regions = options.rows
+        return named
     stem, _ = Counter(re.sub(r"\d+$", "", name) for name in others).most_common(1)[0]
     counted = [name for name in others if re.fullmatch(rf"{re.escape(stem)}\d+", name)]
-    fits = unfoldings(len(counted), {regions.n_regions} if regions else ())
+    fits = unfoldings(len(counted), {options.rows.n_regions} if options.rows else ())
     known = ids in ID_COLUMNS or not is_number(second[first.index(ids)])
     return _Wide(tuple(counted)) if fits and known and len(counted) >= len(others) - 8 and len(counted) > 9 else None
 
 
-def _named_edges(
-    columns: Sequence[str],
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[int, int], ...]] | None:
+def _named_edges(columns: Sequence[str]) -> _Wide | None:
     """The columns that name two regions, the regions, and the two of each column.
 
     A name is cut at the mark that gives the two labels which occur most, since labels may hold the mark too. The cuts
@@ -159,16 +165,20 @@ def _named_edges(
     """
     for mark in _BETWEEN:
         pairs = _cut_names([name for name in columns if mark in name], mark)
-        labels = list(dict.fromkeys(label for ends in pairs.values() for label in ends))
+        labels = _in_order(label for ends in pairs.values() for label in ends)
         if len(labels) < 3 or len(pairs) < len(columns) - 50:
             continue
-        if all(label.isdigit() for label in labels):
-            labels.sort(key=int)
         distinct = {frozenset(ends) for ends in pairs.values() if ends[0] != ends[1]}
         if len(distinct) == len(labels) * (len(labels) - 1) // 2:
             at = {label: i for i, label in enumerate(labels)}
-            return tuple(pairs), tuple(labels), tuple((at[a], at[b]) for a, b in pairs.values())
+            return _Wide(tuple(pairs), labels, tuple((at[a], at[b]) for a, b in pairs.values()))
     return None
+
+
+def _in_order(labels: Iterable[object]) -> tuple[str, ...]:
+    """Each label once, in the order in which they come, or by number where they are numbers."""
+    found = list(dict.fromkeys(map(str, labels)))
+    return tuple(sorted(found, key=int) if all(label.isdigit() for label in found) else found)
 
 
 def _cut_names(names: Sequence[str], mark: str) -> dict[str, tuple[str, str]]:
@@ -199,27 +209,20 @@ def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
 
 
 @once
-def _all_labels(path: Path) -> tuple[str, str, str, tuple[str, ...]]:
-    """The columns of a long table, and the regions in the order in which they come."""
-    table, (first, second) = _table(path), first_lines(path)
-    found = _long_columns(first, second)
-    assert found is not None
-    one, other, value = found
-    labels = list(dict.fromkeys(str(name) for pair in zip(table[one], table[other], strict=True) for name in pair))
-    if all(label.isdigit() for label in labels):
-        labels.sort(key=int)
-    return one, other, value, tuple(labels)
+def _regions(path: Path, columns: _Long) -> tuple[str, ...]:
+    """The regions of a long table."""
+    table = _table(path)
+    return _in_order(name for pair in zip(table[columns.one], table[columns.other], strict=True) for name in pair)
 
 
-def _from_long(rows: pd.DataFrame, where: object, known: tuple[str, str, str, tuple[str, ...]]) -> Reading:
-    one, other, value, labels = known
+def _from_long(scan: Scan, columns: _Long) -> Reading:
+    rows, labels = _table(scan.path).iloc[scan.extra["rows"]], _regions(scan.path, columns)
     at = {label: i for i, label in enumerate(labels)}
+    left, right = (rows[name].astype(str).map(at) for name in (columns.one, columns.other))
+    if len(set(zip(left, right, strict=True))) < len(rows):
+        raise problem(scan.path, "a pair of regions occurs twice", expected="one row per pair of regions")
     matrix = np.full((len(labels),) * 2, np.nan)
-    left, right = ([at[str(name)] for name in rows[column]] for column in (one, other))
-    numbers = column_of_numbers(rows, value, where)
-    if len(set(zip(left, right, strict=True))) < len(left):
-        raise problem(where, "a pair of regions occurs twice", expected="one row per pair of regions")
-    matrix[left, right] = numbers
+    matrix[left, right] = column_of_numbers(rows, columns.value, scan.path)
     return Reading(matrix=_mirrored(matrix), labels=labels)
 
 

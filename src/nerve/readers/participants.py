@@ -100,11 +100,10 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
             renames[theirs] = ours
             taken.add(ours)
             said.append(f"{theirs} as {ours}")
-    overwritten = [ours for theirs, ours in renames.items() if ours in table.columns and ours not in renames]
-    gone = [name for name in overwritten if name in columns]
-    table = table.drop(columns=gone) if gone else table
+    overwritten = [ours for ours in columns if ours in table.columns and ours not in renames]
+    table = table.drop(columns=overwritten)
     notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
-    return table.rename(columns=renames) if renames else table, notes
+    return table.rename(columns=renames), notes
 
 
 def _renamed(

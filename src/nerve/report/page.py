@@ -18,29 +18,14 @@ from markupsafe import Markup, escape
 import nerve
 from nerve.cohort import Cohort
 from nerve.files import write_text
-from nerve.report.figures import Drawn
 from nerve.report.load import load_results
-from nerve.report.paper_table import paper_table
 from nerve.report.privacy import Scrubber
 from nerve.report.results import Results
-from nerve.report.sections import (
-    Section,
-    Table,
-    checks_table,
-    cohorts_table,
-    comparisons_table,
-    encoders_table,
-    exclusions_table,
-    figures_of,
-    interpretation_tables,
-    provenance_tables,
-    scores_table,
-)
+from nerve.report.sections import sections
 from nerve.report.tables import number
 from nerve.report.words import citations
 
 NAME = "report.html"
-BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
 
 
 def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Path:
@@ -98,39 +83,6 @@ def with_code(text: object) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def sections(results: Results) -> list[Section]:
-    """The sections between methods and provenance."""
-    drawn = {name: figures_of(name, results) for name in _TITLES}
-    small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
-    tables: dict[str, list[Table | None]] = {
-        "cohorts": [cohorts_table(results), exclusions_table(results), checks_table(results)],
-        "pretraining": [encoders_table(results)],
-        "prediction": [scores_table(results)],
-        "comparison": [comparisons_table(results)],
-        "interpretation": [*interpretation_tables(results)],
-    }
-    paper = paper_table(results)
-    made = []
-    for name, (title, lead) in _TITLES.items():
-        figures, missing = drawn[name]
-        kept = [table for table in tables[name] if table is not None]
-        of_paper = paper if name == "prediction" else None
-        made.append(Section(name, title, lead, [small[figure.name] for figure in figures], kept, missing, of_paper))
-    return [*made, Section("provenance", "Provenance", "", [], provenance_tables(results))]
-
-
-def _within_budget(figures: list[Drawn]) -> dict[str, Drawn]:
-    """Figures by name; the largest become images, one after another, until all fit a page that can be mailed."""
-    kept = {figure.name: figure for figure in figures}
-    for figure in sorted(figures, key=lambda one: len(one.source), reverse=True):
-        if sum(len(one.source) for one in kept.values()) <= BUDGET:
-            break
-        image = figure.as_image()
-        if len(image.source) < len(figure.source):
-            kept[figure.name] = image
-    return kept
-
-
 def headline(results: Results) -> list[tuple[str, str]]:
     """The few numbers at the top."""
     counts = {
@@ -163,12 +115,3 @@ def _block(text: str) -> dict[str, object]:
     lines = text.splitlines()
     items = [line.removeprefix("- ").replace("**", "") for line in lines if line.startswith("- ")]
     return {"words": " ".join(line for line in lines if not line.startswith("- ")), "items": items}
-
-
-_TITLES = {
-    "cohorts": ("Cohorts", "Who was studied, who was left out, and whether regions stand in the order they should."),
-    "pretraining": ("Pretraining", "What the encoders learned before they were asked to predict anything."),
-    "prediction": ("Prediction", "How well targets are predicted in participants whom the model has not seen."),
-    "comparison": ("Comparison and ablations", "Which differences between methods and settings are more than chance."),
-    "interpretation": ("Interpretation", "What the models rely on."),
-}

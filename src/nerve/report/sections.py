@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 
 from nerve.report.figures import FIGURES, Drawn, NothingToDraw, drawn
-from nerve.report.paper_table import extended_table
+from nerve.report.paper_table import extended_table, paper_table
 from nerve.report.results import CohortFacts, Results
 from nerve.report.tables import ResultsTable
 
 log = logging.getLogger("nerve.report")
 MOST_ROWS = 400  # of a table on the page; its file has all
+BUDGET = 3_500_000  # characters of all figures; with tables the page stays below 5 MB
 LONG = 12  # rows beyond which a table is folded
 HEADS = {  # columns of our files whose names are no words
     "r_low": "r, 95 % CI from", "r_high": "to", "r_low_cv": "wider CI from", "r_high_cv": "to", "auc": "AUC",
@@ -52,7 +53,7 @@ class Table:
         return len(self.rows) > LONG
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
     """A part of the page."""
 
@@ -233,3 +234,42 @@ def _key(value: Any) -> Any:
     if isinstance(value, (int, float, np.integer, np.floating)):
         return float(value) if np.isfinite(value) else ""
     return str(value)[:200]
+
+
+TITLES = {
+    "cohorts": ("Cohorts", "Who was studied, who was left out, and whether regions stand in the order they should."),
+    "pretraining": ("Pretraining", "What the encoders learned before they were asked to predict anything."),
+    "prediction": ("Prediction", "How well targets are predicted in participants whom the model has not seen."),
+    "comparison": ("Comparison and ablations", "Which differences between methods and settings are more than chance."),
+    "interpretation": ("Interpretation", "What the models rely on."),
+}
+TABLES: dict[str, list[Callable[[Results], Table | None]]] = {
+    "cohorts": [cohorts_table, exclusions_table, checks_table],
+    "pretraining": [encoders_table],
+    "prediction": [scores_table],
+    "comparison": [comparisons_table],
+}
+
+
+def sections(results: Results) -> list[Section]:
+    """The sections after the methods."""
+    drawn = {name: figures_of(name, results) for name in TITLES}
+    small = _within_budget([figure for figures, _ in drawn.values() for figure in figures])
+    made = {}
+    for name, (title, lead) in TITLES.items():
+        figures, missing = drawn[name]
+        tables = [table for make in TABLES.get(name, []) if (table := make(results)) is not None]
+        made[name] = Section(name, title, lead, [small[figure.name] for figure in figures], tables, missing)
+    made["prediction"].paper = paper_table(results)
+    made["interpretation"].tables = interpretation_tables(results)
+    return [*made.values(), Section("provenance", "Provenance", tables=provenance_tables(results))]
+
+
+def _within_budget(figures: list[Drawn]) -> dict[str, Drawn]:
+    """Figures by name; the largest become images, one after another, until all fit a page that can be mailed."""
+    kept = {figure.name: figure for figure in figures}
+    for figure in sorted(figures, key=lambda one: len(one.source), reverse=True):
+        if sum(len(one.source) for one in kept.values()) <= BUDGET:
+            break
+        kept[figure.name] = min(figure, figure.as_image(), key=lambda one: len(one.source))
+    return kept

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from nerve.checks import listed
@@ -20,49 +22,19 @@ class Citation:
 
     key: str
     text: str
-    bibtex: str
+    bibtex: str = ""
 
-
-def _article(key: str, authors: str, title: str, journal: str, year: int, volume: str, pages: str) -> Citation:
-    text = f"{authors.replace(' and others', ' et al.').replace(' and ', ', ')} ({year}). {title}. {journal} {volume}"
-    fields = {"author": authors, "title": f"{{{title}}}", "journal": journal, "year": year}
-    fields |= {"volume": volume, "pages": pages.replace("–", "--")}
-    return Citation(key, f"{text}, {pages}.", _bibtex("article", key, fields))
-
-
-def _bibtex(kind: str, key: str, fields: Mapping[str, object]) -> str:
-    body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
-    return f"@{kind}{{{key},\n{body}\n}}"
-
-
-_TITLE = "Network-Aware Bilinear Tokenization for Brain Functional Connectivity Representation Learning"
-_AUTHORS = "Milecki, Leo and Hu, Qingyu and Jafrasteh, Bahram and Sabuncu, Mert R. and Zhao, Qingyu"
-_ATLAS = "Local-global parcellation of the human cerebral cortex from intrinsic functional connectivity MRI"
-_NETWORKS = "The organization of the human cerebral cortex estimated by intrinsic functional connectivity"
-_RIDGE = (
-    "Deep neural networks and kernel regression achieve comparable accuracies for functional connectivity prediction "
-    "of behavior and demographics"
-)
-_FDR = "Controlling the false discovery rate: a practical and powerful approach to multiple testing"
-_COMBAT = "Adjusting batch effects in microarray expression data using empirical Bayes methods"
-_SERIES_B = "Journal of the Royal Statistical Society: Series B"
-_METHOD = Citation(
-    "nerve",
-    f"Milecki, L., Hu, Q., Jafrasteh, B., Sabuncu, M. R., Zhao, Q. {_TITLE}.",
-    _bibtex("unpublished", "nerve", {"author": _AUTHORS, "title": f"{{{_TITLE}}}", "note": "The method"}),
-)
-CITATIONS = {
-    "nerve": _METHOD,
-    "schaefer": _article("schaefer2018", "Schaefer, A. and others", _ATLAS, "Cerebral Cortex", 2018, "28", "3095–3114"),
-    "yeo": _article(
-        "yeo2011", "Yeo, B. T. T. and others", _NETWORKS, "Journal of Neurophysiology", 2011, "106", "1125–1165"
-    ),
-    "ridge": _article("he2020", "He, T. and others", _RIDGE, "NeuroImage", 2020, "206", "116276"),
-    "fdr": _article("benjamini1995", "Benjamini, Y. and Hochberg, Y.", _FDR, _SERIES_B, 1995, "57", "289–300"),
-    "combat": _article(
-        "johnson2007", "Johnson, W. E. and Li, C. and Rabinovic, A.", _COMBAT, "Biostatistics", 2007, "8", "118–127"
-    ),
-}
+    @classmethod
+    def of(cls, key: str) -> Citation:
+        """A work of templates/citations.json."""
+        fields = json.loads((files("nerve") / "report" / "templates" / "citations.json").read_text("utf-8"))[key]
+        kind = fields.pop("kind")
+        body = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items())
+        authors = fields["author"].replace(" and others", " et al.").replace(" and ", ", ")
+        year = f" ({fields['year']})." if "year" in fields else "."
+        title = fields["title"].strip("{}")
+        place = " {journal} {volume}, {pages}.".format_map(fields).replace("--", "–") if "journal" in fields else ""
+        return cls(key, f"{authors}{year} {title}.{place}", f"@{kind}{{{key},\n{body}\n}}")
 
 
 def methods_text(results: Results) -> list[str]:
@@ -90,10 +62,7 @@ def site_notices(results: Results) -> list[str]:
     if "r_within_site" not in results.scores:
         return []
     said = []
-    means = (
-        results.scores.groupby(["cohort", "target", "line"], sort=False)[["r", "r_within_site"]].mean().reset_index()
-    )
-    for (cohort, target), part in means.groupby(["cohort", "target"], sort=False):
+    for (cohort, target), part in results.mean_scores.groupby(["cohort", "target"], sort=False):
         best = part.sort_values("r", ascending=False).iloc[0]
         verdict = site_verdict(best["r"], best["r_within_site"])
         if "between" in verdict:
@@ -126,16 +95,15 @@ def run_text(config: Mapping[str, Any]) -> list[str]:
 def citations(results: Results) -> list[Citation]:
     """What these results rest on: the paper of each method that is in them, the parcellation, the statistics."""
     about, methods = results.about, list(dict.fromkeys([*results.rows["method"], results.about.get("method", "")]))
-    works = [CITATIONS["nerve"]] if "nerve" in methods else []
+    works = [Citation.of("nerve")] if "nerve" in methods else []
     theirs = about.get("citations") or {}
-    works += [Citation(name, str(theirs[name]), "") for name in methods if theirs.get(name) and name != "nerve"]
-    if "schaefer" in str(about.get("parcellation", "")):
-        works += [CITATIONS["schaefer"], CITATIONS["yeo"]]
-    if not results.is_run and len(results.scores):
-        works += [CITATIONS["ridge"], CITATIONS["fdr"]]
-    if any(protocol.get("combat") for protocol in about.get("protocols", {}).values()):
-        works.append(CITATIONS["combat"])
-    return works
+    works += [Citation(name, str(theirs[name])) for name in methods if theirs.get(name) and name != "nerve"]
+    used = {
+        "schaefer2018 yeo2011": "schaefer" in str(about.get("parcellation", "")),
+        "he2020 benjamini1995": not results.is_run and len(results.scores),
+        "johnson2007": any(protocol.get("combat") for protocol in about.get("protocols", {}).values()),
+    }
+    return works + [Citation.of(key) for keys, are in used.items() if are for key in keys.split()]
 
 
 def blocks(markdown: str) -> list[str]:
@@ -175,9 +143,8 @@ def _learned(results: Results) -> str:
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
         return ""
-    told = {
-        str(line): f"{results.label(str(line))} ({_details(row)})" for line, row in lines.iterrows() if _details(row)
-    }
+    details = {str(line): _details(row) for line, row in lines.iterrows()}
+    told = {line: f"{results.label(line)} ({said})" for line, said in details.items() if said}
     given = [told.pop(line) for line in list(told) if line.startswith("features-")]
     pool = [results.cohort_label(name) for name in results.about.get("pretrained_on", [])]
     seeds = results.about.get("seeds", [])
