@@ -94,7 +94,7 @@ def describe_encoder(
     errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (participants,) each
     typical = int(np.argsort(errors["model"])[len(people) // 2])
     group = np.array([typical]) if one_participant else np.arange(len(people))
-    report = _report(errors, patching, masked) | {"view": source.view.name}
+    report = _report(errors, patching, masked) | {"view": source.viewed.view.name}
     if one_participant or len(group) >= FEWEST:
         alike = np.repeat(masked[[typical]], len(people), axis=0)  # one mask, so that the mean is masked too
         rebuilt = patching.pack(method.reconstruct(people, alike))[group].mean(axis=0)  # (S,)
