@@ -127,3 +127,17 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted
     page = (tmp_path / "out" / "report.html").read_text()
     assert "recentre=site" in page
     assert UNSEEN in page
+
+
+def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_its_own():
+    rng = np.random.default_rng(1)
+    sites = np.array(["large"] * 12 + ["small"] * 4)
+    features = rng.normal(size=(16, 5)) + 9 * (sites == "small")[:, None]
+    shifts = SiteShifts.of(features.__getitem__, sites)
+    assert dict(shifts.sizes) == {"large": 12}
+    assert shifts.shifts.shape == (1, 5)
+    moved = shifts.meeting(features.__getitem__, sites).apply(features, sites)
+    own = features[12:].mean(axis=0)
+    np.testing.assert_allclose(moved[12:], features[12:] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5)
+    none = SiteShifts.of(features[12:].__getitem__, sites[12:])
+    assert none.shifts.shape == (0, 5)

@@ -3,7 +3,8 @@
 With t a participant's features, m their mean over the training participants and m_s that over the n participants of
 site s, they become t - n / (n + 1) (m_s - m). One participant alone is carried half the way, a large site all the way.
 Nothing but the site is looked at: no labels. Of a known site only training participants count (after Zanini et al.
-2018, who recentre sessions).
+2018, who recentre sessions). A site of fewer than ten of them is no known site: its mean, kept with a model that people
+pass on, would show them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
 from nerve.methods.references import chunks
 
-UNSEEN = "sites that were not trained on are recentred by their own participants, without labels"
+UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"
+FEWEST = 10  # participants whose mean is kept
 Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)
 
 
@@ -28,11 +30,11 @@ class SiteShifts:
 
     Examples
     --------
-    >>> features = np.array([[0.0], [2.0], [8.0]])
-    >>> shifts = SiteShifts.of(features.__getitem__, np.array(["a", "a", "b"]))
+    >>> features = np.array([[0.0], [2.0]] * 10 + [[8.0]] * 10)
+    >>> shifts = SiteShifts.of(features.__getitem__, np.array(["a"] * 20 + ["b"] * 10))
     >>> new, sites = np.array([[1.0], [5.0]]), np.array(["a", "c"])
     >>> shifts.meeting(new.__getitem__, sites).apply(new, sites).ravel().round(3).tolist()
-    [2.556, 4.167]
+    [3.222, 4.167]
     """
 
     sizes: Mapping[str, int]  # site → participants whom its shift comes from
@@ -41,13 +43,14 @@ class SiteShifts:
 
     @classmethod
     def of(cls, features: Features, sites: np.ndarray) -> SiteShifts:
-        """From training participants, who are read some at a time."""
+        """From training participants, who are read some at a time; sites of few of them have no shift."""
         sizes, totals = _totals(features, sites, np.arange(len(sites)))
-        common = np.sum(totals, axis=0) / len(sites)
-        return cls(sizes, common, _shifts(sizes, totals, common))
+        common = np.sum(list(totals.values()), axis=0) / len(sites)
+        known = {site: n for site, n in sizes.items() if n >= FEWEST}
+        return cls(known, common, _shifts(known, totals, common))
 
     def meeting(self, features: Features, sites: np.ndarray) -> SiteShifts:
-        """For a cohort: with the shifts of its sites that were not trained on, from its own participants."""
+        """For a cohort: with the shifts of its sites that have none, from its own participants."""
         if not self.unseen(sites):
             return self
         new = np.flatnonzero([site not in self.sizes for site in sites])
@@ -67,7 +70,7 @@ class SiteShifts:
         return not set(sites.tolist()) <= self.sizes.keys()
 
 
-def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[dict[str, int], list[np.ndarray]]:
+def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     """How many of these participants each site has, and the sums of their features."""
     totals: dict[str, Any] = dict.fromkeys(sorted(set(sites[rows].tolist())), 0.0)
     for places in chunks(len(rows)):
@@ -75,12 +78,12 @@ def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[di
         values = features(some)
         for site in set(sites[some].tolist()):
             totals[site] = totals[site] + values[sites[some] == site].sum(axis=0, dtype=float)
-    return {site: int((sites[rows] == site).sum()) for site in totals}, list(totals.values())
+    return {site: int((sites[rows] == site).sum()) for site in totals}, totals
 
 
-def _shifts(sizes: Mapping[str, int], totals: list[np.ndarray], common: np.ndarray) -> np.ndarray:
-    parts = zip(sizes.values(), totals, strict=True)
-    return np.stack([n / (n + 1) * (total / n - common) for n, total in parts]).astype(np.float32)
+def _shifts(sizes: Mapping[str, int], totals: Mapping[str, np.ndarray], common: np.ndarray) -> np.ndarray:
+    parts = [n / (n + 1) * (totals[site] / n - common) for site, n in sizes.items()]
+    return np.array(parts, np.float32).reshape(len(parts), *common.shape)
 
 
 def card_lines(sizes: Mapping[str, int]) -> list[str]:

@@ -66,7 +66,7 @@ class TangentSpace(Reference):
             shifts = SiteShifts.of(entries.__getitem__, sites)
             self.sites_ = shifts.sizes
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
-            entries = shifts.apply(entries, sites)
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is None:
             return learned
         mean, components, _ = principal_components(entries, self.n_components)
