@@ -42,8 +42,8 @@ class Recentred:
             return self.entries[train], self.entries[test]
         training, sites = self.entries[train], self.sites
         shifts = SiteShifts.of(training.__getitem__, sites[train])
-        met = shifts.meeting(lambda rows: self.entries[test[rows]], sites[test])
-        return shifts.apply(training, sites[train]), met.apply(self.entries[test], sites[test])
+        parts = (training, sites[train]), (self.entries[test], sites[test])
+        return tuple(shifts.meeting(x.__getitem__, where).apply(x, where) for x, where in parts)  # type: ignore[return-value]
 
 
 class Row(Features):
