@@ -61,7 +61,8 @@ class CBIG(Reader):
 
 
 def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
-    return any(not way.diagonal for way in unfoldings(shape[0])) and (name in TRIANGLES or shape[0] != shape[1])
+    is_triangle = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
+    return is_triangle and (name in TRIANGLES or shape[0] != shape[1])
 
 
 def _labels_beside(path: Path) -> tuple[str, ...] | None:

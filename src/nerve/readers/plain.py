@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ _HOLDS = {
 }
 _WORDS = {"z": "Fisher z", "series": "time series", "fc": "matrices"}
 _PROBES = 5
-Take = Callable[[int, int], np.ndarray]
 
 
 class Plain(Reader):
@@ -49,11 +48,9 @@ class Plain(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan per file, or one per row or key of a file that holds many participants."""
         if source.suffix.lower() in (".pkl", ".pickle", ".pt", ".pth", ".joblib"):
-            raise problem(
-                source, "it is a pickle, which is never opened", remedy="Save plain numbers, as .npy or .tsv."
-            )
-        found = files_below(source, *ENDINGS)
-        data = [path for path in found if is_data(path)]
+            remedy = "Save plain numbers, as .npy or .tsv."
+            raise problem(source, "it is a pickle, which is never opened", remedy=remedy)
+        data = [path for path in files_below(source, *ENDINGS) if is_data(path)]
         files, left_out = _one_kind(_one_family(data), options)
         left_out |= {path: "another type of file is read" for path in data if path not in {*files, *left_out}}
         root = source if source.is_dir() else source.parent
@@ -124,29 +121,26 @@ def _people_in(path: Path, root: Path, options: Options, *, alone: bool) -> list
     """The participants of a file that holds many; empty for a file of one, or for one that cannot be read."""
     try:
         named = _named_people(path, root, options, alone=alone)
-        stack = None if named else _stack_in(path, options, alone=alone)
-        axis = None if stack is None else axis_of_people(stack[0], options, stack[1])
+        name, shape = _stack_in(path, options, alone=alone)
+        axis = None if named else axis_of_people(shape, options, partial(_slice, path, name))
     except (NerveError, OSError):  # reported when it is read
         return []
-    if stack is None or axis is None:
-        return named
-    shape, _, variable = stack
-    return people_of(path, shape[axis], options, axis=axis, variable=variable)
+    return named if axis is None else people_of(path, shape[axis], options, axis=axis, variable=name)
 
 
-def _stack_in(path: Path, options: Options, *, alone: bool) -> tuple[tuple[int, ...], Take, str] | None:
-    """The array that may hold many participants: its shape, how to take a slice of it, and its name in the file."""
+def _stack_in(path: Path, options: Options, *, alone: bool) -> tuple[str, tuple[int, ...]]:
+    """Name and shape of the array that may hold many participants; no shape where there is none."""
+    name = ""
     if path.suffix == ".npy":
-        shapes, wanted = {"": read_npy(path).shape}, ""
+        shape = read_npy(path).shape
     elif path.name.endswith(TEXT):
-        shapes, wanted = ({"": _whole_text(path).values.shape} if alone else {}), ""
+        shape = _whole_text(path).values.shape if alone else ()
     else:
         shapes = npz_shapes(path) if path.suffix == ".npz" else mat_shapes(path)
-        wanted = _stack_name(shapes, options, alone=alone)
-    shape = shapes.get(wanted, ())
-    if len(shape) != 3 and not (alone and len(shape) == 2 and path.suffix != ".npz"):
-        return None
-    return shape, partial(_slice, path, wanted), wanted
+        name = _stack_name(shapes, options, alone=alone)
+        shape = shapes.get(name, ())
+    many = len(shape) == 3 or (alone and len(shape) == 2 and path.suffix != ".npz")
+    return name, shape if many else ()
 
 
 def _stack_name(shapes: dict[str, tuple[int, ...]], options: Options, *, alone: bool) -> str:

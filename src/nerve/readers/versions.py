@@ -42,17 +42,12 @@ def choose_version(
     the only one that fits the parcellation. Among variants of one atlas the one without a name is taken, then the one
     that `preferred` ranks first; otherwise the user must say.
     """
-    versions = sorted(set(available))
-    if options.atlas:
-        chosen = [version for version in versions if options.atlas.lower() in _names(version)]
-        if not chosen:
-            names = [str(version) for version in versions]
-            raise NerveError(
-                f"There is no atlas {options.atlas!r} in the source, which has {listed(names, most=40)}."
-                + did_you_mean(options.atlas, names)
-            )
-    else:
-        chosen = versions
+    versions, wanted = sorted(set(available)), options.atlas or ""
+    chosen = [one for one in versions if wanted.lower() in ("", one.atlas.lower(), str(one).lower())]
+    if not chosen:
+        names = [str(version) for version in versions]
+        found = f"There is no atlas {wanted!r} in the source, which has {listed(names, most=40)}."
+        raise NerveError(found + did_you_mean(wanted, names))
     chosen = _of_one_atlas(chosen, options)
     return chosen[0] if len(chosen) == 1 else _usual_variant(chosen, preferred or {})
 
@@ -101,21 +96,15 @@ def schaefer_of(atlas: str) -> tuple[int, int]:
     return (int(named[1]), int(named[2])) if named else (0, 0)
 
 
-def _names(version: Version) -> set[str]:
-    return {version.atlas.lower(), str(version).lower()}
-
-
 def _of_one_atlas(versions: list[Version], options: Options) -> list[Version]:
     atlases = sorted({version.atlas for version in versions})
-    if len(atlases) > 1:
-        atlases = _fitting(atlases, options)
-    if len(atlases) > 1:
-        names = sorted({version.atlas for version in versions})
+    fitting = _fitting(atlases, options) if len(atlases) > 1 else atlases
+    if len(fitting) > 1:
         raise NerveError(
-            f"The source holds several atlases ({listed(names, most=40)}). Name one with --atlas, for example "
-            f"`--atlas {atlases[0]}`."
+            f"The source holds several atlases ({listed(atlases, most=40)}). Name one with --atlas, for example "
+            f"`--atlas {fitting[0]}`."
         )
-    return [version for version in versions if version.atlas == atlases[0]]
+    return [version for version in versions if version.atlas == fitting[0]]
 
 
 def _fitting(atlases: list[str], options: Options) -> list[str]:

@@ -71,33 +71,29 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     opened = {name: Cohort.load(path) for name, path in stored.items() if (path / "cohort.json").is_file()} | cohorts
     facts = {name: cohort_facts(opened[name], one) if name in opened else one for name, one in results.cohorts.items()}
     facts = {name: replace(one, mean=one.mean if one.n_in_mean >= LEAST else None) for name, one in facts.items()}
-    manifests = {row.id: _json(path / "manifest.json") for row in runs.itertuples() if (path := _run(folder, row.id))}
-    trained = [row for row in runs.itertuples() if row.kind == "encode" and row.line not in results.null_lines]
-    encoders = [
-        _encoder(_run(folder, row.id), str(row.run).removeprefix("encode ").strip(), manifests[row.id])
-        for row in trained
-        if row.id in manifests
-    ]
-    given = {
-        (str(row.line), str(row.cohort)): path / "model"
-        for row in runs.itertuples()
-        if (path := _run(folder, row.id)) and _is_model(path)
-    }
-    models = {line: path for (line, _), path in given.items()}  # one of several cohorts will do
-    encoders += [_encoder(path, results.label(line), _json(path / "manifest.json")) for line, path in models.items()]
+    encoders, models, warnings = [], {}, []
+    likeness: dict[tuple[str, str], Likeness] = {}
+    for row in runs.itertuples():
+        path = _child(folder / "runs", str(row.id))
+        if path is None:
+            continue
+        warnings += _json(path / "manifest.json").get("warnings", [])
+        if row.kind == "encode" and row.line not in results.null_lines:
+            encoders.append(_encoder(path, str(row.run).removeprefix("encode ").strip()))
+        if (path / "model" / "config.json").is_file():  # a trained model, which it describes
+            models[str(row.line)] = path / "model"  # of several cohorts one will do
+            like = Likeness.load(path / "model")
+            likeness |= {} if like is None else {(results.label(str(row.line)), str(row.cohort)): like}
+    encoders += [_encoder(path, results.label(line)) for line, path in models.items()]
     results = replace(
         results,
         cohorts=facts,
         encoders=encoders,
-        likeness={
-            (results.label(line), cohort): like
-            for (line, cohort), path in given.items()
-            if (like := Likeness.load(path)) is not None
-        },
+        likeness=likeness,
         checks=_table(folder / CHECKS, dtype=str),
         interpretation=_interpretation(folder),
         parcellation=_named(found.about.get("parcellation")),
-        warnings=[said for one in manifests.values() for said in one.get("warnings", [])],
+        warnings=warnings,
         notices=site_notices(results),
     )
     participants = [table["participant"] for table in (found.folds, found.predictions) if "participant" in table]
@@ -122,7 +118,7 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         title=f"Pretraining of {method}",
         about=about,
         cohorts={name: cohort_facts(cohort) for name, cohort in cohorts.items()},
-        encoders=[_encoder(folder, folder.name, {}, config)],
+        encoders=[_encoder(folder, folder.name)],
         parcellation=_regions(config["parcellation"]) if config else None,
         methods_text=run_text(config) if config else [],
         notices=[] if config else [unfinished],
@@ -140,12 +136,11 @@ def _place(name: str, cohort: Cohort, table: pd.DataFrame) -> str:
     raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
 
 
-def _encoder(folder: Path | None, label: Any, manifest: Mapping[str, Any], config: Any = None) -> EncoderRun:
-    folder = Path() if folder is None else folder
-    config = _json(folder / "config.json") if config is None else config
+def _encoder(folder: Path, label: str) -> EncoderRun:
+    config, manifest = _json(folder / "config.json"), _json(folder / "manifest.json")
     errors, result = _json(folder / "reconstruction.json"), manifest.get("result") or {}
     return EncoderRun(
-        label=str(label),
+        label=label,
         history=_table(folder / "history.tsv"),
         settings=(config.get("parameters") or {}).get("options", {}),
         parameters=int(result.get("parameters") or 0),
@@ -199,15 +194,6 @@ def _child(folder: Path, name: str) -> Path | None:
     """The folder called `name` in `folder`; None for whatever is a path rather than a name."""
     named = name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(name.encode()) < 200
     return folder / name if named and (folder / name).is_dir() else None
-
-
-def _is_model(run: Path) -> bool:
-    """Whether a run used a trained model, which it describes."""
-    return (run / "model" / "config.json").is_file()
-
-
-def _run(folder: Path, run: Any) -> Path | None:
-    return _child(folder / "runs", str(run))
 
 
 def _json(path: Path) -> dict[str, Any]:

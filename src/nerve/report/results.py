@@ -140,7 +140,7 @@ class Results:
         is_null = tables["scores"].get("row", pd.Series(dtype=str)).isin(permuted)
         tables["null_scores"], tables["scores"] = tables["scores"][is_null], tables["scores"][~is_null]
         tables["predictions"] = tables["predictions"].drop(columns="participant", errors="ignore")
-        facts = {str(row.cohort): _known(row, found.about) for row in found.cohorts.itertuples(index=False)}
+        facts = {str(row.cohort): _known(row) for row in found.cohorts.itertuples(index=False)}
         given: dict[str, Any] = {"title": str(found.about.get("title") or "Results"), "cohorts": facts}
         return cls(about=found.about, rows=found.rows, comparisons=found.comparisons, **tables, **(given | more))
 
@@ -284,9 +284,8 @@ def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFact
     lengths = None if cohort.timeseries is None else cohort.timeseries.lengths
     with np.errstate(invalid="ignore"):
         mean = total / finite
-    return CohortFacts(
-        name=known.name if known else cohort.name,
-        label=known.label if known else cohort.name,
+    return replace(
+        known or CohortFacts(cohort.name, cohort.name, len(cohort)),
         n=len(cohort),
         participants=cohort.participants.drop(columns="participant_id"),
         parcellation=cohort.parcellation,
@@ -294,8 +293,6 @@ def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFact
         n_in_mean=len(rows),
         left_out=pd.DataFrame({"reason": reasons.index, "participants": reasons.to_numpy()}),
         volumes="none" if lengths is None else f"{lengths.min()} to {lengths.max()} volumes",
-        pretrained_on=known.pretrained_on if known else None,
-        simulated=known.simulated if known else False,
     )
 
 
@@ -303,10 +300,10 @@ def _with_lines(table: pd.DataFrame, line_of: Mapping[str, str]) -> pd.DataFrame
     return table.assign(line=table["row"].map(line_of)) if "row" in table else table
 
 
-def _known(row: Any, about: Mapping[str, Any]) -> CohortFacts:
+def _known(row: Any) -> CohortFacts:
     """What cohorts.tsv says of a cohort."""
-    return CohortFacts(str(row.cohort), str(row.label or row.cohort), int(row.n), pretrained_on=bool(row.pretrained_on),
-                       simulated=bool(row.simulated))  # fmt: skip
+    how = {"pretrained_on": bool(row.pretrained_on), "simulated": bool(row.simulated)}
+    return CohortFacts(str(row.cohort), str(row.label or row.cohort), int(row.n), **how)  # type: ignore[arg-type]
 
 
 def _general(reason: str) -> str:

@@ -189,9 +189,6 @@ def checked_targets(targets: Sequence[Target], factor_names: Sequence[str]) -> t
     for target in targets:
         unknown = [name for name in target.factors if name not in factor_names]
         if unknown:
-            raise problem(
-                f"Target {target.name!r}",
-                f"there is no factor {unknown[0]!r}",
-                expected=f"one of {listed(factor_names)}",
-            )
+            found = f"there is no factor {unknown[0]!r}"
+            raise problem(f"Target {target.name!r}", found, expected=f"one of {listed(factor_names)}")
     return tuple(targets)

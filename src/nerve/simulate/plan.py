@@ -59,15 +59,11 @@ class Plan:
         self.parcellation: Parcellation = load_parcellation(self.parcellation)
         self.site_names = _site_names(self.sites, self.name)
         self.targets = people.checked_targets(self._wanted_targets(), self.factor_names)
-        unknown = [name for name in self.pairs or {} if name not in (*self.factor_names, "age", "sex")]
-        if unknown:
-            known = (*self.factor_names, "age", "sex")
-            raise problem(
-                "pairs",
-                f"there is no factor {unknown[0]!r}",
-                expected=f"one of {listed(known, most=20)}",
-                remedy=did_you_mean(unknown[0], known).strip(),
-            )
+        known = (*self.factor_names, "age", "sex")
+        for name in self.pairs or {}:
+            if name not in known:
+                remedy, expected = did_you_mean(name, known).strip(), f"one of {listed(known, most=20)}"
+                raise problem("pairs", f"there is no factor {name!r}", expected=expected, remedy=remedy)
 
     def _wanted_targets(self) -> Sequence[Target]:
         if self.targets is not None:
@@ -137,10 +133,8 @@ class Plan:
     def _planted(self, name: str) -> list[dict[str, Any]]:
         pairs = self.population.effects[name].pairs
         changes = self.population.change_per_sd(name)
-        return [
-            {"networks": list(pair), "fc_change_per_sd": round(change, 4)}
-            for pair, change in zip(pairs, changes, strict=True)
-        ]
+        planted = zip(pairs, changes, strict=True)
+        return [{"networks": list(pair), "fc_change_per_sd": round(change, 4)} for pair, change in planted]
 
     def _relation(self, target: Target, factors: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
         weights = dict(zip(self.factor_names, target.weights(self.factor_names), strict=True))

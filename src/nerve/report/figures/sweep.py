@@ -46,8 +46,7 @@ def draw(results: Results) -> Figure:
         ax.set_ylabel("r")
         ax.set_title(lined(name, 34))
         ax.grid(axis="y")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles[:12], labels[:12], loc="outside right upper")
+    figure.legend(*(words[:12] for words in axes[0].get_legend_handles_labels()), loc="outside right upper")
     return figure
 
 
