@@ -9,7 +9,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes
 
 import pytest
 
-LONG = ("torture", "experiments", "training", "promises", "contracts", "report")  # folders that begin first, so that processes end together
+# folders that begin first, so that processes end together
+LONG = ("torture", "experiments", "training", "promises", "contracts", "report")
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -7,7 +7,9 @@ page is typed by hand but the words between the numbers.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +31,12 @@ UNTRAINED = "untrained"  # the group of the controls
 
 INTRODUCTION = """# Benchmark on real people
 
-Every row of the package on two public cohorts. Kernel ridge regression on frozen features (supervised networks
-predict by themselves), scored out of fold. Numbers are r for age and FIQ and the area under the curve (AUC) for sex
-and diagnosis, with the r within sites in brackets where there are several sites. **Bold** is the best of a column;
-rows marked = cannot be told from it (paired bootstrap over participants, p ≥ .05).
+Every row of the package on two public cohorts (ABIDE without those who have constant regions). Kernel ridge
+regression on frozen features (supervised networks predict by themselves), scored out of fold. Numbers are r for age
+and FIQ and the area under the curve (AUC) for sex and diagnosis, with the r within sites in brackets where there are
+several sites. **Bold** is the best of a column; rows marked = cannot be told from it (paired bootstrap over
+participants, p ≥ .05). CPU s is what a row took in all tables of its cohort together, training and probes; the
+machine was shared with other programs.
 
 Encoders have seen all participants without labels (`pretrain_scope: all`). NERVE's view and presets were chosen on
 ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so that its rows there are not fresh;
@@ -44,7 +48,7 @@ This page was written by `python -m tools.benchmark_page` from the results folde
 """
 
 
-@dataclass
+@dataclass(eq=False)
 class Place:
     """One cohort under one protocol: the score of each line and target, and its comparison with the best."""
 
@@ -74,6 +78,7 @@ class Place:
         column = self.column(target)
         return str(column[[self.lines.at[line, "group"] != UNTRAINED for line in column.index]].idxmax())
 
+    @cache  # noqa: B019 - the page is made once
     def against(self, line: str, other: str, target: str) -> dict[str, float]:
         """Line minus other on one target, in a paired bootstrap."""
         part = self.predictions[self.predictions["target"] == target]
@@ -103,7 +108,7 @@ class Place:
         row = self.scores.loc[(line, target)]
         text = plain(row["score"])
         text = f"**{text}**" if line == best else f"{text} =" if line in ties else text
-        within = row.get("r_within_site", np.nan)
+        within = row.get("r_within_site", np.nan) if self.lines.at[line, "method"] != "covariates" else np.nan
         return f"{text} ({plain(within)})" if np.isfinite(within) else text
 
     def sentences(self) -> list[str]:
@@ -116,9 +121,9 @@ class Place:
             below = [
                 self.labels[str(line)]
                 for line in column.index[column < column[reference]]
-                if self.against(reference, str(line), target)["p"] < 0.05
+                if self.lines.at[line, "group"] != UNTRAINED and self.against(reference, str(line), target)["p"] < 0.05
             ]
-            tie = f", with {len(ties)} others that cannot be told from it (=)" if ties else ", alone"
+            tie = f", and {len(ties)} more cannot be told from it (=)" if ties else ", alone"
             fail = f" Below raw FC: {'; '.join(below)}." if below else ""
             said.append(f"- **{target}**: {self.labels[best]} is best ({plain(column[best])}){tie}.{fail}")
         return said
@@ -130,7 +135,7 @@ class Place:
             same = (self.lines["method"] == row["method"]) & (self.lines["preset"] == row["preset"])
             for line in self.lines.index[same & (self.lines["group"] != UNTRAINED)]:
                 found = [(t, self.against(str(line), str(control), t)) for t in self.targets]
-                parts = [f"{t} {one['difference']:+.3f} (p {one['p']:.2f})" for t, one in found]
+                parts = [f"{t} {one['difference']:+.3f} ({probability(one['p'])})" for t, one in found]
                 said.append(f"- {self.labels[str(line)]}: {', '.join(parts)}")
         return said
 
@@ -138,6 +143,31 @@ class Place:
 def plain(value: float) -> str:
     """.815 for 0.8151."""
     return f"{value:.3f}".replace("0.", ".", 1)
+
+
+def probability(p: float) -> str:
+    """p .04 for 0.043, p < .01 for less than that."""
+    return "p < .01" if p < 0.01 else f"p {p:.2f}".replace("0.", ".", 1)
+
+
+def in_short(places: list[Place]) -> list[str]:
+    """Over all tables: how often each row is best or level with the best, and who is below raw FC throughout."""
+    level, columns, worse = Counter[str](), Counter[str](), Counter[str]()
+    for place in places:
+        raw = place.lines.index[place.lines["method"] == "raw"][0]
+        for target in place.targets:
+            column, best, ties = place.column(target), place.best(target), place.tied(target)
+            for line in map(str, column.index):
+                label = place.labels[line]
+                columns[label] += 1
+                level[label] += line == best or line in ties
+                below = column[line] < column[raw]
+                worse[label] += below and place.against(str(raw), line, target)["p"] < 0.05
+    often = sorted((label for label in columns if level[label]), key=lambda label: -level[label] / columns[label])
+    never = [label for label in columns if worse[label] == columns[label]]
+    ranks = [f"| {label} | {level[label]} of {columns[label]} |" for label in often]
+    said = ["## In short", "", "| best, or level with the best | columns |", "|---|---|", *ranks, ""]
+    return [*said, f"Below raw FC in every column: {'; '.join(never)}.", ""] if never else said
 
 
 def site_words(results: ResultsFolder) -> list[str]:
@@ -168,7 +198,7 @@ def cost_figure(place: Place) -> Figure:
             ours = (place.lines["method"] == "nerve") & (place.lines["preset"] == "default")
             path = seconds[ours.reindex(column.index)].sort_values()
             ax.plot(path, column[path.index], color=MUTED, linewidth=0.9, zorder=0)
-            ax.set(xscale="log", title=target, xlabel="CPU seconds, without the probe")
+            ax.set(xscale="log", title=target, xlabel="CPU seconds, training and probes")
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter(NullFormatter())
         np.atleast_1d(axes)[0].set_ylabel("r, or AUC")
@@ -176,15 +206,14 @@ def cost_figure(place: Place) -> Figure:
     return figure
 
 
-def section(folder: Path) -> list[str]:
+def section(folder: Path, places: list[Place]) -> list[str]:
     """One experiment: a table per cohort, the sentences, the controls and the forest figure."""
-    results = read_results(folder)
+    results = places[0].results
     said = [f"## {results.about['title']}", ""]
-    for name in results.cohorts["cohort"]:
-        place = Place(str(name), results)
-        n = int(results.cohorts.set_index("cohort").at[name, "n"])
-        said += [f"### {name} ({n} participants)", "", place.table(), "", *place.sentences(), ""]
-        if name == results.cohorts["cohort"].iloc[0]:
+    for place in places:
+        n = int(results.cohorts.set_index("cohort").at[place.name, "n"])
+        said += [f"### {place.name} ({n} participants)", "", place.table(), "", *place.sentences(), ""]
+        if place is places[0]:
             drawn = f"images/{folder.name}_cost.svg"
             cost_figure(place).savefig(DOCS / drawn, metadata={"Date": None})
             said += [f"![Score against CPU seconds]({drawn})", ""]
@@ -198,13 +227,19 @@ def section(folder: Path) -> list[str]:
     return [*said, f"![Forest plot: every row and target]({figure})", ""]
 
 
+def _places(results: ResultsFolder) -> list[Place]:
+    return [Place(str(name), results) for name in results.cohorts["cohort"]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", help="results folders of `nerve experiment`")
     parser.add_argument("--out", type=Path, default=DOCS / "benchmark.md")
     args = parser.parse_args()
-    sections = [text for folder in args.folders for text in section(folder)]
-    args.out.write_text("\n".join([INTRODUCTION, *sections]))
+    places = {folder: _places(read_results(folder)) for folder in args.folders}
+    sections = [text for folder, some in places.items() for text in section(folder, some)]
+    short = in_short([place for some in places.values() for place in some])
+    args.out.write_text("\n".join([INTRODUCTION, *short, *sections]))
     print(args.out)
 
 

@@ -21,7 +21,7 @@ from tools.recipe import DOCS, LABELLED, Rows, _curves, _lines, abide, few_label
 
 import nerve
 from nerve.checks import NerveWarning
-from nerve.components import Shrinkage, shrinkage_of, unit_rows
+from nerve.components import Shrinkage, principal_components, shrinkage_of, unit_rows
 from nerve.files import write_text, write_tsv
 from nerve.methods.nerve import NERVE
 from nerve.models import MaskedAutoencoder
@@ -122,6 +122,17 @@ def linear_correction(scores: np.ndarray, left: np.ndarray) -> np.ndarray:
     return solved(np.ones(len(scores), bool), min(10.0 ** np.arange(-1, 5), key=error)).astype(np.float32)
 
 
+def probabilistic_pca(units: np.ndarray, directions: np.ndarray) -> Predict:
+    """The posterior mean of what components explain of a participant, x = μ + Wz + ε, as scores on the directions.
+
+    Fitted by maximum likelihood (Tipping and Bishop 1999) on single scans: no scan says what the noise of another is.
+    """
+    mean, components, variances = principal_components(units, WIDTH)
+    noise = variances[WIDTH:].sum() / (units.shape[1] - WIDTH)
+    onto = (components * (1 - noise / variances[:WIDTH])).T.astype(np.float32) @ directions  # (k, directions)
+    return lambda x: mean @ directions + (x - mean) @ components @ onto
+
+
 def attempts(data: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Held-out errors of every model, and few labels with its features."""
     cohort = abide(data)
@@ -153,6 +164,7 @@ def attempts(data: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         "posterior mean, each direction by itself": lambda x: (x @ found.directions) * linear,
         "the same, corrected by ridge of all directions": lambda x: (x @ found.directions) @ full,
         "the weights of `shrunk`": lambda x: (x @ found.directions) * found.weights[1],
+        "probabilistic PCA, of first halves": probabilistic_pca(halves[0, second], found.directions),
     }
     rows = [{"model": name, "held-out error": f"{held(predict):.4f}"} for name, predict in models.items()]
     networks = Patching.from_parcellation(cohort.parcellation)

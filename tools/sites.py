@@ -40,8 +40,10 @@ class Recentred:
         """Features of the two sets of participants."""
         if not self.recentre:
             return self.entries[train], self.entries[test]
-        shifts = SiteShifts.of(self.entries[train], self.sites[train])
-        return tuple(shifts.apply(self.entries[some], self.sites[some]) for some in (train, test))  # type: ignore[return-value]
+        training, sites = self.entries[train], self.sites
+        shifts = SiteShifts.of(training.__getitem__, sites[train])
+        parts = (training, sites[train]), (self.entries[test], sites[test])
+        return tuple(shifts.meeting(x.__getitem__, where).apply(x, where) for x, where in parts)  # type: ignore[return-value]
 
 
 class Row(Features):

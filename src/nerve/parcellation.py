@@ -218,11 +218,6 @@ class Parcellation:
         position = {key: i for i, key in enumerate(here)}
         return np.array([position.get(key, -1) for key in there], int)
 
-    def identical_order(self, other: Parcellation) -> bool:
-        """Whether both hold the same regions in the same order, whatever the labels' dialect."""
-        here, there = _keys(self, other)
-        return here == there
-
 
 def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcellation:
     """A parcellation by its built-in name, from the file of a table, or the object itself.

@@ -7,6 +7,7 @@ import pytest
 from nerve.experiments.config import load_config
 from nerve.experiments.main import prepare
 from nerve.experiments.rehearse import PERMUTATIONS, rehearsal
+from nerve.methods import make_method
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -33,3 +34,10 @@ def test_networks_stay_and_regions_become_fewer():
     patchings = [row.settings.get("patching") for row in config.methods]
     assert config.parcellation == "schaefer100-17"
     assert patchings == ["grid16", "grid16", "grid16", "schaefer100-7", None]
+
+
+def test_a_row_that_recentres_sites_has_a_view_that_can():
+    config = load_config(CONFIGS / "table3_parcellations.yaml")
+    row = config.methods[-1].model_copy(update={"settings": {"recentre": "site"}})
+    small = rehearsal(config.model_copy(update={"methods": [row]})).methods[0]
+    assert make_method("nerve", "small", small.settings).view == "tangent"

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,9 @@ def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
 
 def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
     evaluated = nerve.evaluate(encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4)
-    found = predictions_of(embedding_of(encoders[0], encoders[0].patching_), cohort, ["p_factor", "age"], ["sex"])
+    found = predictions_of(
+        embedding_of(encoders[0], cohort, encoders[0].patching_), cohort, ["p_factor", "age"], ["sex"]
+    )
     for t, name in enumerate(["p_factor", "age"]):
         expected = evaluated[evaluated["target"] == name].set_index("participant")
         rows = expected.loc[cohort.participants["participant_id"]]
@@ -121,10 +124,10 @@ def plain_encoder(cohort):
 
 def test_patches_of_another_patching_are_hidden_in_the_matrices_of_the_view(encoders, cohort):
     other = Patching.grid(100, 25)
-    embedding = embedding_of(encoders[0], other)
+    embedding = embedding_of(encoders[0], cohort, other)
     assert type(embedding) is Embedding
     fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
-    first = next(iter(embedding.hidden(fc, mean)))
+    first = next(iter(embedding.hidden(np.arange(3), mean)))
     view = encoders[0].view_
     matrices, average = view.apply(fc), view.apply(mean[None])[0]
     matrices[:, :25, :25] = average[:25, :25]
@@ -134,11 +137,11 @@ def test_patches_of_another_patching_are_hidden_in_the_matrices_of_the_view(enco
 @pytest.mark.parametrize("pooling", ["pca", "mean", "cls", "tokens"])
 def test_hiding_a_token_is_hiding_its_patch_in_the_matrix(cohort, plain_encoder, pooling):
     encoder = copy.copy(plain_encoder).set_params(pooling=pooling)
-    embedding = embedding_of(encoder, encoder.patching_)
+    embedding = embedding_of(encoder, cohort, encoder.patching_)
     assert isinstance(embedding, TokenEmbedding)
-    fc, mean = cohort.inputs("fc", np.arange(6)), cohort.inputs("fc").mean(axis=0)
-    slow = Embedding(encoder.embed_matrices, encoder.patching_, encoder.view_).hidden(fc, mean)
-    for quick, literal in zip(embedding.hidden(fc, mean), slow, strict=True):
+    rows, mean = np.arange(6), cohort.inputs("fc").mean(axis=0)
+    plain = Embedding(encoder.embed_matrices, embedding.matrices, encoder.patching_, encoder.view_)
+    for quick, literal in zip(embedding.hidden(rows, mean), plain.hidden(rows, mean), strict=True):
         assert quick == pytest.approx(literal, abs=1e-5)
 
 
@@ -146,7 +149,11 @@ def test_a_feature_that_reads_one_patch_is_harmed_by_that_patch_only(cohort):
     patching = Patching.from_parcellation(cohort.parcellation)
     patch = 9
     columns = slice(patching.offsets[patch], patching.offsets[patch + 1])
-    found = predictions_of(Embedding(lambda fc: patching.pack(fc)[:, columns], patching), cohort, ["p_factor"])
+    found = predictions_of(
+        Embedding(lambda fc: patching.pack(fc)[:, columns], partial(cohort.inputs, "fc"), patching),
+        cohort,
+        ["p_factor"],
+    )
     changed = np.abs(found.occluded - found.intact).max(axis=(1, 2)) > 1e-9
     assert np.flatnonzero(changed).tolist() == [patch]
 
@@ -204,7 +211,7 @@ def test_patterns_are_covariances_of_fc_with_predictions(cohort):
 def test_tables_pattern_is_the_one_of_the_formula(cohort):
     table = patch_importance("raw", cohort, ["age"], **QUICK)
     patching = Patching.from_parcellation(cohort.parcellation)
-    found = predictions_of(embedding_of("raw", patching), cohort, ["age"])
+    found = predictions_of(embedding_of("raw", cohort, patching), cohort, ["age"])
     people, _ = prepare_people(cohort, Protocol(targets=["age"], n_folds=4))
     expected = haufe_patterns(cohort, found.intact, people.folds[0], patching).mean[:, 0]
     row = table.iloc[0]

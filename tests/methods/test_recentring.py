@@ -83,8 +83,18 @@ def test_every_site_has_nearly_the_common_mean(planted):
 
 
 def test_one_participant_alone_keeps_half_of_what_sets_them_apart():
-    shifts = SiteShifts.of(np.zeros((4, 2)), np.array(list("aabb")))
-    np.testing.assert_allclose(shifts.apply(np.array([[2.0, 4.0]]), np.array(["c"])), [[1.0, 2.0]])
+    shifts = SiteShifts.of(np.zeros((4, 2)).__getitem__, np.array(list("aabb")))
+    alone, site = np.array([[2.0, 4.0]]), np.array(["c"])
+    np.testing.assert_allclose(shifts.meeting(alone.__getitem__, site).apply(alone, site), [[1.0, 2.0]])
+
+
+def test_reading_some_participants_at_a_time_changes_nothing():
+    features, sites = np.random.default_rng(0).normal(size=(150, 3)), np.repeat(list("abc"), 50)
+    found = SiteShifts.of(features.__getitem__, sites)  # in chunks of 64, which cut through sites
+    assert dict(found.sizes) == {"a": 50, "b": 50, "c": 50}
+    np.testing.assert_allclose(found.common, features.mean(axis=0))
+    wanted = 50 / 51 * (features.reshape(3, 50, 3).mean(axis=1) - features.mean(axis=0))
+    np.testing.assert_allclose(found.shifts, wanted, atol=1e-6)
 
 
 def test_it_is_saved_with_its_sites(planted, tmp_path):
@@ -117,3 +127,17 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted
     page = (tmp_path / "out" / "report.html").read_text()
     assert "recentre=site" in page
     assert UNSEEN in page
+
+
+def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_its_own():
+    rng = np.random.default_rng(1)
+    sites = np.array(["large"] * 12 + ["small"] * 4)
+    features = rng.normal(size=(16, 5)) + 9 * (sites == "small")[:, None]
+    shifts = SiteShifts.of(features.__getitem__, sites)
+    assert dict(shifts.sizes) == {"large": 12}
+    assert shifts.shifts.shape == (1, 5)
+    moved = shifts.meeting(features.__getitem__, sites).apply(features, sites)
+    own = features[12:].mean(axis=0)
+    np.testing.assert_allclose(moved[12:], features[12:] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5)
+    none = SiteShifts.of(features[12:].__getitem__, sites[12:])
+    assert none.shifts.shape == (0, 5)

@@ -9,7 +9,6 @@ from nerve.models.graph import (
     GraphIsomorphism,
     normalised_adjacency,
     strongest_edges,
-    threshold_edges,
 )
 
 
@@ -103,9 +102,3 @@ def test_neighbours_chosen_by_either_end_are_kept():
             for other in np.argsort(size[node])[::-1][:3]:
                 expected[node, other] = expected[other, node] = 1
         assert np.array_equal(edges, expected)
-
-
-def test_threshold_keeps_positive_connections_and_no_loop():
-    fc = random_fc()
-    expected = ((fc >= 0.2) & ~torch.eye(12, dtype=torch.bool)).float()
-    assert torch.equal(threshold_edges(fc, 0.2), expected)

@@ -24,9 +24,9 @@ class Guesser:
         self.off = off
         self.module_ = type("Module", (), {"n_visible": 3, "mean": None})()
 
-    def reconstruct(self, fc, masked):
+    def reconstruct(self, cohort, masked):
         self.masked = masked
-        return fc + self.off
+        return cohort.inputs("fc") + self.off
 
 
 def people(n):

@@ -60,7 +60,8 @@ def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
 
 def _method(method: MethodConfig) -> MethodConfig:
     # the preset `small` of NERVE is not the paper's model; a rehearsal of the paper's tables has it
-    settings: dict[str, Any] = ({"view": "fc", "pooling": "mean"} if method.method == "nerve" else {}) | method.settings
+    own = {"view": "fc" if method.settings.get("recentre") is None else "tangent", "pooling": "mean"}
+    settings: dict[str, Any] = (own if method.method == "nerve" else {}) | method.settings
     if method.method is not None and "epochs" in method_class(method.method)._get_param_names():
         settings["epochs"] = min(settings.get("epochs", EPOCHS), EPOCHS)  # none in an untrained control
     if isinstance(settings.get("patching"), str):

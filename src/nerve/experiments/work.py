@@ -7,7 +7,7 @@ Every work has a key, plain JSON that determines its result, and `run`, which wr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -226,9 +226,9 @@ class Encoded(_Unchanged):
         manifest = _trained_run(job.workspace, self.encoder)
         seen = set(manifest["key"]["pretrained_on"].values())  # fingerprints: a cohort may stand under two names
         scope = "all" if job.workspace.inputs()[0][cohort.name] in seen else "other_people"
-        matrix = _kept_features(job, self.encoder, manifest, cohort)
+        matrix, adapted = _kept_features(job, self.encoder, manifest, cohort)
         features = one_feature_set(matrix, cohort, manifest["key"]["recipe"]["method"], scope)
-        features.adapted = manifest["result"]["adapted"]
+        features.adapted = adapted
         return features
 
 
@@ -331,14 +331,17 @@ class FromModel(_Unchanged):
         """The cohort, embedded once."""
         from nerve.methods import load_method
 
-        kept = job.folder / "features.npy"
         model = load_method(self.path, device=job.device)
-        if not kept.is_file():
-            usable_cohorts(model, [cohort])
+
+        def described() -> Any:
             self._describe(model, cohort, job.folder / "model")
-            write_npy(kept, _flat(model.transform(cohort)))
-        matrix = np.asarray(open_npy(kept, "Remove it: it is made again."))
-        return one_feature_set(matrix, cohort, Path(self.path).stem, self._seen(model, job.workspace, cohort.name))
+            return model
+
+        matrix, adapted = _embedded(job.folder / "features.npy", cohort, described)
+        scope = self._seen(model, job.workspace, cohort.name)
+        features = one_feature_set(matrix, cohort, Path(self.path).stem, scope)
+        features.adapted = adapted
+        return features
 
     def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
         """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
@@ -444,16 +447,25 @@ def _trained_run(workspace: Workspace, run_id: str) -> dict[str, Any]:
     return manifest
 
 
-def _kept_features(job: Job, run_id: str, manifest: Mapping[str, Any], cohort: Cohort) -> np.ndarray:
+def _kept_features(job: Job, run_id: str, manifest: Mapping[str, Any], cohort: Cohort) -> tuple[np.ndarray, str]:
     from nerve.methods import method_class
 
     folder, data = job.workspace.store.run_folder(run_id), job.workspace.inputs()[0][cohort.name]
     kept = folder / "features" / f"{data}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
-    if not kept.is_file():
-        method = method_class(manifest["key"]["recipe"]["method"]).load(folder, device=job.device)
+    method = method_class(manifest["key"]["recipe"]["method"])
+    return _embedded(kept, cohort, lambda: method.load(folder, device=job.device))
+
+
+def _embedded(kept: Path, cohort: Cohort, make: Callable[[], Any]) -> tuple[np.ndarray, str]:
+    """Features of a cohort, computed once, and what the encoder had to substitute for them."""
+    beside = kept.with_suffix(".json")
+    if not (kept.is_file() and beside.is_file()):
+        method = make()
         usable_cohorts(method, [cohort])
-        write_npy(kept, _flat(method.transform(cohort)))
-    return np.asarray(open_npy(kept, "Remove it: it is made again."))
+        features = _flat(method.transform(cohort))
+        write_json(beside, {"adapted": method.adapted_})
+        write_npy(kept, features)
+    return np.asarray(open_npy(kept, "Remove it: it is made again.")), str(read_json(beside)["adapted"])
 
 
 def _flat(features: np.ndarray) -> np.ndarray:

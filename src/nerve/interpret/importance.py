@@ -124,7 +124,7 @@ def _maps(
         for repeat, folds in enumerate(people.folds):
             label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
             say = (lambda share, label=label: progress(label, share)) if progress else None
-            found = occluded_predictions(embedding_of(encoder, patching), cohort, people, folds, protocol, say)
+            found = occluded_predictions(embedding_of(encoder, cohort, patching), cohort, people, folds, protocol, say)
             maps.append(_Map(folds, found, haufe_patterns(cohort, found.intact, folds, patching).rms))
     return maps
 

@@ -45,13 +45,11 @@ def occluded_predictions(
     Parameters
     ----------
     embedding : Embedding
-        Makes the features, and knows the patches.
+        Makes the features of the cohort, and knows the patches.
     folds : (n,) integers
         Test fold of each participant; negative for participants in none.
     """
-    features = np.concatenate(
-        [embedding.features(cohort.inputs("fc", rows)) for rows in chunks(np.arange(len(cohort)))]
-    )
+    features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
     means = training_means(cohort, folds)
     n_targets = people.targets.shape[1]
     observed, intact = np.full((2, len(cohort), n_targets), np.nan)
@@ -68,7 +66,7 @@ def occluded_predictions(
         observed[np.ix_(task.test, columns)] = task.values[task.test]
         intact[np.ix_(task.test, columns)] = predict(task.features[1])
         for rows in chunks(task.test):
-            for patch, hidden in enumerate(embedding.hidden(cohort.inputs("fc", rows), means[task.fold])):
+            for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
                 occluded[patch][np.ix_(rows, columns)] = predict(hidden)
     return OccludedPredictions(observed, intact, occluded)
 

@@ -13,7 +13,7 @@ all held-out participants, each masked alike; with fewer than ten there is none.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,11 @@ import numpy as np
 from nerve.cohort import Cohort
 from nerve.files import atomic_file, write_json
 from nerve.methods.inputs import as_cohort
+from nerve.methods.packing import PackingSource
 from nerve.patching import Patching
-from nerve.views import View
 
 MOST_PEOPLE = 256  # held-out participants that are reconstructed
 FEWEST = 10  # held-out participants whose mean is shown
-_CHUNK = 64
 _GUESSES = ("model", "group_mean", "patch_mean")
 
 
@@ -84,21 +83,21 @@ def describe_encoder(
     if not hasattr(method, "reconstruct") or not hasattr(method, "patching_"):
         return None
     patching: Patching = method.patching_
-    people = held_out.align(method.parcellation_).inputs("fc", np.arange(min(len(held_out), MOST_PEOPLE)))
-    view: View = getattr(method, "view_", View())
-    mean = _group_mean(method, view, training)
+    people = held_out.align(method.parcellation_).subset(np.arange(min(len(held_out), MOST_PEOPLE)))
+    source = _source(method, people)
+    mean = _group_mean(method, training)
     masked = _masks(patching, method.module_.n_visible, len(people), seed=method.seed)
     hidden = _hidden_entries(patching, masked)  # (participants, S)
-    actual = patching.pack(view.apply(people))  # (participants, S)
+    actual = source.packed(np.arange(len(people)))  # (participants, S)
     predicted = patching.pack(method.reconstruct(people, masked))
     guesses = {"model": predicted, "group_mean": mean, "patch_mean": _patch_means(patching, mean)}
     errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}  # (participants,) each
     typical = int(np.argsort(errors["model"])[len(people) // 2])
     group = np.array([typical]) if one_participant else np.arange(len(people))
-    report = _report(errors, patching, masked) | {"view": view.name}
+    report = _report(errors, patching, masked) | {"view": source.viewed.view.name}
     if one_participant or len(group) >= FEWEST:
-        alike = np.repeat(masked[[typical]], len(group), axis=0)  # one mask, so that the mean is masked too
-        rebuilt = patching.pack(method.reconstruct(people[group], alike)).mean(axis=0)  # (S,)
+        alike = np.repeat(masked[[typical]], len(people), axis=0)  # one mask, so that the mean is masked too
+        rebuilt = patching.pack(method.reconstruct(people, alike))[group].mean(axis=0)  # (S,)
         original, hides = actual[group].mean(axis=0), hidden[typical]
         report |= {"example_n": len(group), "example_r": _r(original, rebuilt, hides)}
         with atomic_file(Path(out) / "reconstruction.npz") as stream:
@@ -116,19 +115,19 @@ def _report(errors: dict[str, np.ndarray], patching: Patching, masked: np.ndarra
     return report | {"networks": list(patching.group_names)}
 
 
-def _group_mean(method: Any, view: View, training: Cohort | None) -> np.ndarray:
+def _source(method: Any, cohort: Cohort) -> PackingSource:
+    """The matrices of participants as the method reads them."""
+    return method.packing(cohort) if hasattr(method, "packing") else PackingSource(cohort, method.patching_)
+
+
+def _group_mean(method: Any, training: Cohort | None) -> np.ndarray:
     """(S,) mean matrix of the training participants, packed."""
     if training is None:
         kept = getattr(method.module_, "mean", None)
         return np.zeros(method.patching_.n_entries) if kept is None else kept.detach().cpu().numpy().astype(float)
-    aligned = training.align(method.parcellation_)
-    total = sum((view.apply(chunk).sum(axis=0, dtype=float) for chunk in _chunks(aligned)), np.zeros(()))
-    return method.patching_.pack(total / len(aligned))
-
-
-def _chunks(cohort: Cohort) -> Iterator[np.ndarray]:
-    for start in range(0, len(cohort), _CHUNK):
-        yield cohort.inputs("fc", np.arange(start, min(start + _CHUNK, len(cohort))))
+    source = _source(method, training.align(method.parcellation_))
+    total = sum((packed.sum(axis=0, dtype=float) for _, packed in source.chunks()), np.zeros(()))
+    return total / len(source)
 
 
 def _masks(patching: Patching, n_visible: int, n_people: int, seed: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, PlainSerializer, PlainValidator
 
-from nerve.checks import NerveError, one_of
+from nerve.checks import NerveError, one_of, problem
 from nerve.files import read_yaml
 from nerve.methods.settings import STRICT, Device, check_names, validated
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
@@ -50,6 +50,9 @@ class NerveConfig(TrainingSettings):
     n_directions: int = Field(
         N_DIRECTIONS, ge=1, le=65536, description="Directions that the view shrunk keeps, at most."
     )
+    recentre: str | None = Field(
+        None, description="Column of the site, whose means are carried to the common mean; tangent and shrunk."
+    )
     patching: str = Field(
         "networks", description="networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
     )
@@ -78,7 +81,7 @@ class NerveConfig(TrainingSettings):
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
-        elsewhere = {"view", "n_directions", "patching", "pooling"}
+        elsewhere = {"view", "n_directions", "recentre", "patching", "pooling"}
         own = set(type(self).model_fields) - set(TrainingSettings.model_fields) - elsewhere
         options = {name: getattr(self, name) for name in own}
         return options if self.pooling == "pca" else options | {"n_components": 0}
@@ -131,7 +134,15 @@ def resolve(preset: str, given: Mapping[str, Any], where: str = "The configurati
     (1024, 256)
     """
     check_names(given, NerveConfig.model_fields, where)
-    return validated(NerveConfig, {**PRESETS[one_of("preset", preset, list(PRESETS))], **given}, where)
+    config = validated(NerveConfig, {**PRESETS[one_of("preset", preset, list(PRESETS))], **given}, where)
+    if config.recentre is not None and config.view == "fc":
+        raise problem(
+            where,
+            f"recentre is {config.recentre!r} and view is fc",
+            expected="the view tangent or shrunk: FC that is moved by its site is no FC",
+            remedy="Say view=tangent, or leave recentre out.",
+        )
+    return config
 
 
 def read_config(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, Any]]:

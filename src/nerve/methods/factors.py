@@ -89,7 +89,7 @@ class Factors(Encoder):
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Packed FC, made once."""
-        return packed_source(cohort, self.patching_)
+        return packed_source(PackingSource(cohort, self.patching_))
 
     def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """The group's factors, from the mean of the training participants."""

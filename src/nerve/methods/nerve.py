@@ -19,6 +19,7 @@ from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.outputs import checked_embeddings
 from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for, remove_packed
 from nerve.methods.pretrained import located
+from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, saved_sizes, sites_of
 from nerve.methods.references import chunks
 from nerve.methods.settings import check_names
 from nerve.methods.trained import Encoder
@@ -35,7 +36,7 @@ from nerve.views import View, checked_arrays, make_view
 _AT_A_TIME = 512  # participants read together for the mean
 _LOOKED_AT = 2048  # participants, at most, from whom the components of `pooling="pca"` come
 _SIGNATURE = "signature.mean"  # the group mean of the training cohort, in the file of weights
-_VIEW = "view."  # before the names of the view's arrays, in the file of weights
+_VIEW, _SITES = "view.", "sites."  # before the names of the arrays of view and sites, in the file of weights
 
 
 class NERVE(Encoder):
@@ -57,6 +58,9 @@ class NERVE(Encoder):
         Where every setting that is not given comes from.
     view : {"fc", "tangent", "shrunk"}, optional
         The matrix that is cut into patches (see `nerve.views`); one other than ``fc`` is not the paper's.
+    recentre : str, optional
+        Column of the participants table, the site: in the view, the mean of each site is carried to the common mean,
+        and that of a site that was not trained on by its own participants (`nerve.methods.recentring`). Not for ``fc``.
     tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.models.Tokenizer`, optional
     mask_ratio : float, optional
     dim, depth : int, optional
@@ -78,6 +82,8 @@ class NERVE(Encoder):
     patching_ : Patching
         The patches, in the order of the tokens.
     view_ : View
+    shifts_ : SiteShifts or None
+        Of the sites of `recentre`.
     parcellation_ : Parcellation
     history_ : DataFrame
         One row per epoch.
@@ -101,6 +107,7 @@ class NERVE(Encoder):
     batch_size_apply: ClassVar[int] = 64  # larger batches gain nothing on a CPU and spill its cache
     patching_: Patching
     view_: View
+    shifts_: SiteShifts | None = None
     signature_: Signature | None  # of the training cohort, where it had ten participants
     config_: NerveConfig
 
@@ -110,6 +117,7 @@ class NERVE(Encoder):
         patching: Patching | str | None = None,
         preset: str = "default",
         view: str | None = None,
+        recentre: str | None = None,
         tokenizer: str | type[Tokenizer] | None = None,
         mask_ratio: float | None = None,
         dim: int | None = None,
@@ -126,6 +134,7 @@ class NERVE(Encoder):
         self.patching = patching
         self.preset = preset
         self.view = view
+        self.recentre = recentre
         self.tokenizer = tokenizer
         self.mask_ratio = mask_ratio
         self.dim = dim
@@ -185,7 +194,10 @@ class NERVE(Encoder):
 
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
         """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
-        self.view_ = make_view(self.config().view, self.config().n_directions)
+        config = self.config()
+        self.view_ = make_view(config.view, config.n_directions)
+        if config.recentre is not None:
+            sites_of(cohort, config.recentre)  # or it is refused, before anything is computed
         for some in chunks(len(cohort)) if self.view_.name != "fc" else ():  # FC itself is checked when it is packed
             check_numbers(cohort.inputs("fc", some), cohort, some)
         self.signature_ = Signature.of(cohort)
@@ -194,8 +206,13 @@ class NERVE(Encoder):
         return super().begin_training(cohort, rows, folder)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Packed matrices, made once."""
-        return packed_source(cohort, self.patching_, self.view_, run_dir)
+        """Packed matrices, made once; recentred by the shifts of these participants."""
+        column, self.shifts_, self.adapted_ = self.config().recentre, None, ""
+        if column is not None:
+            viewed = self.packing(cohort).viewed
+            viewed.keep()  # it is read twice
+            self.shifts_ = SiteShifts.of(viewed.matrices, sites_of(cohort, column))
+        return packed_source(self.packing(cohort), run_dir)
 
     def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
         """Mean and size of the entries, where the configuration asks for them."""
@@ -260,8 +277,12 @@ class NERVE(Encoder):
         return self
 
     def packing(self, X: Any) -> PackingSource:
-        """The data as the model reads them: in its region order, its view and its patches."""
-        return PackingSource(self.fitted_cohort(X), self.patching_, self.view_)
+        """The data as the model reads them: in its region order, its view and its patches, with sites recentred."""
+        cohort, column = self.fitted_cohort(X), self.config().recentre
+        if self.shifts_ is None or column is None:
+            return PackingSource(cohort, self.patching_, self.view_)
+        self.adapted_ = UNSEEN if self.shifts_.unseen(sites_of(cohort, column)) else self.adapted_
+        return PackingSource(cohort, self.patching_, self.view_, (self.shifts_, column))
 
     def transform(self, X: Any, pooling: str | None = None, *, progress: bool = False) -> np.ndarray:
         """Representations of the same participants in the same order.
@@ -343,30 +364,48 @@ class NERVE(Encoder):
     # ---- files
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Weights and buffers, and the arrays of the view."""
+        """Weights and buffers, and the arrays of the view and of the sites."""
         arrays = {_VIEW + name: torch.from_numpy(array) for name, array in self.view_.arrays.items()}
+        if self.shifts_ is not None:
+            moved = {"common": self.shifts_.common, "shifts": self.shifts_.shifts}
+            arrays |= {_SITES + name: torch.from_numpy(array) for name, array in moved.items()}
         if self.signature_ is not None:
             arrays[_SIGNATURE] = torch.from_numpy(self.signature_.mean)
         return super().tensors() | arrays
 
     def configuration(self) -> dict[str, Any]:
-        """With what the training cohort looked like."""
+        """With what the training cohort looked like, and its sites where they are recentred."""
         numbers = None if self.signature_ is None else self.signature_.numbers()
-        return {**super().configuration(), "signature": numbers}
+        sites = {} if self.shifts_ is None else {"sites": dict(self.shifts_.sizes)}
+        return {**super().configuration(), "signature": numbers, **sites}
+
+    def card_lines(self) -> list[str]:
+        """With the sites."""
+        return [*super().card_lines(), *card_lines({} if self.shifts_ is None else self.shifts_.sizes)]
 
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The view's arrays and the signature, then the module."""
+        """The arrays of view and sites and the signature, then the module."""
         self.signature_ = None
         if _SIGNATURE in tensors:
             n_pairs = self.parcellation_.n_regions * (self.parcellation_.n_regions - 1) // 2
             mean = checked_arrays({_SIGNATURE: tensors.pop(_SIGNATURE).numpy()}, {_SIGNATURE: (n_pairs,)}, folder)
             numbers = read_configuration(folder).get("signature")
             self.signature_ = Signature.saved(mean[_SIGNATURE], numbers, folder / CONFIG)
-        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(_VIEW)}
-        arrays = {name.removeprefix(_VIEW): tensors[name].numpy() for name in tensors.keys() - own.keys()}
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith((_VIEW, _SITES))}
         self.view_ = make_view(self.config().view)
-        self.view_.arrays = checked_arrays(arrays, self.view_.shapes(self.parcellation_.n_regions), folder / WEIGHTS)
+        shapes = self.view_.shapes(self.parcellation_.n_regions)
+        self.view_.arrays = checked_arrays(_named(tensors, _VIEW), shapes, folder / WEIGHTS)
+        self.shifts_ = self._saved_shifts(_named(tensors, _SITES), folder)
         super().restore(own, folder)
+
+    def _saved_shifts(self, arrays: dict[str, np.ndarray], folder: Path) -> SiteShifts | None:
+        if self.config().recentre is None:
+            checked_arrays(arrays, {}, folder / WEIGHTS)
+            return None
+        sizes = saved_sizes(read_configuration(folder).get("sites"), folder / CONFIG)
+        matrix = (self.parcellation_.n_regions, self.parcellation_.n_regions)
+        checked_arrays(arrays, {"common": matrix, "shifts": (len(sizes), *matrix)}, folder / WEIGHTS)
+        return SiteShifts(sizes, arrays["common"], arrays["shifts"])
 
     @classmethod
     def load(
@@ -421,12 +460,19 @@ class NERVE(Encoder):
 
     def described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""
-        left_out = {"device", "compile", "checkpoint_seconds"}
+        left_out = {"device", "compile", "checkpoint_seconds"} | (
+            {"recentre"} if self.config().recentre is None else set()
+        )
         described = {"preset": self.preset, **self.config().model_dump(mode="json", exclude=left_out)}
         if isinstance(self.patching, Patching):
             groups = {"group_of": self.patching.group_of.tolist(), "group_names": list(self.patching.group_names)}
             described["patching"] = groups
         return described
+
+
+def _named(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without it."""
+    return {name.removeprefix(prefix): one.numpy() for name, one in tensors.items() if name.startswith(prefix)}
 
 
 def _batches(source: Source, rows: np.ndarray) -> Iterator[torch.Tensor]:

@@ -14,6 +14,7 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import atomic_file
 from nerve.methods.kept_views import ViewedCohort
+from nerve.methods.recentring import SiteShifts, sites_of
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource, Source
@@ -26,10 +27,25 @@ _CHUNK = 64  # participants packed at a time
 
 
 class PackingSource:
-    """Packs the matrices of a batch when they are asked for: right for data that are read once."""
+    """Packs the matrices of a batch when they are asked for: right for data that are read once.
 
-    def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
+    With `recentring`, the shifts of sites and the column that names a participant's, the matrices are recentred; sites
+    that have no shift get theirs from the participants of the cohort, in a pass over them.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        patching: Patching,
+        view: View | None = None,
+        recentring: tuple[SiteShifts, str] | None = None,
+    ) -> None:
         self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or View())
+        self.shifts: SiteShifts | None = None
+        if recentring is not None:
+            shifts, column = recentring
+            self.sites = sites_of(cohort, column)
+            self.shifts = shifts.meeting(self.viewed.matrices, self.sites)
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -40,7 +56,12 @@ class PackingSource:
 
     def packed(self, rows: np.ndarray) -> np.ndarray:
         """The same as an array."""
-        return self.patching.pack(self.viewed.matrices(rows))
+        return self.patching.pack(self.matrices(rows))
+
+    def matrices(self, rows: np.ndarray) -> np.ndarray:
+        """(participants, R, R) that are cut into patches."""
+        viewed = self.viewed.matrices(rows)
+        return viewed if self.shifts is None else self.shifts.apply(viewed, self.sites[rows])
 
     def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Rows and their packed matrices, some participants at a time."""
@@ -79,19 +100,16 @@ class Masked:
         return self.source.batch(rows), self.numbers[torch.from_numpy(rows)]
 
 
-def packed_source(
-    cohort: Cohort, patching: Patching, view: View | None = None, run_dir: Path | None = None
-) -> ArraySource:
+def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySource:
     """Everyone packed, (n, S), for data that are read at every epoch.
 
     FC in float16 stays so until a batch is read. A large array goes to a file in `run_dir` (written by the
     first process, read by all), or to a nameless temporary file.
     """
-    source = PackingSource(cohort, patching, view)
     source.viewed.keep()
-    half = cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
+    half = source.cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
     dtype = np.dtype(np.float16 if half else np.float32)
-    shape = (len(cohort), patching.n_entries)
+    shape = (len(source), source.patching.n_entries)
     processes = current_processes()
     if shape[0] * shape[1] * dtype.itemsize < IN_MEMORY_BELOW:
         array: Any = np.empty(shape, dtype)

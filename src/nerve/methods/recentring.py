@@ -3,19 +3,25 @@
 With t a participant's features, m their mean over the training participants and m_s that over the n participants of
 site s, they become t - n / (n + 1) (m_s - m). One participant alone is carried half the way, a large site all the way.
 Nothing but the site is looked at: no labels. Of a known site only training participants count (after Zanini et al.
-2018, who recentre sessions).
+2018, who recentre sessions). A site of fewer than ten of them is no known site: its mean, kept with a model that people
+pass on, would show them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
+from nerve.methods.references import chunks
 
-UNSEEN = "sites that were not trained on are recentred by their own participants, without labels"
+UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"
+FEWEST = 10  # participants whose mean is kept
+Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)
 
 
 @dataclass(frozen=True)
@@ -24,39 +30,73 @@ class SiteShifts:
 
     Examples
     --------
-    >>> shifts = SiteShifts.of(np.array([[0.0], [2.0], [8.0]]), np.array(["a", "a", "b"]))
-    >>> shifts.apply(np.array([[1.0], [5.0]]), np.array(["a", "c"])).ravel().round(3).tolist()
-    [2.556, 4.167]
+    >>> features = np.array([[0.0], [2.0]] * 10 + [[8.0]] * 10)
+    >>> shifts = SiteShifts.of(features.__getitem__, np.array(["a"] * 20 + ["b"] * 10))
+    >>> new, sites = np.array([[1.0], [5.0]]), np.array(["a", "c"])
+    >>> shifts.meeting(new.__getitem__, sites).apply(new, sites).ravel().round(3).tolist()
+    [3.222, 4.167]
     """
 
-    names: tuple[str, ...]
-    common: np.ndarray  # (d,)
-    shifts: np.ndarray  # (sites, d)
+    sizes: Mapping[str, int]  # site → participants whom its shift comes from
+    common: np.ndarray  # (…): a participant's features
+    shifts: np.ndarray  # (sites, …)
 
     @classmethod
-    def of(cls, features: np.ndarray, sites: np.ndarray) -> SiteShifts:
-        """From the features of training participants, (n, d), and their sites."""
-        common = features.mean(axis=0, dtype=float)
-        names = tuple(sorted(set(sites.tolist())))
-        return cls(names, common, np.stack([_shift(features[sites == name], common) for name in names]))
+    def of(cls, features: Features, sites: np.ndarray) -> SiteShifts:
+        """From training participants, who are read some at a time; sites of few of them have no shift."""
+        sizes, totals = _totals(features, sites, np.arange(len(sites)))
+        common = np.sum(list(totals.values()), axis=0) / len(sites)
+        known = {site: n for site, n in sizes.items() if n >= FEWEST}
+        return cls(known, common, _shifts(known, totals, common))
+
+    def meeting(self, features: Features, sites: np.ndarray) -> SiteShifts:
+        """For a cohort: with the shifts of its sites that have none, from its own participants."""
+        if not self.unseen(sites):
+            return self
+        new = np.flatnonzero([site not in self.sizes for site in sites])
+        sizes, totals = _totals(features, sites, new)
+        shifts = np.concatenate([self.shifts, _shifts(sizes, totals, self.common)])
+        return SiteShifts({**self.sizes, **sizes}, self.common, shifts)
 
     def apply(self, features: np.ndarray, sites: np.ndarray) -> np.ndarray:
-        """Recentred features of any participants, (n, d)."""
-        out = features.copy()
+        """Recentred features of participants of these sites, (n, …)."""
+        out, names = features.copy(), list(self.sizes)
         for name in set(sites.tolist()):
-            mine = sites == name
-            known = name in self.names
-            out[mine] -= self.shifts[self.names.index(name)] if known else _shift(features[mine], self.common)
+            out[sites == name] -= self.shifts[names.index(name)]
         return out
 
     def unseen(self, sites: np.ndarray) -> bool:
-        """Whether there is a site that was not trained on."""
-        return not set(sites.tolist()) <= set(self.names)
+        """Whether there is a site that has no shift."""
+        return not set(sites.tolist()) <= self.sizes.keys()
 
 
-def _shift(features: np.ndarray, common: np.ndarray) -> np.ndarray:
-    n = len(features)
-    return n / (n + 1) * (features.mean(axis=0, dtype=float) - common)
+def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+    """How many of these participants each site has, and the sums of their features."""
+    totals: dict[str, Any] = dict.fromkeys(sorted(set(sites[rows].tolist())), 0.0)
+    for places in chunks(len(rows)):
+        some = rows[places]
+        values = features(some)
+        for site in set(sites[some].tolist()):
+            totals[site] = totals[site] + values[sites[some] == site].sum(axis=0, dtype=float)
+    return {site: int((sites[rows] == site).sum()) for site in totals}, totals
+
+
+def _shifts(sizes: Mapping[str, int], totals: Mapping[str, np.ndarray], common: np.ndarray) -> np.ndarray:
+    parts = [n / (n + 1) * (totals[site] / n - common) for site, n in sizes.items()]
+    return np.array(parts, np.float32).reshape(len(parts), *common.shape)
+
+
+def card_lines(sizes: Mapping[str, int]) -> list[str]:
+    """What a model card says of sites: their means can be read from the weights."""
+    held = f"{len(sizes)}, recentred, named in config.json; the weights hold the mean of each, the smallest of"
+    return [f"Sites: {held} {min(sizes.values())} participants"] if sizes else []
+
+
+def saved_sizes(content: Any, where: object) -> dict[str, int]:
+    """The sites of a config.json."""
+    if not isinstance(content, dict) or not all(type(n) is int and n > 0 for n in content.values()):
+        raise problem(where, "its sites are damaged", expected="a number of participants per site")
+    return content
 
 
 def sites_of(cohort: Cohort, column: str) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +13,7 @@ from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.methods.kept_views import ViewedCohort
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.recentring import UNSEEN, SiteShifts, sites_of
+from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, saved_sizes, sites_of
 from nerve.methods.references import Reference, chunks, everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.training.sources import check_numbers
@@ -46,7 +48,7 @@ class TangentSpace(Reference):
     paper: ClassVar[str] = "reference row: tangent space of FC"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
-    sites_: tuple[str, ...] = ()
+    sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None) -> None:
         self.shrinkage = shrinkage
@@ -61,10 +63,10 @@ class TangentSpace(Reference):
         learned, entries = dict(view.arrays), self.entries(cohort, view)
         if self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
-            shifts = SiteShifts.of(entries, sites)
-            self.sites_ = shifts.names
-            learned |= {"common": shifts.common, "shifts": shifts.shifts.astype(np.float32)}
-            entries = shifts.apply(entries, sites)
+            shifts = SiteShifts.of(entries.__getitem__, sites)
+            self.sites_ = shifts.sizes
+            learned |= {"common": shifts.common, "shifts": shifts.shifts}
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is None:
             return learned
         mean, components, _ = principal_components(entries, self.n_components)
@@ -97,8 +99,8 @@ class TangentSpace(Reference):
         if self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
-            entries = shifts.apply(entries, sites)
             self.adapted_ = UNSEEN if shifts.unseen(sites) else self.adapted_
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return checked_embeddings(entries, cohort)
@@ -120,14 +122,18 @@ class TangentSpace(Reference):
         return self.view_shapes() | own
 
     def configuration(self) -> dict[str, Any]:
-        """With the names of the sites."""
-        return {**super().configuration(), "sites": list(self.sites_)}
+        """With the sites."""
+        return {**super().configuration(), "sites": dict(self.sites_)}
+
+    def card_lines(self) -> list[str]:
+        """With the sites."""
+        return [*super().card_lines(), *card_lines(self.sites_)]
 
     @classmethod
     def from_configuration(cls, config: dict[str, Any]) -> Self:
-        """With the names of the sites."""
+        """With the sites."""
         method = super().from_configuration(config)
-        method.sites_ = tuple(map(str, config["sites"]))
+        method.sites_ = saved_sizes(config["sites"], "sites")
         return method
 
     def view_shapes(self) -> dict[str, tuple[int | None, ...]]:

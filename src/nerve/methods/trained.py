@@ -109,7 +109,8 @@ class Trained(Method):
         )
         self.history_, self.best_step_ = result.history, result.best_step
         self.data_ = described_data(cohort, result)
-        self.finish(self.module_, source)
+        with Progress(f"{type(self).__name__}: after the last step", shown=progress):
+            self.finish(self.module_, source)
         return self
 
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:

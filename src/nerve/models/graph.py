@@ -41,12 +41,6 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
     return graph
 
 
-def threshold_edges(fc: Tensor, threshold: float) -> Tensor:
-    """A 0/1 graph of the connections of at least `threshold`, without self-loops."""
-    graph = (fc.detach() >= threshold).to(fc.dtype)
-    return graph * (1 - torch.eye(fc.shape[-1], device=fc.device, dtype=fc.dtype))
-
-
 def normalised_adjacency(adjacency: Tensor) -> Tensor:
     """Self-loops added, then D^-1/2 (A + I) D^-1/2, with D the degrees of A + I; (batch, nodes, nodes)."""
     looped = adjacency + torch.eye(adjacency.shape[-1], device=adjacency.device, dtype=adjacency.dtype)
