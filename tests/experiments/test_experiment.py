@@ -20,6 +20,7 @@ from nerve.experiments.select import BestVariant, Variants
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, Store
 from nerve.experiments.work import _TrainedInFolds
 from nerve.experiments.workspace import _renamed
+from nerve.methods.tangent import TangentSpace
 
 pytestmark = pytest.mark.xdist_group("experiment")  # one process, for the runs that several tests look at
 
@@ -278,3 +279,31 @@ def test_plans_of_two_processes_agree(make_config, tmp_path):
     data, code = experiment.workspace.inputs()
     other = make_plan(experiment.workspace.config, data, code + "x")
     assert not {task.id for task in other.tasks} & {task.id for task in again.plan.tasks}
+
+
+def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort_is_called(
+    make_config, tmp_path, monkeypatch
+):
+    """With everyone's means the participants of a site sum to zero, and who is tested is known from the others."""
+    people = {"simulate": {"n": 40, "timepoints": 40, "seed": 1, "keep_timeseries": False}, "targets": ["p_factor"]}
+    config = make_config(
+        [{"method": "tangent", "settings": {"recentre": "site"}}],
+        cohorts={"alpha": people, "the same again": {**people, "pretrain": False}},
+    )
+    splits, seen = [], []
+    split, fit = _TrainedInFolds.split, TangentSpace.fit
+    monkeypatch.setattr(TangentSpace, "fit", lambda self, X, y=None: seen.append(ids_of(X)) or fit(self, X, y))
+
+    def noted(self, train, test, targets):
+        splits.append((set(self.cohort.participants["participant_id"].iloc[test]), len(seen)))
+        return split(self, train, test, targets)
+
+    monkeypatch.setattr(_TrainedInFolds, "split", noted)
+    _, results = run(config, tmp_path)
+    assert set(results.scores["scope"]) == {"train_folds"}
+    assert len(seen) == len(splits) >= 6
+    assert not any(test & seen[number] for test, number in splits)
+
+
+def ids_of(cohorts):
+    return {person for cohort in cohorts for person in cohort.participants["participant_id"]}

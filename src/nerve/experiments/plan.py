@@ -150,7 +150,9 @@ class Planner:
                     yield Task(Train(recipe, self._evaluated(name), target), row, name)
             return
         encode = self._encode(recipe)
-        if self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds":
+        strict = self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds"
+        # with everyone's means the participants of a site sum to zero: who is tested would be known from the others
+        if strict or recipe.settings.get("recentre"):
             for name in self.config.cohorts:
                 yield self._probe(row, name, InFolds(encode))
             return

@@ -300,7 +300,8 @@ class _TrainedInFolds(FittedInFolds):
 
     def fitted(self, cohort: Cohort) -> Any:
         encode, job = self.features.encode, self.features.job
-        pooled = [cohort if name == cohort.name else job.workspace.cohort(name) for name in encode.pretrained_on]
+        own = job.workspace.inputs()[0][cohort.name]  # by fingerprint: the same participants may stand under two names
+        pooled = [cohort if data == own else job.workspace.cohort(name) for name, data in encode.pretrained_on.items()]
         folder = job.folder / "encoders" / fingerprint(cohort.participants["participant_id"].tolist())
         method = encode.recipe.make(job.device)
         if (folder / "config.json").is_file():
