@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 
 from nerve.contents import KEPT
 from nerve.files import MARK
+from nerve.store import VIEWS
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
 OF_THIS_RUN = ("id", "files", "command")  # of protocol.json: digests of tables with times, and where it was typed
@@ -38,7 +39,8 @@ def compared(folder: Path) -> dict[str, Any]:
 
 def debris(folder: Path) -> list[str]:
     """Temporary files and folders, drafts and locks, anywhere below a folder."""
-    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name not in (KEPT, MARK)]
+    ours = (KEPT, MARK, VIEWS)
+    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name not in ours]
 
 
 def unreadable(folder: Path) -> Iterator[tuple[str, str]]:
