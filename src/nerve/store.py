@@ -5,6 +5,7 @@ Names and layout of the files are told in `nerve.cohort`.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
@@ -191,9 +192,7 @@ def digests(
     text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
     as_text = {"participant_id": str}
     table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
-    columns = {
-        str(name): text_digest(column.to_csv(index=False, float_format="%.12g")) for name, column in table.items()
-    }
+    columns = {name: text_digest(text) for name, text in _columns_as_text(table)}
     found: dict[str, Any] = {
         "connectivity.npy": connectivity,
         "regions.tsv": parcellation.fingerprint,
@@ -202,6 +201,16 @@ def digests(
     if series is not None:
         found |= {"timeseries.npy": series, "timeseries.tsv": text_digest(*(str(int(length)) for length in lengths))}
     return found
+
+
+def _columns_as_text(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Each column as a file of its own; the table is written once, since pandas takes long for each of many columns."""
+    whole = table.to_csv(index=False, float_format="%.12g", quoting=csv.QUOTE_ALL)
+    rows = list(csv.reader(io.StringIO(whole, newline="")))
+    for number, name in enumerate(table.columns):
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows([row[number]] for row in rows)
+        yield str(name), text.getvalue()
 
 
 def seal(found: dict[str, Any]) -> str:

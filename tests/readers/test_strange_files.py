@@ -6,6 +6,7 @@ import os
 import h5py
 import nibabel
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.io import savemat
@@ -14,6 +15,7 @@ from tests.readers.write_formats import random_fc, random_series, write_cpac, wr
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.connectivity import connectivity_from_series
+from nerve.methods import make_method
 from nerve.parcellation import Parcellation
 from nerve.readers import ingest
 from nerve.readers.browse import files_below
@@ -21,7 +23,8 @@ from nerve.readers.cifti import load_image
 from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice
 from nerve.readers.names import scan_of
 from nerve.readers.participants import load_table, parse_columns
-from nerve.readers.text import read_numbers
+from nerve.readers.text import column_of_numbers, read_numbers
+from nerve.store import _columns_as_text
 from nerve.training.checkpoint import read_history
 
 FC = random_fc(21, 0)
@@ -226,3 +229,40 @@ def test_cpac_series_of_huge_numbers(tmp_path):
     report = ingest(tmp_path / "in", tmp_path / "out", parcellation=regions, kind="partial")
     assert report.n_participants == 1
     assert np.isfinite(Cohort.load(tmp_path / "out").connectivity).all()
+
+
+def test_an_integer_that_is_too_long_for_a_number_is_no_traceback(tmp_path):
+    table = pd.DataFrame({"x": np.array([10**400, 1], object)})
+    assert np.isinf(column_of_numbers(table, "x", "here")[0])
+
+
+def test_an_array_without_axes_is_left_out_by_name(tmp_path):
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "a.npy", np.array(1.0))
+    with pytest.raises(NerveError, match=r"a\.npy"):
+        ingest(tmp_path / "in", tmp_path / "out", parcellation="schaefer100-17")
+
+
+def test_a_row_of_edges_without_a_region(tmp_path):
+    rows, columns = np.triu_indices(4, 1)
+    names = np.array(["a", "b", "c", "d"], object)
+    table = pd.DataFrame({"participant_id": "s1", "region_a": names[rows], "region_b": names[columns], "r": 0.1})
+    table.loc[2, "region_b"] = None
+    (tmp_path / "edges.csv").write_text(table.to_csv(index=False))
+    with pytest.raises(NerveError, match="a row names no region"):
+        ingest(tmp_path / "edges.csv", tmp_path / "out", parcellation=Parcellation(tuple("abcd"), tuple("xxyy")))
+
+
+def test_a_setting_that_holds_itself():
+    ring = []
+    ring.append(ring)
+    with pytest.raises(NerveError, match="a setting holds itself"):
+        make_method("braingnn", "small", {"hidden": ring})
+
+
+def test_columns_are_hashed_as_files_of_their_own():
+    """Together, since pandas takes long for each of ten thousand columns, and with the same text."""
+    odd = ["", "n/a", None, "a\rb", 'c"d', "e\nf", "g,h"]
+    table = pd.DataFrame({"word": odd, "x": [1.5, np.nan, 1 / 3, 1e300, 0, -1, 2], "n": range(7), "e": [None] * 7})
+    expected = [(name, column.to_csv(index=False, float_format="%.12g")) for name, column in table.items()]
+    assert list(_columns_as_text(table)) == expected

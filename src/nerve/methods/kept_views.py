@@ -2,7 +2,7 @@
 
 `.views/KEY.npy` in a cohort's folder holds the entries on and above the diagonal, (n, R (R + 1) / 2), in float32. KEY
 is a digest of the view, of what it has learned and of the matrices, so that another view or a changed cohort has
-another file; the last two used are kept. It is only a short cut: a cohort in memory, some participants of one, a folder
+another file; the last two are kept. It is only a short cut: a cohort in memory, some participants of one, a folder
 that cannot be written to or more than 2 GiB is computed when it is asked for.
 """
 
@@ -76,13 +76,11 @@ def _path(cohort: Cohort, view: View) -> Path | None:
 
 
 def _opened(path: Path | None, shape: tuple[int, int]) -> Any:
-    """The kept entries, marked as used; None if there are none of this shape."""
+    """The kept entries; None if there are none of this shape."""
     if path is None or not path.is_file():
         return None
     with suppress(OSError, ValueError):
         entries = np.load(path, mmap_mode="r", allow_pickle=False)
-        with suppress(OSError):  # another's file
-            os.utime(path)
         return entries if entries.shape == shape and entries.dtype == np.float32 else None
     return None
 

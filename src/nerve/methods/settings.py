@@ -56,6 +56,8 @@ def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -
     """Settings as an object of a pydantic model; the first mistake becomes a sentence."""
     try:
         return model(**{name: _plain(value) for name, value in given.items()})
+    except RecursionError:
+        raise problem(where, "a setting holds itself", expected="plain values") from None
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "the settings"

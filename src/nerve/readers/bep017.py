@@ -135,7 +135,7 @@ def _nodes(path: Path) -> pd.DataFrame:
     """The table of nodes in the order of the matrix."""
     nodes = read_tsv(path, dtype={"label": str})
     known_columns(["matrix_index"], nodes.columns, path)
-    position = pd.to_numeric(nodes["matrix_index"], errors="coerce")
+    position = pd.to_numeric(nodes["matrix_index"].astype(str), errors="coerce")
     if position.isna().any() or sorted(position - position.min()) != list(range(len(nodes))):
         raise NerveError(f"{path}: matrix_index does not count the rows of the matrix, expected 0, 1, 2 ….")
     return nodes.iloc[np.argsort(position.to_numpy(), kind="stable")].reset_index(drop=True)

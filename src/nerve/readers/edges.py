@@ -219,6 +219,8 @@ def _from_long(scan: Scan, columns: _Long) -> Reading:
     rows, labels = _table(scan.path).iloc[scan.extra["rows"]], _regions(scan.path, columns)
     at = {label: i for i, label in enumerate(labels)}
     left, right = (rows[name].astype(str).map(at) for name in (columns.one, columns.other))
+    if left.isna().any() or right.isna().any():
+        raise problem(scan.path, "a row names no region", expected="two regions in every row", remedy="Mend that row.")
     if len(set(zip(left, right, strict=True))) < len(rows):
         raise problem(scan.path, "a pair of regions occurs twice", expected="one row per pair of regions")
     matrix = np.full((len(labels),) * 2, np.nan)

@@ -220,6 +220,13 @@ def _kind_of(array: np.ndarray) -> str:
 
 
 def _load(scan: Scan, options: Options) -> Numbers:
+    numbers = _numbers(scan, options)
+    if numbers.values.ndim == 0:
+        raise problem(scan.path, "it holds a single number", expected="a matrix or a time series")
+    return numbers
+
+
+def _numbers(scan: Scan, options: Options) -> Numbers:
     path = scan.path
     if isinstance(scan.key, str):
         return Numbers(read_npz(path, scan.key))

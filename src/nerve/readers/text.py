@@ -146,7 +146,7 @@ def read_column(path: Path, names: Sequence[str]) -> np.ndarray | None:
 
 def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarray:
     """A column as numbers, missing values as NaN; text in it is refused."""
-    values = pd.to_numeric(table[name], errors="coerce")
+    values = pd.to_numeric(table[name].astype(str), errors="coerce")  # as text: an integer may be too long for a number
     text = table[name][values.isna() & table[name].notna()]
     if len(text):
         found = f"column {name} holds {text.iloc[0]!r} in row {text.index[0] + 1}"
@@ -253,7 +253,7 @@ def _guessed(content: bytes, start: int, path: Path) -> str:
 def _as_numbers(table: pd.DataFrame, path: Path) -> np.ndarray:
     for i in [i for i, dtype in enumerate(table.dtypes) if dtype.kind not in "iufb"][:1]:
         column = table.iloc[:, i].reset_index(drop=True)
-        words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+        words = column[pd.to_numeric(column.astype(str), errors="coerce").isna() & column.notna()]
         if len(words):
             word = f"{str(words.iloc[0])[:40]!r} in row {words.index[0] + 1} of the numbers"
             expected = "a table of numbers, n/a for missing ones"
