@@ -32,7 +32,7 @@ from torture.promise import Promise
 ODD_VALUES = 7  # values for every option
 SOURCE_FILES = files_of(SOURCES["npy"].write)
 BESIDE = ("xcpd motion", "xcpd quality", "4S table", "cpac motion", "confounds")  # tables beside the data: every other
-SHARE = 3  # one torture runs every third case
+SHARE = 4  # one torture runs every fourth case
 SHORT = 24  # cases of the short form, spread evenly over all of them
 Generator = np.random.Generator
 Prepare = Callable[[Path, Generator], Sequence[str]]
@@ -41,7 +41,7 @@ Write = Callable[[Path, Generator], None]
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
-    """Every third case, beginning with the first, second or third as the seed says; the short form: few."""
+    """Every fourth case, beginning with the first to the fourth as the seed says; the short form: few."""
     preload()
     cases = all_cases(seed)
     numbers = range(seed % SHARE, len(cases), max(1, len(cases) // SHORT) if short else SHARE)
