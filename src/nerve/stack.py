@@ -95,9 +95,10 @@ class Stack:
         for number, source in enumerate(self._sources):
             here = np.flatnonzero(self._source_of == number)
             order = self._regions[number]
-            block = source[self._row_of[here], region if order is None else order[region]]
-            out[here] = block if order is None else block[:, order]
-            _give_back(source)
+            for chunk in np.array_split(here, max(1, len(here) // 512)):  # pages around a row come with it
+                block = source[self._row_of[chunk], region if order is None else order[region]]
+                out[chunk] = block if order is None else block[:, order]
+                _give_back(source)
         return out
 
     def take(self, index: np.ndarray) -> Stack:
