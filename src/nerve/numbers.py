@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +11,7 @@ import pandas as pd
 
 from nerve.checks import listed, problem
 
+_DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
 MOSTLY = 0.5  # share of the cells from which on a column is meant to be numbers
 
 
@@ -32,8 +35,14 @@ def odd_cells(column: pd.Series) -> pd.Series:
 
 def in_numbers(column: pd.Series) -> pd.Series:
     """The cells as numbers, decimal commas included; NaN where a cell is not one."""
-    words = column.astype(str).str.strip()
-    return pd.to_numeric(words.str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True), errors="coerce")
+    return pd.Series([_number(str(cell).strip()) for cell in column], column.index, float)
+
+
+def _number(word: str) -> float:
+    try:
+        return float(_DECIMAL_COMMA.sub(r"\1.\2", word)) if "_" not in word else math.nan  # 1_000 is Python's only
+    except ValueError:
+        return math.nan
 
 
 def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False) -> pd.DataFrame:

@@ -80,6 +80,8 @@ def reorder_series(series: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Regions, list[str]]:
     """Regions for a source of which one scan was read, and what to tell the user."""
+    if reading.array.ndim == 0:
+        raise problem(where, "it holds a single number", expected="a matrix or a time series")
     n_regions, labels = reading.array.shape[-1], reading.labels
     if labels is not None and options.parcellation is None:
         options = _with_known(options, labels)
