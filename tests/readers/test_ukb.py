@@ -8,6 +8,7 @@ import pytest
 from tests.readers.write_formats import random_fc, write_ukb, write_ukb_bulk
 
 from nerve.checks import NerveError
+from nerve.parcellation import Parcellation
 from nerve.readers import Options, get_reader, read_cohort
 
 
@@ -114,3 +115,12 @@ def test_other_tables_are_not_netmats(tmp_path):
     (tmp_path / "participants.tsv").write_text("participant_id\tage\n1\t20\n")
     np.savetxt(tmp_path / "matrix.txt", random_fc(21, 0))
     assert get_reader("ukb").find(tmp_path, Options()) == []
+
+
+@pytest.mark.parametrize("n_rows", [2, 4000])
+def test_a_bulk_file_of_several_rows_is_not_of_one_participant(tmp_path, n_rows):
+    row = " ".join(["0.5"] * 210)
+    (tmp_path / "1000001_25750_2_0.txt").write_text(f"{row}\n" * n_rows)
+    regions = Parcellation(tuple(f"n{i}" for i in range(21)), ("A",) * 21)
+    with pytest.raises(NerveError, match=r"expected one row of values"):
+        read_cohort(tmp_path, parcellation=regions, format="ukb")

@@ -12,6 +12,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.browse import files_below
@@ -52,11 +54,21 @@ class UKB(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """One participant's matrix, with 1 on the diagonal."""
-        values = _numbers(scan.path).values[int(scan.key or 0), scan.extra.get("skip", 0) :]
+        rows = _one_row(scan.path) if scan.key is None else _numbers(scan.path).values
+        values = rows[int(scan.key or 0), scan.extra.get("skip", 0) :]
         matrix = from_triangle(values, "lower", scan.path)
         if options.values == "z":
             return Reading(matrix, values="z")
         return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
+
+
+def _one_row(path: Path) -> np.ndarray:
+    """The numbers of a bulk file, (1, n); one that holds more is not of one participant."""
+    rows = _numbers(path).values if path.stat().st_size <= _LONGEST_ROW else np.zeros((0, 0))
+    if len(rows) != 1:
+        found = f"it holds {len(rows)} rows" if len(rows) else "it is longer than a row can be"
+        raise problem(path, found, expected="one row of values: a bulk file is of one participant")
+    return rows
 
 
 def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
