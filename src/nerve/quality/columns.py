@@ -22,10 +22,14 @@ _INDEX = re.compile(r"unnamed: ?\d+|index|row(_?(number|id|names?))?|", re.IGNOR
 _ID = re.compile(r"(.*[_ .-])?(id|ids|guid|uid|eid|key)|subjectkey|subject|participant|src_subject_id", re.IGNORECASE)
 
 
+_MOST = 2_000  # columns that are looked at: a table of more is not of phenotypes alone
+
+
 def column_rows(participants: pd.DataFrame) -> list[Row]:
     """One row per covariate and target with how many participants have it, and one for the columns that are neither."""
     rows, neither = [], []
-    for name in participants.columns.drop("participant_id"):
+    names = participants.columns.drop("participant_id")
+    for name in names[:_MOST]:
         known = participants[name].dropna()
         why = "" if name in _COVARIATES else _no_target(str(name), known)
         if why:
@@ -37,6 +41,8 @@ def column_rows(participants: pd.DataFrame) -> list[Row]:
     if neither:
         count = "1 column" if len(neither) == 1 else f"{len(neither)} columns"
         rows.append(("not targets", count, "ok", listed(neither, most=20)))
+    if len(names) > _MOST:
+        rows.append(("columns", f"{len(names):,}", "note", f"the first {_MOST:,} were looked at"))
     return rows
 
 
