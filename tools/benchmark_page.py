@@ -22,6 +22,8 @@ from matplotlib.ticker import NullFormatter
 from nerve.evaluation import compare
 from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.evaluation.rows import line_label, lines_of
+from nerve.experiments.store import UNAVAILABLE
+from nerve.files import read_tsv
 from nerve.report.figures import forest
 from nerve.report.figures.style import CYCLE, MUTED, RC
 from nerve.report.load import load_results
@@ -42,7 +44,8 @@ Encoders have seen all participants without labels (`pretrain_scope: all`). NERV
 ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so that its rows there are not fresh;
 nothing was chosen on UCLA. Everything else has the settings of its preset `small`, but for the epochs that the
 files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Supervised networks are trained anew
-in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach.
+in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach. NERVE
+(paper) is the preset `paper`, but for 20 epochs in batches of 32. UCLA has two scanners: no table leaves a site out.
 
 This page was written by `python -m tools.benchmark_page` from the results folders of these two experiments.
 """
@@ -54,6 +57,7 @@ class Place:
 
     name: str
     results: ResultsFolder
+    runs: pd.DataFrame
 
     def __post_init__(self) -> None:
         scores = self.results.scores.merge(self.results.rows[["row", "line"]], on="row")
@@ -63,7 +67,11 @@ class Place:
         self.scores = scores.groupby(["line", "target"], sort=False).mean(numeric_only=True)
         rows = lines_of(self.results.rows)
         self.lines = rows.loc[[line for line in rows.index if line in self.scores.index.get_level_values(0)]]
-        self.labels = {line: line_label(row) for line, row in self.lines.iterrows()}
+        adapted = scores.dropna(subset="adapted").groupby("line", sort=False)["adapted"].first()
+        self.adapted = adapted[adapted != ""]
+        self.labels = {
+            str(line): line_label(row) + " ‡" * (line in self.adapted.index) for line, row in self.lines.iterrows()
+        }
         self.predictions = self.results.predictions[self.results.predictions["cohort"] == self.name].merge(
             self.results.rows[["row", "line"]], on="row"
         )
@@ -110,6 +118,15 @@ class Place:
         text = f"**{text}**" if line == best else f"{text} =" if line in ties else text
         within = row.get("r_within_site", np.nan) if self.lines.at[line, "method"] != "covariates" else np.nan
         return f"{text} ({plain(within)})" if np.isfinite(within) else text
+
+    def remarks(self) -> list[str]:
+        """What rows had to substitute here, and which rows there are not."""
+        said = [f"- {self.labels[str(line)]}: {what}" for line, what in self.adapted.items()]
+        missing = self.runs[(self.runs["cohort"] == self.name) & (self.runs["status"] == UNAVAILABLE)]
+        for reason, some in missing.groupby("reason", sort=False):
+            methods = dict.fromkeys(one.removeprefix("probe ").split(" · ")[0] for one in some["run"])
+            said.append(f"- No row for {', '.join(methods)}: {reason}")
+        return [*said, ""] if said else []
 
     def sentences(self) -> list[str]:
         """Who wins, who ties, who fails, on each target."""
@@ -158,7 +175,7 @@ def in_short(places: list[Place]) -> list[str]:
         for target in place.targets:
             column, best, ties = place.column(target), place.best(target), place.tied(target)
             for line in map(str, column.index):
-                label = place.labels[line]
+                label = place.labels[line].removesuffix(" ‡")  # whatever it had to substitute in one cohort
                 columns[label] += 1
                 level[label] += line == best or line in ties
                 below = column[line] < column[raw]
@@ -212,7 +229,15 @@ def section(folder: Path, places: list[Place]) -> list[str]:
     said = [f"## {results.about['title']}", ""]
     for place in places:
         n = int(results.cohorts.set_index("cohort").at[place.name, "n"])
-        said += [f"### {place.name} ({n} participants)", "", place.table(), "", *place.sentences(), ""]
+        said += [
+            f"### {place.name} ({n} participants)",
+            "",
+            place.table(),
+            "",
+            *place.remarks(),
+            *place.sentences(),
+            "",
+        ]
         if place is places[0]:
             drawn = f"images/{folder.name}_cost.svg"
             cost_figure(place).savefig(DOCS / drawn, metadata={"Date": None})
@@ -227,8 +252,10 @@ def section(folder: Path, places: list[Place]) -> list[str]:
     return [*said, f"![Forest plot: every row and target]({figure})", ""]
 
 
-def _places(results: ResultsFolder) -> list[Place]:
-    return [Place(str(name), results) for name in results.cohorts["cohort"]]
+def places_of(folder: Path) -> list[Place]:
+    """The cohorts of an experiment."""
+    results, runs = read_results(folder), read_tsv(folder / "runs.tsv")
+    return [Place(str(name), results, runs) for name in results.cohorts["cohort"]]
 
 
 def main() -> None:
@@ -236,7 +263,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="results folders of `nerve experiment`")
     parser.add_argument("--out", type=Path, default=DOCS / "benchmark.md")
     args = parser.parse_args()
-    places = {folder: _places(read_results(folder)) for folder in args.folders}
+    places = {folder: places_of(folder) for folder in args.folders}
     sections = [text for folder, some in places.items() for text in section(folder, some)]
     short = in_short([place for some in places.values() for place in some])
     args.out.write_text("\n".join([INTRODUCTION, *short, *sections]))

@@ -4,13 +4,14 @@ python -m torture [crash disk concurrency fuzz load …] [--short] [--seed 0] [-
 """
 
 import argparse
-import multiprocessing
-import os
 import platform
 import signal
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import torch
 
 import nerve
@@ -37,21 +38,28 @@ def main() -> int:
     signal.signal(signal.SIGALRM, _end)
     signal.alarm(LIMIT)
     kept = True
-    for name, promises, seconds in each_by_itself(arguments.names or NAMES, arguments.short, arguments.seed):
-        print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
-        for promise in promises:
-            print(f"  {'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}", flush=True)
-        kept = kept and all(promise.kept for promise in promises)
-        if not (arguments.short or arguments.no_page):
-            write_rows(name, promises, seconds)
+    with tempfile.TemporaryDirectory(prefix="nerve-torture-") as folder:
+        for done in each_by_itself(arguments.names or NAMES, Path(folder), arguments.short, arguments.seed):
+            kept = said(*done, page=not (arguments.short or arguments.no_page)) and kept
     return 0 if kept else 1
 
 
+def said(name: str, promises: list[Promise], seconds: float, *, page: bool) -> bool:
+    """Say what one torture found, and write it into the page; whether all was kept."""
+    print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    for promise in promises:
+        print(f"  {'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}", flush=True)
+    if page:
+        write_rows(name, promises, seconds)
+    return all(promise.kept for promise in promises)
+
+
 def _end(*_: object) -> None:
-    print(f"torture: not finished, the {LIMIT // 60} minutes are over. What was finished is in the page.", flush=True)
-    for process in multiprocessing.active_children():
-        process.kill()
-    os._exit(1)
+    """End every process that was started; what they wrote is removed on the way out."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    raise SystemExit(f"torture: not finished, the {LIMIT // 60} minutes are over. What was finished is in the page.")
 
 
 def write_rows(name: str, promises: list[Promise], seconds: float) -> None:

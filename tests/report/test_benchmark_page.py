@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from folders import Made, line, make_cohort, results
 from tools.benchmark_page import Place, in_short
+
+from nerve.experiments.store import UNAVAILABLE
 
 ROWS = [
     *line("raw", "raw", "Raw FC", "reference", group="reference"),
@@ -29,7 +32,9 @@ def place():
     keys = ["cohort", "target", "row"]
     r = table.groupby(keys, sort=False)[["observed", "predicted"]].apply(lambda one: one.corr().iloc[0, 1])
     scores = r.rename("r").reset_index().assign(auc=np.nan)
-    return Place("alpha", replace(found, predictions=table, scores=scores))
+    scores["adapted"] = np.where(scores["row"] == "poor-0", "FC instead of time series", "")
+    runs = {"cohort": "alpha", "run": "probe GATE · alpha", "status": UNAVAILABLE, "reason": "It has only FC."}
+    return Place("alpha", replace(found, predictions=table, scores=scores), pd.DataFrame([runs]))
 
 
 def test_the_best_is_bold_the_level_marked_and_a_control_never_best(place):
@@ -39,15 +44,19 @@ def test_the_best_is_bold_the_level_marked_and_a_control_never_best(place):
     assert "**" not in cells["Control"]
     assert {"best", "level"} - {place.best("iq")} <= place.tied("iq")
     assert "raw" not in place.tied("iq")
-    assert " =" not in cells["Trained"]
+    assert " =" not in cells["Trained ‡"]
 
 
 def test_sentences_name_who_is_below_raw_fc_and_what_training_added(place):
     [said] = place.sentences()
-    assert "Below raw FC: Trained." in said
+    assert "Below raw FC: Trained ‡." in said
     [added] = place.controls()
-    assert added.startswith("- Trained: iq -0.")
+    assert added.startswith("- Trained ‡: iq -0.")
     assert "p < .01" in added
+
+
+def test_substitutes_are_marked_and_missing_rows_are_named(place):
+    assert place.remarks()[:2] == ["- Trained ‡: FC instead of time series", "- No row for GATE: It has only FC."]
 
 
 def test_what_holds_over_all_tables_is_counted(place):
