@@ -48,7 +48,7 @@ def run() -> list[dict]:
 
 
 def _kernel(targets: np.ndarray) -> np.ndarray:
-    """Features are drawn a block at a time (a person's from the person's own seed), so that 1 GB is never held."""
+    """Features are drawn a block at a time (each participant's from a seed of their own), so 1 GB is never held."""
 
     def read(people: np.ndarray) -> np.ndarray:
         rows = [np.random.default_rng([1, int(person)]).standard_normal(N_FEATURES, np.float32) for person in people]

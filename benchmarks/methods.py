@@ -1,7 +1,7 @@
 """One training step of each method at R = 400 and batch 16: CPU time and peak memory beside NERVE's in the same run.
 
 Each method runs in a process of its own with the paper's preset, so that its peak memory is its own. GATE has no
-batches: its step is a full pass over a population, here of 16 people.
+batches: its step is a full pass over a population, here of 16 participants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REFERENCES = ("raw", "pca", "ppca", "tangent", "shrunk", "covariates")
 
 
 def people() -> Any:
-    """16 people with time series of a few shared factors: real sizes, no simulation to wait for."""
+    """16 participants with time series of a few shared factors: real sizes, no simulation to wait for."""
     import pandas as pd
 
     from nerve.cohort import Cohort
@@ -45,6 +45,7 @@ def measure(name: str) -> tuple[float, float, int]:
 
     from nerve.methods import method_class
     from nerve.training import Draws, PairedSource
+    from nerve.training.optimizers import Optimizer
 
     torch.set_num_threads(1)
     cohort = people()
@@ -55,13 +56,13 @@ def measure(name: str) -> tuple[float, float, int]:
     module = method.module_
     if method.role == "supervised":
         source = PairedSource(source, np.linspace(-1, 1, BATCH))
-    optimizer = method.training_settings().build_optimizer(module)
+    optimizer = Optimizer(module, method.training_settings())
     batch = source.batch(np.arange(min(BATCH, len(source))))
     module.train()
     seconds = []
     for step in range(REPEATS + 1):
         began = time.process_time()
-        optimizer.zero_grad(set_to_none=True)
+        module.zero_grad()
         module.training_loss(batch, Draws(0, step, min(BATCH, len(source)))).backward()
         optimizer.step()
         seconds.append(time.process_time() - began)

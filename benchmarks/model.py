@@ -22,7 +22,7 @@ BATCH = 128
 
 
 def paper_size(n_regions: int = 400, networks: int = 17, people: int = BATCH):
-    """Model, matrices (people, R, R) and packed FC (people, S)."""
+    """Model, matrices (participants, R, R) and packed FC (participants, S)."""
     patching = Patching.from_parcellation(f"schaefer{n_regions}-{networks}")
     generator = torch.Generator().manual_seed(0)
     fc = 0.25 * torch.randn(people, n_regions, n_regions, generator=generator)
@@ -31,13 +31,13 @@ def paper_size(n_regions: int = 400, networks: int = 17, people: int = BATCH):
 
 
 def forward_flops(model: MaskedAutoencoder, tokens: int) -> float:
-    """Encoder FLOPs of one person with this many tokens: 2 · weights · tokens, and the attention products."""
+    """Encoder FLOPs of one participant with this many tokens: 2 · weights · tokens, and the attention products."""
     dim, depth = model.positions.shape[1], len(model.encoder)
     return depth * (2 * 12 * dim**2 * tokens + 4 * tokens**2 * dim)
 
 
 def training_flops(model: MaskedAutoencoder) -> float:
-    """FLOPs of one person in a training step."""
+    """FLOPs of one participant in a training step."""
     n_patches, entries = model.patching.n_patches, model.patching.n_entries
     dim, width = model.positions.shape[1], model.decoder_positions.shape[1]
     share = model.n_visible / n_patches
@@ -49,7 +49,7 @@ def training_flops(model: MaskedAutoencoder) -> float:
 
 
 def embedding_flops(model: MaskedAutoencoder) -> float:
-    """FLOPs of one person in an embedding."""
+    """FLOPs of one participant in an embedding."""
     dim = model.positions.shape[1]
     return 2 * model.patching.n_entries * dim + forward_flops(model, 1 + model.patching.n_patches)
 
@@ -122,7 +122,7 @@ def loop_overhead(model, packed, seconds_of_step: float) -> float:
 
 
 def growth() -> list[dict]:
-    """Milliseconds a person against regions, networks and batch."""
+    """Milliseconds per participant against regions, networks and batch."""
     cases = [(f"R={r}, 17 networks, batch 16", r, 17, 16) for r in (100, 200, 400, 700, 1000)]
     cases += [("R=400, 7 networks, batch 16", 400, 7, 16)]
     cases += [(f"R=400, 17 networks, batch {n}", 400, 17, n) for n in (4, 64)]
@@ -133,7 +133,7 @@ def growth() -> list[dict]:
         seconds = best_seconds({"ours": actions["ours"], "embed": actions["embed"]}, repeats=2)
         for what, key in (("training", "ours"), ("embedding", "embed")):
             value = 1000 * seconds[key] / people
-            rows.append({"name": f"{what}, ms a person: {name}", "value": value})
+            rows.append({"name": f"{what}, ms per participant: {name}", "value": value})
     return rows
 
 
@@ -157,7 +157,7 @@ def run() -> list[dict]:
         row("the same, of a product of the model's largest shape", used / 1e9, own_rate / 1e9, used / own_rate, np.nan),
         row("embedding, GFLOP/s of the machine's", used_embed / 1e9, rate / 1e9, used_embed / rate, np.nan),
         row(
-            "embedding, people/s against training",
+            "embedding, participants per second against training",
             BATCH / seconds["embed"],
             BATCH / seconds["ours"],
             seconds["ours"] / seconds["embed"],

@@ -1,4 +1,4 @@
-"""Waits: `nerve --help` against the libraries that draw it, the tangent view against a plain loop, a large report."""
+"""Waits: `nerve --help`, the tangent view, a large report and the demo, each against a reference of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBRARIES = [sys.executable, "-c", "import typer, typer.rich_utils"]
 
 
 def run() -> list[dict[str, object]]:
-    return [help_row(), *tangent_rows(), *report_rows()]
+    return [help_row(), *tangent_rows(), *report_rows(), demo_row()]
 
 
 def help_row() -> dict[str, object]:
@@ -93,6 +93,17 @@ def report_rows() -> list[dict[str, object]]:
         {"name": f"{what} against 1 × 1 (s)", "value": ours, "reference": one, "ratio": ours / one},
         {"name": f"{what}: MB", "value": len(many.encode()) / 1e6, "target": "< 5"},
     ]
+
+
+def demo_row() -> dict[str, object]:
+    """The whole demo by the clock, with the machine's own matrix product as the yardstick."""
+    square = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)
+    _, product = _timed(lambda: [square @ square for _ in range(10)])
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "nerve", "demo", str(Path(folder) / "demo")]
+        _, seconds = _timed(lambda: subprocess.run(command, check=True, capture_output=True))
+    name = "nerve demo against ten products of 2048 × 2048 (s)"
+    return {"name": name, "value": seconds, "reference": product, "ratio": seconds / product, "target": "< 90 s"}
 
 
 def _timed(function: Any) -> tuple[Any, float]:

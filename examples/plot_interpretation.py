@@ -38,7 +38,7 @@ nerve.plot.interpretation_importance(Results(interpretation={"importance": table
 # the random initial weights, not the brain.
 encoders = [
     nerve.NERVE(
-        preset="small", dim=16, depth=1, epochs=3, pooling="tokens", seed=seed, device="cpu", options={"init": "scaled"}
+        preset="small", dim=16, depth=1, epochs=3, pooling="tokens", seed=seed, device="cpu", init="scaled"
     ).fit(cohort)
     for seed in range(2)
 ]

@@ -50,6 +50,14 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk():
+    """What tests write is not to survive a power cut; that files are flushed is a claim of `tests/test_files.py`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture
 def unpainted(monkeypatch) -> None:
     """Figures are drawn but not turned into SVG, where only the words of a page are looked at."""

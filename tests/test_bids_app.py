@@ -18,6 +18,8 @@ from nerve.export import export_cohort
 from nerve.methods.nerve import NERVE
 from nerve.parcellation import Parcellation
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 REGIONS = Parcellation(tuple("abcdefgh"), tuple("AABBCCDD"), name="letters")
 
@@ -30,10 +32,14 @@ def cohort() -> Cohort:
     return Cohort(fc, table, REGIONS, name="tiny")
 
 
-def test_participants_one_by_one_then_the_group(cohort, tmp_path, capsys):
-    derivatives, out = str(export_cohort(cohort, tmp_path / "derivatives")), str(tmp_path / "out")
+@pytest.fixture(scope="module")
+def model(cohort) -> NERVE:
     settings = {"dim": 8, "epochs": 1, "n_components": 4, "device": "cpu", "pooling": "mean"}
-    model = NERVE.from_preset("small", **settings).fit(cohort)
+    return NERVE.from_preset("small", **settings).fit(cohort)
+
+
+def test_participants_one_by_one_then_the_group(cohort, model, tmp_path, capsys):
+    derivatives, out = str(export_cohort(cohort, tmp_path / "derivatives")), str(tmp_path / "out")
     model.save(tmp_path / "model")
     for label in (["00"], ["sub-01", "02"]):
         bids.main([derivatives, out, "participant", "--participant-label", *label, "--model", str(tmp_path / "model")])
@@ -57,9 +63,8 @@ def test_participants_one_by_one_then_the_group(cohort, tmp_path, capsys):
     assert "does not look like" not in said.err
 
 
-def test_one_at_a_time_nobody_is_compared_but_the_group_is(cohort, tmp_path, capsys):
+def test_one_at_a_time_nobody_is_compared_but_the_group_is(cohort, model, tmp_path, capsys):
     """A participant's FC says little about preprocessing; that of all of them does."""
-    model = NERVE.from_preset("small", dim=8, epochs=1, n_components=4, device="cpu").fit(cohort)
     model.save(tmp_path / "model")
     narrow = np.where(np.eye(8), 1, np.array(cohort.connectivity) * 0.3)
     derivatives = str(export_cohort(Cohort(narrow, cohort.participants, REGIONS, name="n"), tmp_path / "narrow"))

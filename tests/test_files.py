@@ -21,6 +21,16 @@ from nerve.files import (
 )
 
 
+def test_a_file_is_flushed_to_the_disk_before_it_has_its_name_and_the_folder_after(tmp_path, monkeypatch):
+    done, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(os, "replace", lambda old, new: (done.append("named"), replace(old, new)))
+    write_text(tmp_path / "a.txt", "text")
+    draft, named, folder = done
+    assert (named, folder) == ("named", str(tmp_path))
+    assert draft.startswith(str(tmp_path / ".a.txt."))
+
+
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path):
     write_text(tmp_path / "a.txt", "old")
     with pytest.raises(ZeroDivisionError), atomic_file(tmp_path / "a.txt", "w") as stream:

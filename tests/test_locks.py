@@ -1,10 +1,12 @@
 """One process writes; a killed one blocks nobody and leaves nothing half done."""
 
+import itertools
+import multiprocessing
 import os
+import shutil
 import signal
 import socket
-import subprocess
-import sys
+import time
 
 import pytest
 
@@ -12,8 +14,7 @@ from nerve.checks import NerveError
 from nerve.files import atomic_file, atomic_folder, write_text
 from nerve.locks import holder, holding, is_held, only_one
 
-IMPORTS = "import time; from pathlib import Path; from nerve.locks import *; from nerve.files import *\n"
-WAIT = ": print('in', flush=True); time.sleep(60)"
+FORKED = multiprocessing.get_context("fork")  # as real a process as another, without its imports
 
 
 @pytest.fixture(autouse=True)
@@ -22,16 +23,24 @@ def elsewhere(tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path_factory.mktemp("current"))
 
 
-def start(block: str) -> subprocess.Popen[str]:
+def wait_inside(block, entered) -> None:
+    with block:
+        entered.set()
+        time.sleep(60)
+
+
+def start(block):
     """A process that has entered the block."""
-    process = subprocess.Popen([sys.executable, "-c", IMPORTS + block + WAIT], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "in\n"
+    entered = FORKED.Event()
+    process = FORKED.Process(target=wait_inside, args=(block, entered), daemon=True)
+    process.start()
+    assert entered.wait(60)
     return process
 
 
-def kill(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+def kill(process) -> None:
+    process.kill()
+    process.join()
 
 
 def test_a_lock_names_its_holder_and_leaves_no_file(tmp_path):
@@ -54,7 +63,7 @@ def test_a_lock_is_given_back_after_an_error_and_after_a_kill(tmp_path):
     with pytest.raises(ZeroDivisionError), holding(lock):
         1 / 0  # noqa: B018
     assert not is_held(lock)
-    other = start(f"with holding(Path({str(lock)!r}))")
+    other = start(holding(lock))
     assert is_held(lock)
     kill(other)
     assert socket.gethostname() not in lock.read_text()  # it stays, and may be shared with the folder
@@ -67,7 +76,7 @@ def test_a_lock_is_given_back_after_an_error_and_after_a_kill(tmp_path):
 
 def test_a_folder_that_another_process_fills_is_refused_by_its_name_and_free_after_a_kill(tmp_path):
     folder = tmp_path / "cohort"
-    other = start(f"with atomic_folder({str(folder)!r}, 'x')")
+    other = start(atomic_folder(folder, "x"))
     with pytest.raises(NerveError, match=rf"cohort: process {other.pid} on this machine"), atomic_folder(folder, "x"):
         pass
     kill(other)
@@ -79,7 +88,7 @@ def test_a_folder_that_another_process_fills_is_refused_by_its_name_and_free_aft
 
 def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
     file = tmp_path / "scores.tsv"
-    dead, alive = (start(f"with atomic_file({str(file)!r})") for _ in range(2))
+    dead, alive = (start(atomic_file(file)) for _ in range(2))
     kill(dead)
     assert len(os.listdir(tmp_path)) == 2
     (tmp_path / ".scores.tsv.mine").write_text("of the user")
@@ -92,25 +101,33 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path
     assert set(os.listdir(tmp_path)) == {"scores.tsv", ".scores.tsv.mine"}
 
 
+def replace_and_die(folder, step) -> None:
+    """Replace a folder, and be killed before one of the last steps."""
+    count = itertools.count(1)
+
+    def dying(do):
+        def last(*arguments, **options):
+            if next(count) == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return do(*arguments, **options)
+
+        return last
+
+    os.replace, shutil.rmtree = dying(os.replace), dying(shutil.rmtree)
+    with atomic_folder(folder, "x", overwrite=True) as draft:
+        (draft / "x").write_text("new")
+
+
 @pytest.mark.parametrize(("step", "kept"), [(1, "old"), (2, "old"), (3, "new")])
 def test_killed_while_a_folder_is_replaced_the_old_or_the_new_one_is_whole(tmp_path, step, kept):
     """An overwrite ends with: old one aside, new one in its place, old one removed. Killed before each of them."""
     folder = tmp_path / "cohort"
     with atomic_folder(folder, "x") as draft:
         (draft / "x").write_text("old")
-    code = (
-        "import os, signal, shutil; from nerve.files import atomic_folder\n"
-        "count = 0\n"
-        "def dying(do):\n"
-        "    def step(*arguments, **options):\n"
-        "        global count; count += 1\n"
-        f"        os.kill(os.getpid(), signal.SIGKILL) if count == {step} else None\n"
-        "        return do(*arguments, **options)\n"
-        "    return step\n"
-        "os.replace, shutil.rmtree = dying(os.replace), dying(shutil.rmtree)\n"
-        f"with atomic_folder({str(folder)!r}, 'x', overwrite=True) as draft: (draft / 'x').write_text('new')"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    process = FORKED.Process(target=replace_and_die, args=(folder, step))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     with pytest.raises(ZeroDivisionError), atomic_folder(folder, "x", overwrite=True):
         1 / 0  # noqa: B018
     assert (folder / "x").read_text() == kept

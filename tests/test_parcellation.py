@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nerve.atlases import SCHAEFER_SIZES
 from nerve.checks import NerveError
-from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation
+from nerve.parcellation import Parcellation, load_parcellation
 
 # sizes of the 17 networks of Schaefer-400 in file order, as published
 PAPER_NETWORKS = dict(  # noqa: C408

@@ -49,6 +49,7 @@ def test_another_label_is_another_piece_of_work(quick, capsys):
     assert "pca: 25%" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar():
     parent, child = pty.openpty()
     code = "from nerve.progress import tracked; import time; [time.sleep(0.3) for _ in tracked('ab', 'waiting', 2)]"

@@ -17,6 +17,7 @@ def test_a_packed_table_is_read(tmp_path):
     assert read_tsv(tmp_path / "t.tsv.gz").to_dict("list") == {"a": [1], "b": [2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"0\t0\n" * 2**14, b"0" * 2**16])
 def test_a_bomb_is_refused_by_what_it_gives(tmp_path, content):
     path = tmp_path / "t.tsv.gz"

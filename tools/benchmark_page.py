@@ -24,14 +24,14 @@ from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.evaluation.rows import line_label, lines_of
 from nerve.experiments.store import UNAVAILABLE
 from nerve.files import read_tsv
-from nerve.report.figures import forest
+from nerve.report.figures import draw
 from nerve.report.figures.style import CYCLE, MUTED, RC
 from nerve.report.load import load_results
 
 DOCS = Path(__file__).parents[1] / "docs"
 UNTRAINED = "untrained"  # the group of the controls
 
-INTRODUCTION = """# Benchmark on real people
+INTRODUCTION = """# Benchmark on real participants
 
 Every row of the package on two public cohorts (ABIDE without those who have constant regions). Kernel ridge
 regression on frozen features (supervised networks predict by themselves), scored out of fold. Numbers are r for age
@@ -248,7 +248,7 @@ def section(folder: Path, places: list[Place]) -> list[str]:
     figure = f"images/{folder.name}.svg"
     (DOCS / "images").mkdir(exist_ok=True)
     with rc_context(RC):
-        forest.draw(load_results(folder)).savefig(DOCS / figure, metadata={"Date": None})
+        draw("forest", load_results(folder)).savefig(DOCS / figure, metadata={"Date": None})
     return [*said, f"![Forest plot: every row and target]({figure})", ""]
 
 

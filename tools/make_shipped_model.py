@@ -24,10 +24,9 @@ from nerve import Cohort, evaluate
 from nerve.checks import problem
 from nerve.evaluation import score_table
 from nerve.files import write_text
-from nerve.methods.archive import pack
 from nerve.methods.base import CARD
 from nerve.methods.nerve import NERVE
-from nerve.methods.pretrained import PACKAGED
+from nerve.methods.pretrained import PACKAGED, pack
 
 NAME, MOST = "nerve-small-419", 5 * 2**20  # bytes
 SETTINGS: dict[str, Any] = {"n_directions": 16, "n_components": 32, "dim": 32, "device": "cpu"}  # few: a small file

@@ -29,8 +29,8 @@ MUTATIONS = (
     Mutation(
         "pair order: patches go down columns instead of along rows",
         "patching.py",
-        "return np.stack(np.triu_indices(self.n_groups), axis=1)",
-        "return np.stack(np.tril_indices(self.n_groups)[::-1], axis=1)",
+        "self.pairs = np.stack(np.triu_indices(n_groups), axis=1)",
+        "self.pairs = np.stack(np.tril_indices(n_groups)[::-1], axis=1)",
         (PATCHING,),
     ),
     Mutation(
@@ -63,10 +63,10 @@ MUTATIONS = (
     ),
     Mutation(
         "average of scans: of r instead of Fisher z",
-        "connectivity.py",
-        "return inverse_fisher_z(fisher_z(np.asarray(matrices, float)).mean(axis=0))",
-        "return np.asarray(matrices, float).mean(axis=0)",
-        ("tests/test_connectivity.py",),
+        "readers/person.py",
+        "z = fisher_z(matrices) if correlations else matrices",
+        "z = matrices",
+        ("tests/readers/test_ingest.py",),
     ),
     Mutation(
         "whitening: by the inverse instead of its root",
@@ -129,7 +129,7 @@ MUTATIONS = (
         "resume RNG: a resumed run draws the masks of the step before",
         "training/loop.py",
         "draws = Draws(self.settings.seed, self.step, len(rows), share, self.device)",
-        "draws = Draws(self.settings.seed, self.step - (self.seconds_before > 0), len(rows), share, self.device)",
+        'draws = Draws(self.settings.seed, self.step - (vars(self).setdefault("at", self.step) > 0), len(rows), share)',
         (f"{LOOP}::test_resume_after_a_kill_is_bit_for_bit",),
     ),
     Mutation(
@@ -141,7 +141,7 @@ MUTATIONS = (
     ),
     Mutation(
         "held-out people: all of one cohort",
-        "training/splits.py",
+        "training/sources.py",
         "held_out.append(generator.permutation(rows)[:count])",
         "held_out.append(np.arange(count))",
         (LOOP,),
@@ -149,8 +149,8 @@ MUTATIONS = (
     Mutation(
         "weight decay: through the gradient in AdamW",
         "training/optimizers.py",
-        "self.betas, self.eps, self.function = betas, eps, adamw if decoupled else adam",
-        "self.betas, self.eps, self.function = betas, eps, adam",
+        'function = adamw if self.settings.optimizer == "adamw" else adam',
+        "function = adam",
         ("tests/training/test_optimizers.py",),
     ),
     # ---- files, cohorts, readers, quality, simulation
@@ -177,14 +177,14 @@ MUTATIONS = (
     ),
     Mutation(
         "repeated scans: the last for the first",
-        "readers/repeats.py",
+        "readers/planning.py",
         'pick = 0 if rule == "first" else -1',
         'pick = 0 if rule == "last" else -1',
         ("tests/readers/test_ingest.py",),
     ),
     Mutation(
         "Fisher z: covariances are taken for it",
-        "readers/valuing.py",
+        "readers/matrices.py",
         'return "z" if ones or blank else ""',
         'return "z"',
         ("tests/readers/test_matrices.py",),
@@ -192,15 +192,15 @@ MUTATIONS = (
     Mutation(
         "order of regions: never doubted",
         "quality/order.py",
-        'return name if self.others[name] > bar else ""',
-        'return name if self.others[name] > 9 * bar else ""',
+        'return name if name and self.others[name] > bar else ""',
+        'return name if name and self.others[name] > 9 * bar else ""',
         ("tests/test_quality.py",),
     ),
     Mutation(
         "a second visit: by a person with another trait",
-        "simulate/scans.py",
-        'trait = stream("coupling", self.seed, person.number, 0)',
-        'trait = stream("coupling", self.seed, person.number, self.session + 9)',
+        "simulate/plan.py",
+        "for spread, visit in ((population.OWN_COUPLING, 0), (population.SESSION_COUPLING, self.session)):",
+        "for spread, visit in ((population.OWN_COUPLING, self.session), (population.SESSION_COUPLING, self.session)):",
         ("tests/test_simulate.py",),
     ),
     # ---- evaluation
@@ -255,28 +255,28 @@ MUTATIONS = (
     ),
     Mutation(
         "bootstrap index: the last person is never drawn",
-        "evaluation/bootstrap.py",
+        "evaluation/resampling.py",
         "drawn = np.random.default_rng(seed).integers(0, n_units, (n_resamples, n_units))",
         "drawn = np.random.default_rng(seed).integers(0, n_units - 1, (n_resamples, n_units))",
         (STATISTICS,),
     ),
     Mutation(
         "ties of the AUC: count as won",
-        "evaluation/bootstrap.py",
+        "evaluation/resampling.py",
         "below = np.cumsum(down, axis=1) - 0.5 * down",
         "below = np.cumsum(down, axis=1)",
         (STATISTICS,),
     ),
     Mutation(
         "permutation p: the observed order is not counted",
-        "evaluation/permutation.py",
+        "evaluation/resampling.py",
         "return float((1 + np.sum(null >= observed)) / (1 + len(null)))",
         "return float(np.sum(null >= observed) / len(null))",
         (STATISTICS,),
     ),
     Mutation(
         "permutations: across folds and sites",
-        "evaluation/permutation.py",
+        "evaluation/resampling.py",
         "order[places] = np.lexsort((rng.random(n), unit, luck, size, block))",
         "order[places] = np.lexsort((rng.random(n), unit, luck, size))",
         ("tests/evaluation/test_folds.py",),
@@ -306,8 +306,8 @@ MUTATIONS = (
     Mutation(
         "escaping: what users named goes into the page as it is",
         "report/page.py",
-        "autoescape=True,",
-        "autoescape=False,",
+        "environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)",
+        "environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)",
         ("tests/report/test_page.py::test_hostile_text_stays_text",),
     ),
 )

@@ -16,7 +16,7 @@ import yaml
 from tests.readers.write_formats import random_series
 
 from nerve.cohort import Cohort
-from nerve.experiments.main import prepare
+from nerve.experiments.main import Experiment
 from nerve.parcellation import Parcellation
 from torture._processes import without_figures
 from torture._sources import LABELS, N_REGIONS, N_VOLUMES, Files, put
@@ -93,7 +93,7 @@ def made() -> Files:
             "--out", root / "kept", "--features", root / "run", "--save-model", root / "probe",
         )  # fmt: skip
         shutil.rmtree(root / "kept")
-        prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without its report
+        Experiment.prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without its report
         return {
             str(path.relative_to(root)): path.read_bytes().replace(str(root).encode(), HERE)
             for path in sorted(root.rglob("*"))

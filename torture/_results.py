@@ -17,9 +17,8 @@ import pandas as pd
 import yaml
 from safetensors.numpy import load_file
 
-from nerve.contents import KEPT
 from nerve.files import MARK
-from nerve.store import VIEWS
+from nerve.store import KEPT, VIEWS
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
 OF_THIS_RUN = ("id", "files", "command")  # of protocol.json: digests of tables with times, and where it was typed
@@ -108,6 +107,8 @@ def _checkpoint(file: Path) -> tuple[Any, ...]:
     with open(file, "rb") as stream:
         header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
     state = json.loads(header["__metadata__"]["state"])
-    state.pop("seconds")
+    for times in (state, *state["history"]):
+        times.pop("seconds")
+        times.pop("samples_per_second", None)
     tensors = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in load_file(file).items()}
     return json.dumps(state, sort_keys=True), json.dumps(tensors, sort_keys=True)

@@ -26,9 +26,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from nerve.contents import KEPT
 from nerve.files import MARK
-from nerve.store import VIEWS
+from nerve.store import KEPT, VIEWS
 
 SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
 KILLED_AFTER = 30.0  # by the clock, if it has hardly used the processor: it waits for what never comes

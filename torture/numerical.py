@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -253,14 +254,14 @@ def method_cases(seed: int, short: bool) -> Iterator[Case]:
 
 
 def batches_promise(seed: int, short: bool) -> Promise:
-    """Embeddings of one model, computed so many people at a time."""
+    """Embeddings of one model, computed so many participants at a time."""
     cohort = cohort_of(connectivity(seed, 70))
     model, worst = small_nerve(seed=seed).fit(cohort), {}
     for pooling in ("mean",) if short else ("mean", "cls", "tokens", "pca"):
         found = []
         for size in (64, 1, 7):
-            model.batch_size_apply = size  # type: ignore[misc]
-            found.append(model.transform(cohort, pooling))
+            with mock.patch.object(type(model), "batch_size_apply", size):
+                found.append(model.transform(cohort, pooling))
         worst[pooling] = max(difference(found[0], other) for other in found[1:])
     said = ", ".join(f"{pooling} {value:.0e}" for pooling, value in worst.items())
     return Promise(

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from safetensors.numpy import load_file
 
 from nerve.cli import main
+from nerve.cohort import Cohort
 from torture.promise import Promise
 
 N, R = 40, 12
@@ -72,7 +74,48 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
             f"{lines} lines" + "".join(f"; says {word!r}" for word in spoken[:5]),
             not spoken and lines > 10,
         ),
+        recognised(work),
     ]
+
+
+def recognised(work: Path) -> Promise:
+    """Look for each participant's FC in every array of every model folder, and in what is left of two means."""
+    cohort = Cohort.load(work / "cohort")
+    above = np.triu_indices(cohort.n_regions, 1)
+    people = np.stack([np.asarray(one)[above] for one in cohort.connectivity])
+    troubles, n_arrays = [], 0
+    for model in (path.parent for path in sorted(work.rglob("model.safetensors"))):
+        vectors = {}
+        for name, array in arrays(model):
+            n_arrays += 1
+            if len(cohort) in array.shape:
+                troubles.append(f"{name} has a row per participant")
+            square = array.shape[-2:] == (cohort.n_regions,) * 2
+            flat = array[..., *above] if square else array
+            if flat.shape[-1:] == above[0].shape:
+                vectors |= {f"{name} {i}": one for i, one in enumerate(flat.reshape(-1, len(above[0])))}
+        pairs = [(f"{a} less {b}", vectors[a] - vectors[b]) for a in vectors for b in vectors if a < b]
+        for name, vector in [*vectors.items(), *pairs]:
+            if vector.std() > 0 and np.corrcoef(vector, people)[0, 1:].max() > 0.9:
+                troubles.append(f"a participant is recognised by {name}")
+    return Promise(
+        "Nobody's FC is in a model folder, nor left when one of its means is taken from another",
+        f"{n_arrays} arrays, {len(people)} participants" + "".join(f"; {trouble}" for trouble in troubles[:5]),
+        not troubles and n_arrays > 20,
+    )
+
+
+def arrays(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Every array of numbers in a folder and below."""
+    for file in sorted(folder.rglob("*")):
+        content: Any = {}
+        if file.suffix == ".safetensors":
+            content = load_file(file)
+        elif file.suffix in (".npz", ".npy"):
+            opened = np.load(file)
+            content = opened if file.suffix == ".npz" else {"": opened}
+        for name in content:
+            yield f"{file.parent.name}/{file.name}:{name}", np.nan_to_num(np.asarray(content[name], float))
 
 
 def write_people(source: Path, seed: int) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import psutil
+import yaml
 from typer.testing import CliRunner
 
 from nerve.cli import app
@@ -41,7 +42,9 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
         files_of_others(folder),
         dead_readers(folder, people, 1 if short else 6),
     ]
-    return some if short else [*some, doubtful_tables(folder), strange_names(folder, people)]
+    if short:
+        return some
+    return [*some, doubtful_tables(folder), strange_names(folder, people), impossible_settings(folder)]
 
 
 def command(*words: object) -> tuple[int, str]:
@@ -187,6 +190,33 @@ def doubtful_tables(folder: Path) -> Promise:
     return Promise(
         "Words in a column of numbers are refused by name, and one participant under two ids is kept in one fold",
         "3 tables, 30 participants twice" + "".join(f"; {trouble}" for trouble in troubles),
+        not troubles,
+    )
+
+
+# ---- settings that nothing can have
+
+SETTINGS: list[tuple[str, dict[str, object]]] = [
+    ("nerve", {"lr": []}), ("nerve", {"unknown": []}), ("nerve", {"dim": 16, "heads": 3}), ("nerve", {"seed": None}),
+    ("nerve", {"patching": ["networks", "nothing"]}), ("nerve", {"recentre": "away"}), ("ppca", {"patching": "grid0"}),
+    ("gate", {"phenotypes": [["nowhere"]]}), ("brainmass", {"batch_size": 1}), ("braingnn", {"weight_decay": 1e308}),
+]  # fmt: skip
+
+
+def impossible_settings(folder: Path) -> Promise:
+    """An experiment whose second row cannot be: --dry-run refuses it, and no row is left out in silence."""
+    troubles = []
+    for number, (method, settings) in enumerate(SETTINGS):
+        rows = [{"method": "raw"}, {"method": method, "settings": settings}]
+        cohorts = {"a": {"path": str(folder / "cohort"), "targets": ["p_factor"], "covariates": []}}
+        file = folder / f"impossible{number}.yaml"
+        file.write_text(yaml.safe_dump({"cohorts": cohorts, "methods": rows, "protocol": {"n_folds": 3}}))
+        code, said = command("experiment", file, "--out", folder / "impossible", "--dry-run")
+        if code != 1 or "Traceback" in said:
+            troubles.append(f"{method} {settings} was taken")
+    return Promise(
+        "Settings that a method, its regions or the columns do not allow are refused before anything runs",
+        f"{len(SETTINGS)} experiments" + "".join(f"; {trouble}" for trouble in troubles),
         not troubles,
     )
 

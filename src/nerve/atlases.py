@@ -13,6 +13,7 @@ Where the tables come from stands in ``docs/reference/atlases.md``.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from importlib.resources import files
 
@@ -49,26 +50,30 @@ def atlas_table(name: str) -> pd.DataFrame:
     if name.startswith("4s"):
         size, networks = re.findall(r"\d+", name)[-2:]
         cortex = _schaefer(int(size) - N_BELOW, order="7", networks=networks)
-        cortex["label"] = [_without_scheme(label) for label in cortex["label_7"]]
+        cortex = cortex.assign(label=[_without_scheme(label) for label in cortex["label_7"]])
         return pd.concat([cortex, package_table("4s_below.tsv")], ignore_index=True)
     if name.startswith("glasser360"):
-        return package_table("glasser360.tsv").sort_values(
-            "hemisphere", ascending=name.endswith("-lr"), kind="stable", ignore_index=True
-        )
+        left_first, table = name.endswith("-lr"), package_table("glasser360.tsv")
+        return table.sort_values("hemisphere", ascending=left_first, kind="stable", ignore_index=True)
     return package_table(f"{name}.tsv")
 
 
-def schaefer_size(name: str) -> int:
-    """How many Schaefer parcels the atlas of this name has: 400 for `schaefer400-7` and `4s456-17`, 0 if none.
+def schaefer_size(name: str, labels: Collection[str]) -> int:
+    """How many parcels the Schaefer atlas has that a parcellation comes from, by its name or its labels; 0 if none.
 
     Examples
     --------
-    >>> schaefer_size("4s456-17 less 2"), schaefer_size("gordon333")
+    >>> schaefer_size("4s456-17 less 2", ["LH_Vis_1"]), schaefer_size("gordon333", ["L_1"])
     (400, 0)
     """
     named = re.match(r"(schaefer|4s)(\d+)-", name)
     size = int(named[2]) - (N_BELOW if named[1] == "4s" else 0) if named else 0
-    return size if size in SCHAEFER_SIZES else 0
+    if size in SCHAEFER_SIZES:
+        return size
+    known = {size: len(schaefer_aliases(size).keys() & labels) for size in SCHAEFER_SIZES}
+    most = max(known.values())
+    fitting = [size for size in SCHAEFER_SIZES if known[size] == most <= size]
+    return min(fitting, default=0) if most >= len(labels) / 2 else 0
 
 
 @lru_cache(maxsize=16)
@@ -79,10 +84,8 @@ def schaefer_aliases(size: int) -> dict[str, str]:
     """
     alias: dict[str, str] = {}
     for label_17, label_7 in package_table(f"schaefer{size}.tsv")[["label_17", "label_7"]].itertuples(index=False):
-        for label in (label_17, label_7, re.sub(r"Limbic[AB]", "Limbic", label_17)):
-            alias[label] = label_17
-        for label in (label_17, label_7):
-            alias[_without_scheme(label)] = label_17
+        names = (label_17, label_7, re.sub(r"Limbic[AB]", "Limbic", label_17))
+        alias |= dict.fromkeys((*names, _without_scheme(label_17), _without_scheme(label_7)), label_17)
     return alias
 
 
@@ -99,15 +102,11 @@ def other_aliases() -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _read_table(file: str) -> pd.DataFrame:
+def package_table(file: str) -> pd.DataFrame:
+    """A table of the package, which nobody changes."""
     text = dict.fromkeys(("label", "aliases", "hemisphere"), str)
     with (files("nerve") / "parcellations" / file).open("rb") as stream:
         return pd.read_csv(stream, sep="\t", dtype=text)
-
-
-def package_table(file: str) -> pd.DataFrame:
-    """A table of the package, as a copy of one's own."""
-    return _read_table(file).copy()
 
 
 def _schaefer(size: int, order: str, networks: str) -> pd.DataFrame:

@@ -1,11 +1,12 @@
-"""How every user-facing error is worded: what was expected, what came, where, and what to do."""
+"""How things are said to users. An error: what was expected, what came, where, and what to do."""
 
 from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 _BRIEF = reprlib.Repr()
@@ -32,9 +33,10 @@ class AboutPeople(NerveError):
 
     Examples
     --------
-    >>> somebody = AboutPeople([1], "There is nothing to learn from {people}.")
-    >>> print(somebody.at([4, 7]).named(["a", "b", "c", "d", "e", "f", "g", "h"]))
-    There is nothing to learn from h.
+    >>> with naming(["a", "b", "c", "d", "e", "f", "g", "h"]), placing([4, 7]):
+    ...     raise AboutPeople([1], "There is nothing to learn from {people}.")
+    Traceback (most recent call last):
+    nerve.checks.NerveError: There is nothing to learn from h.
     """
 
     def __init__(self, rows: Any, sentence: str) -> None:
@@ -43,14 +45,6 @@ class AboutPeople(NerveError):
         who = f"the participant{'s' * (len(self.rows) > 1)} of row{'s' * (len(self.rows) > 1)} {rows}"
         super().__init__(sentence.replace("{people}", who))
 
-    def at(self, positions: Any) -> AboutPeople:
-        """The same problem in larger data: where the rows at hand stand in it."""
-        return AboutPeople([positions[row] for row in self.rows], self.sentence)
-
-    def named(self, ids: Any) -> NerveError:
-        """The same problem with the participants' ids."""
-        return NerveError(self.sentence.replace("{people}", listed((ids[row] for row in self.rows), most=5)))
-
 
 @contextmanager
 def naming(ids: Any) -> Iterator[None]:
@@ -58,7 +52,17 @@ def naming(ids: Any) -> Iterator[None]:
     try:
         yield
     except AboutPeople as somebody:
-        raise somebody.named(ids) from None
+        who = listed((ids[row] for row in somebody.rows), most=5)
+        raise NerveError(somebody.sentence.replace("{people}", who)) from None
+
+
+@contextmanager
+def placing(positions: Any) -> Iterator[None]:
+    """Inside, an error about participants (`AboutPeople`) is told where the rows at hand stand in larger data."""
+    try:
+        yield
+    except AboutPeople as somebody:
+        raise AboutPeople([positions[row] for row in somebody.rows], somebody.sentence) from None
 
 
 class NerveWarning(UserWarning):
@@ -78,6 +82,13 @@ def problem(where: object, found: str, *, expected: str = "", remedy: str = "") 
     if expected:
         sentence += f", expected {expected}"
     return NerveError(f"{sentence}." + (f" {remedy}" if remedy else ""))
+
+
+def require(where: object, *rules: tuple[bool, str, str]) -> None:
+    """Refuse by the first rule (whether it holds, what was found, what was expected) that does not hold."""
+    for holds, found, expected in rules:
+        if not holds:
+            raise problem(where, found, expected=expected)
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
@@ -136,10 +147,8 @@ def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:
     """Return `value` if it is allowed, otherwise refuse it with the allowed values listed."""
     if value in allowed:
         return value
-    raise NerveError(
-        f"{name} is {brief(value)}, expected one of {listed(map(repr, allowed), most=40)}."
-        + did_you_mean(str(value), allowed)
-    )
+    expected = f"one of {listed(map(repr, allowed), most=40)}.{did_you_mean(str(value), allowed)}"
+    raise NerveError(f"{name} is {brief(value)}, expected {expected}")
 
 
 def known_columns(wanted: Iterable[str], columns: Iterable[str], where: object) -> list[str]:
@@ -148,10 +157,18 @@ def known_columns(wanted: Iterable[str], columns: Iterable[str], where: object) 
     wanted = list(wanted)
     for name in wanted:
         if name not in columns:
-            raise problem(
-                where,
-                f"there is no column {name!r}",
-                expected=f"one of {listed(columns, most=20)}",
-                remedy=did_you_mean(name, columns).strip(),
-            )
+            expected, remedy = f"one of {listed(columns, most=20)}", did_you_mean(name, columns).strip()
+            raise problem(where, f"there is no column {name!r}", expected=expected, remedy=remedy)
     return wanted
+
+
+def facts_html(title: str, facts: Mapping[str, object]) -> str:
+    """A title and one line per fact; whatever names hold, nothing of it is taken for HTML.
+
+    Examples
+    --------
+    >>> facts_html("<b>", {"regions": 400})
+    '<table><caption>&lt;b&gt;</caption><tr><th>regions</th><td>400</td></tr></table>'
+    """
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"

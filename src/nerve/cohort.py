@@ -10,39 +10,28 @@ tool can open:
     timeseries.npy             (all volumes, R), participants one after another; timeseries.tsv says how many each has
     exclusions.tsv             who was left out, and why
     cohort.json                name, how it was made, and digests of the files as they were then
-    .digests.json              when the arrays were last read (`nerve.contents`)
-    .views/                    views of the matrices, kept because they take long (`nerve.methods.kept_views`)
+    .digests.json              when the arrays were last read (`nerve.store`)
+    .views/                    views of the matrices, kept because they take long (`nerve.methods.packing`)
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nerve.checks import MissingInput, NerveError, as_utf8, known_columns, listed, one_of, problem
-from nerve.contents import digest_of, file_digest
+from nerve import store
+from nerve.checks import MissingInput, NerveError, as_utf8, facts_html, known_columns, listed, one_of, problem
+from nerve.connectivity import MEASURES, in_words
 from nerve.files import read_json, read_tsv
-from nerve.measures import MEASURES, in_words
-from nerve.notebook import facts_html
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series, Stack
-from nerve.store import (
-    FORMAT_VERSION,
-    differences,
-    digests,
-    matched_rows,
-    matrix_ids,
-    open_npy,
-    open_series,
-    seal,
-    writing_cohort,
-)
 
 _ABOUT = {"format_version": int, "name": str, "parcellation": str, "digests": dict, "notes": dict}  # cohort.json
 # how ingest matched the regions of files with those of the parcellation
@@ -58,14 +47,14 @@ class Cohort:
     connectivity : (n, R, R) array
         What `measure` says, by default Pearson correlations with a unit diagonal; an array, a memory map or a `Stack`.
     participants : DataFrame
-        One row a matrix, with a unique `participant_id`.
+        One row per matrix, with a unique `participant_id`.
     parcellation : Parcellation or str
         The regions, in the order of the matrices.
     timeseries : sequence of (volumes, R) arrays, optional
     name : str
         What tables and reports call the cohort.
     measure : str
-        What the entries are: a name in `nerve.measures.MEASURES`.
+        What the entries are: a name in `nerve.connectivity.MEASURES`.
     exclusions : DataFrame, optional
         Columns participant_id and reason: who was left out on the way here.
     notes : dict, optional
@@ -89,32 +78,30 @@ class Cohort:
         self.participants = _checked_participants(participants, name)
         self.name = as_utf8(name)
         self.measure = one_of(f"measure of cohort {name!r}", measure, list(MEASURES))
-        self.exclusions = _no_exclusions() if exclusions is None else exclusions.reset_index(drop=True)
+        none = pd.DataFrame(columns=["participant_id", "reason"], dtype=str)
+        self.exclusions = none if exclusions is None else exclusions.reset_index(drop=True)
         self.notes = dict(notes or {})
-        self.timeseries = None if timeseries is None else _as_series(timeseries)
+        if timeseries is not None and not isinstance(timeseries, Series):
+            timeseries = Series([np.asarray(one) for one in timeseries])
+        self.timeseries: Series | None = timeseries
         self._digests: dict[str, Any] | None = None
         self._made: dict[str, Any] | None = None  # digests of a loaded cohort as it was made
-        self._loaded: tuple[Path, Any, Any] | None = None  # the folder, and what was opened from it
+        self._loaded: tuple[Path, Any, Any] = Path(), None, None  # the folder, and what was opened from it
         self._check_shapes()
 
     def _check_shapes(self) -> None:
-        n, regions = len(self.participants), self.parcellation.n_regions
+        n, regions, where = len(self.participants), self.parcellation.n_regions, f"Cohort {self.name!r}"
         shape = tuple(self.connectivity.shape)
         if shape != (n, regions, regions):
-            raise problem(
-                f"Cohort {self.name!r}",
-                f"the FC stack has shape {shape}",
-                expected=f"({n}, {regions}, {regions}) for {n} participants and {self.parcellation.name}",
-                remedy="Check the participants table and the parcellation.",
-            )
+            expected = f"({n}, {regions}, {regions}) for {n} participants and {self.parcellation.name}"
+            remedy = "Check the participants table and the parcellation."
+            raise problem(where, f"the FC stack has shape {shape}", expected=expected, remedy=remedy)
         if self.connectivity.dtype not in (np.float16, np.float32):
             self.connectivity = np.asarray(self.connectivity, np.float32)
         if self.timeseries is None:
             return
         if len(self.timeseries) != n:
-            raise problem(
-                f"Cohort {self.name!r}", f"{len(self.timeseries)} time series", expected=f"one for each of {n}"
-            )
+            raise problem(where, f"{len(self.timeseries)} time series", expected=f"one for each of {n}")
         for person, series in zip(self.participants["participant_id"], self.timeseries, strict=True):
             if series.ndim != 2 or series.shape[1] != regions:
                 raise problem(person, f"its time series has shape {series.shape}", expected=f"(volumes, {regions})")
@@ -131,14 +118,14 @@ class Cohort:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(people, regions, regions), as of the FC stack."""
+        """(participants, regions, regions), as of the FC stack."""
         return self.n_participants, self.n_regions, self.n_regions
 
     def __len__(self) -> int:
         return self.n_participants
 
     def __getitem__(self, rows: Any) -> Cohort:
-        """The cohort of some people, as scikit-learn chooses them: a number, a slice, a mask, positions or ids.
+        """The cohort of some participants, as scikit-learn chooses them: a number, a slice, a mask, positions or ids.
 
         Examples
         --------
@@ -147,18 +134,13 @@ class Cohort:
         >>> cohort[1:].shape, cohort[[True, False, False]].participants["participant_id"].tolist()
         ((2, 100, 100), ['a'])
         """
-        if isinstance(rows, tuple):  # cohort[rows, ...]
-            if len(rows) != 2 or rows[1] is not Ellipsis:
-                raise problem(
-                    f"Cohort {self.name!r}",
-                    f"it was indexed by {len(rows)} things",
-                    expected="people only",
-                    remedy="Index cohort.connectivity for entries, call align for regions.",
-                )
+        if isinstance(rows, tuple) and rows[1:] == (Ellipsis,):  # cohort[rows, ...]
             rows = rows[0]
-        if isinstance(rows, slice):
-            rows = np.arange(len(self))[rows]
-        return self.subset(np.atleast_1d(np.asarray(rows)))
+        if isinstance(rows, tuple):
+            remedy = "Index cohort.connectivity for entries, call align for regions."
+            found = f"it was indexed by {len(rows)} things"
+            raise problem(f"Cohort {self.name!r}", found, expected="participants only", remedy=remedy)
+        return self.subset(np.atleast_1d(np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.connectivity, dtype or np.float32)
@@ -182,7 +164,7 @@ class Cohort:
             "region order": _ORDER.get(str(self.notes.get("region_match")), "as given; nerve check compares orders"),
             "measure": in_words(self.measure),
             "time series": "none" if self.timeseries is None else f"{self.timeseries.lengths.min()} volumes or more",
-            "motion": _motion(self.participants),
+            "motion": motion_of(self.participants),
             "covariates and targets (known)": listed(known, most=12) or "none",
         }
         return facts_html(f"Cohort {self.name}", facts)
@@ -190,38 +172,35 @@ class Cohort:
     @property
     def folder(self) -> Path | None:
         """Where its matrices lie, if they are those of a folder as it was loaded."""
-        return self._loaded[0] if self._loaded and self._loaded[1] is self.connectivity else None
+        return self._loaded[0] if self._loaded[1] is self.connectivity else None
 
     @property
     def fingerprint(self) -> str:
         """A hash of FC, participants table, labels and time series as they are now: equal only for equal contents."""
-        return seal(self._contents())
+        return hashlib.sha256(json.dumps(self._contents(), sort_keys=True).encode()).hexdigest()[:32]
 
     @property
     def changes(self) -> list[str]:
         """What has changed in the folder since the cohort was made, in words; nothing for a cohort in memory."""
-        return [] if self._made is None else differences(self._made, self._contents())
+        return [] if self._made is None else store.differences(self._made, self._contents())
 
     def _contents(self) -> dict[str, Any]:
-        if self._digests is None:
-            matrices, series, lengths = self._array_digests()
-            self._digests = digests(matrices, self.parcellation, self.participants, series, lengths)
-        return self._digests
+        """Digests of everything; what lies on disk is read only if it is unknown."""
+        if self._digests is not None:
+            return self._digests
+        folder, matrices, series = self._loaded
 
-    def _array_digests(self) -> tuple[str, str | None, Any]:
-        """Of the matrices and the time series, with their lengths; what lies on disk is read only if it is unknown."""
-        folder, _, opened = self._loaded or (Path(), None, None)
-        series = self.timeseries
-        lengths = () if series is None else series.lengths
-        if self.folder and (path := folder / "connectivity.npy").is_file():  # a folder may be gone
-            fc = file_digest(path, open_npy(path))
-        else:
-            fc = digest_of(self._chunks())
-        if series is None:
-            return fc, None, lengths
-        if series is opened and (path := folder / "timeseries.npy").is_file():
-            return fc, file_digest(path, open_npy(path)), lengths
-        return fc, digest_of(np.asarray(one, np.float32) for one in series), lengths
+        def digest(name: str, now: Any, opened: Any, pieces: Iterator[np.ndarray]) -> str:
+            unchanged = now is opened and (folder / name).is_file()  # a folder may be gone
+            return store.file_digest(folder / name) if unchanged else store.digest_of(pieces)
+
+        found, lengths = None, np.array([])
+        if self.timeseries is not None:
+            parts = (np.asarray(one, np.float32) for one in self.timeseries)
+            found, lengths = digest("timeseries.npy", self.timeseries, series, parts), self.timeseries.lengths
+        fc = digest("connectivity.npy", self.connectivity, matrices, self._chunks())
+        self._digests = store.digests(fc, self.parcellation, self.participants, found, lengths)
+        return self._digests
 
     def inputs(self, kind: str = "fc", rows: Any = None) -> Any:
         """What a method reads, in float32.
@@ -234,7 +213,7 @@ class Cohort:
             Which participants; all by default.
         """
         one_of("kind", kind, ("fc", "upper", "timeseries"))
-        index = np.arange(self.n_participants) if rows is None else np.arange(self.n_participants)[rows]
+        index = np.arange(len(self))[slice(None) if rows is None else rows]
         if kind == "timeseries":
             if self.timeseries is None:
                 raise MissingInput(f"Cohort {self.name!r} has no time series, only FC matrices.")
@@ -253,10 +232,9 @@ class Cohort:
 
         One row per matrix is read, and all of it only where that row is shared.
         """
-        shared = _groups([one.tobytes() for one in Stack.of(self.connectivity).row_of_region(0)])
         found = []
-        for rows in shared:
-            marks = [hashlib.sha256(np.ascontiguousarray(self.connectivity[int(row)]).data).digest() for row in rows]
+        for rows in _groups(one.tobytes() for one in Stack.of(self.connectivity).row_of_region(0)):
+            marks = (hashlib.sha256(np.ascontiguousarray(self.connectivity[int(row)]).data).digest() for row in rows)
             found += [rows[same] for same in _groups(marks)]
         return found
 
@@ -289,8 +267,9 @@ class Cohort:
         if not cohorts:
             raise NerveError("There are no cohorts to concatenate, expected at least one.")
         aligned = [cohorts[0], *(cohort.align(cohorts[0].parcellation) for cohort in cohorts[1:])]
-        tables = [_with_cohort_column(cohort) for cohort in aligned]
-        ids = pd.concat([table["participant_id"] for table in tables])
+        tables = [one.participants.assign(cohort=one.participants.get("cohort", one.name)) for one in aligned]
+        table = pd.concat(tables, ignore_index=True)
+        ids = table["participant_id"]
         if ids.duplicated().any():
             raise NerveError(
                 f"The same participant stands in more than one cohort ({listed(ids[ids.duplicated()].unique())}): "
@@ -298,13 +277,12 @@ class Cohort:
             )
         measures = dict.fromkeys(cohort.measure for cohort in cohorts)
         if len(measures) > 1:
-            raise NerveError(
-                f"The cohorts hold different measures ({listed(map(in_words, measures))}), expected the same in all."
-            )
+            found = f"different measures ({listed(map(in_words, measures))})"
+            raise problem("The cohorts", found, expected="the same in all")
         have_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
         return cls(
             Stack.concat([Stack.of(cohort.connectivity) for cohort in aligned]).settled(),
-            pd.concat(tables, ignore_index=True),
+            table,
             cohorts[0].parcellation,
             Series.concat(have_series) if len(have_series) == len(aligned) else None,
             name or "+".join(cohort.name for cohort in cohorts),
@@ -316,7 +294,7 @@ class Cohort:
     def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> Path:
         """Write the cohort as a folder, whole or not at all."""
         dtype = dtype or ("float16" if self.connectivity.dtype == np.float16 else "float32")
-        with writing_cohort(path, self.parcellation, dtype=dtype, overwrite=overwrite) as writer:
+        with store.writing_cohort(path, self.parcellation, dtype=dtype, overwrite=overwrite) as writer:
             for start, chunk in zip(range(0, len(self), _CHUNK), self._chunks(), strict=True):
                 some = range(start, start + len(chunk))
                 writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
@@ -329,33 +307,30 @@ class Cohort:
         """Open a saved cohort; its matrices stay on disk until they are asked for."""
         folder = Path(path)
         if not (folder / "cohort.json").is_file():
-            raise problem(
-                folder,
-                "this is not a cohort" if folder.exists() else "there is no such folder",
-                expected="a folder with cohort.json and connectivity.npy",
-                remedy="Make one with `nerve ingest` or `nerve simulate`.",
-            )
+            found = "this is not a cohort" if folder.exists() else "there is no such folder"
+            remedy = "Make one with `nerve ingest` or `nerve simulate`."
+            raise problem(folder, found, expected="a folder with cohort.json and connectivity.npy", remedy=remedy)
         about = read_json(folder / "cohort.json")
         version = about.get("format_version") if isinstance(about, dict) else None
-        if isinstance(version, int) and version != FORMAT_VERSION:
-            age, remedy = ("a newer", "Update nerve") if version > FORMAT_VERSION else ("an older", "Make it again")
+        if isinstance(version, int) and version != store.FORMAT_VERSION:
+            newer = version > store.FORMAT_VERSION
+            age, remedy = ("a newer", "Update nerve") if newer else ("an older", "Make it again")
             raise problem(folder, f"it was written by {age} version of nerve", remedy=f"{remedy} to read it.")
         if not isinstance(about, dict) or not all(isinstance(about.get(key), kind) for key, kind in _ABOUT.items()):
             raise problem(folder / "cohort.json", "it does not describe a cohort", remedy="Make the cohort again.")
         participants = read_tsv(folder / "participants.tsv", dtype={"participant_id": str})
         known_columns(["participant_id"], participants.columns, folder / "participants.tsv")
-        ids = matrix_ids(folder)
-        connectivity = open_npy(folder / "connectivity.npy")
-        series = open_series(folder, ids) if (folder / "timeseries.npy").is_file() else None
+        ids = read_tsv(folder / "connectivity.tsv", dtype=str, usecols=["participant_id"])["participant_id"]
+        rows = store.matched_rows(participants["participant_id"], ids, folder / "participants.tsv")
+        connectivity = store.open_npy(folder / "connectivity.npy")
         exclusions = None
         if (folder / "exclusions.tsv").is_file():
-            exclusions = read_tsv(folder / "exclusions.tsv", dtype=str)
-            known_columns(("participant_id", "reason"), exclusions.columns, folder / "exclusions.tsv")
+            exclusions = read_tsv(folder / "exclusions.tsv", dtype=str, usecols=["participant_id", "reason"])
         cohort = cls(
             Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity,
-            participants.iloc[matched_rows(participants["participant_id"], ids, folder / "participants.tsv")],
+            participants.iloc[rows],
             Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"]),
-            series,
+            store.open_series(folder, ids) if (folder / "timeseries.npy").is_file() else None,
             about["name"],
             measure=about.get("measure", "pearson"),
             exclusions=exclusions,
@@ -369,20 +344,17 @@ class Cohort:
             yield np.asarray(self.connectivity[start : start + _CHUNK])
 
     def _positions(self, people: Any) -> np.ndarray:
-        wanted = np.asarray(people)
+        wanted, where = np.asarray(people), f"Cohort {self.name!r}"
         if wanted.dtype.kind in "UOT" and len(wanted):
-            position = {person: i for i, person in enumerate(self.participants["participant_id"])}
-            unknown = [person for person in wanted if person not in position]
-            if unknown:
-                raise problem(f"Cohort {self.name!r}", f"there is no participant {listed(unknown, most=3)}")
-            return np.array([position[person] for person in wanted], int)
+            index = pd.Index(self.participants["participant_id"]).get_indexer(wanted)
+            if (index < 0).any():
+                raise problem(where, f"there is no participant {listed(wanted[index < 0], most=3)}")
+            return index
         if wanted.dtype == bool and len(wanted) != len(self):
-            raise problem(f"Cohort {self.name!r}", f"a mask of length {len(wanted)}", expected=f"{len(self)} values")
+            raise problem(where, f"a mask of length {len(wanted)}", expected=f"{len(self)} values")
         index = np.arange(len(self))[wanted if len(wanted) else np.array([], int)]
         if len(np.unique(index)) != len(index):
-            raise problem(
-                f"Cohort {self.name!r}", "the same participant was chosen twice", expected="each at most once"
-            )
+            raise problem(where, "the same participant was chosen twice", expected="each at most once")
         return index
 
     def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
@@ -401,16 +373,12 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
     table["participant_id"] = [as_utf8(one) for one in ids]  # from names of files, perhaps
     repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
     if len(repeated):
-        raise problem(
-            where,
-            f"participants occur twice ({listed(repeated)})",
-            expected="one row per participant",
-            remedy="Average or choose among their sessions first (`nerve ingest --repeats`).",
-        )
+        found, remedy = f"participants occur twice ({listed(repeated)})", "Average or choose among their sessions first"
+        raise problem(where, found, expected="one row per participant", remedy=f"{remedy} (`nerve ingest --repeats`).")
     return table
 
 
-def _motion(participants: pd.DataFrame) -> str:
+def motion_of(participants: pd.DataFrame) -> str:
     """The median framewise displacement, where it is known."""
     if "mean_fd" not in participants:
         return "not known (no column mean_fd)"
@@ -418,22 +386,9 @@ def _motion(participants: pd.DataFrame) -> str:
     return f"median {motion.median():.3f} mm, largest {motion.max():.3f}"
 
 
-def _groups(marks: Sequence[bytes]) -> list[np.ndarray]:
+def _groups(marks: Iterable[bytes]) -> list[np.ndarray]:
     """Positions of equal marks, where there are several."""
     places: dict[bytes, list[int]] = {}
     for place, mark in enumerate(marks):
         places.setdefault(mark, []).append(place)
     return [np.array(some) for some in places.values() if len(some) > 1]
-
-
-def _with_cohort_column(cohort: Cohort) -> pd.DataFrame:
-    table = cohort.participants
-    return table if "cohort" in table.columns else table.assign(cohort=cohort.name)
-
-
-def _as_series(timeseries: Any) -> Series:
-    return timeseries if isinstance(timeseries, Series) else Series([np.asarray(one) for one in timeseries])
-
-
-def _no_exclusions() -> pd.DataFrame:
-    return pd.DataFrame({"participant_id": pd.Series(dtype=str), "reason": pd.Series(dtype=str)})

@@ -1,4 +1,4 @@
-"""Time series → functional connectivity, and Fisher's z.
+"""Time series → functional connectivity, Fisher's z, and what else the entries of a matrix may measure.
 
 A time series is a (volumes, regions) array. A region whose series is constant has no correlation with anything:
 its row and column are NaN, never 0, so that quality control sees it.
@@ -6,17 +6,57 @@ its row and column are NaN, never 0, so that quality control sees it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
 from nerve.checks import NerveError, one_of
 from nerve.cores import usable_cores
 
+Estimator = Callable[[np.ndarray], np.ndarray]
 MIN_VOLUMES = 10
 _LARGEST_R = 1 - 1e-7
 _CHUNK = 16  # matrices that a thread takes at a time
+
+# name -> in words, and as BIDS writes it (`meas-`)
+MEASURES: dict[str, tuple[str, str]] = {
+    "pearson": ("Pearson correlations (r)", "PearsonCorrelation"),
+    "fisher_z": ("Fisher z", "FisherZ"),
+    "partial": ("partial correlations", "PartialCorrelation"),
+    "covariance": ("covariances", "Covariance"),
+    "streamlines": ("streamline counts", "StreamlineCount"),
+    "other": ("values of another kind", "Other"),
+}
+CORRELATIONS = ("pearson", "partial")  # within [-1, 1], with a unit diagonal
+VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}  # of other measures the range is not checked
+
+_WORDS = {
+    "pearson": ("pearson", "pearsoncorrelation", "pearsonr", "correlation", "corr", "r"),
+    "fisher_z": ("fisherz", "fisherzcorrelation", "fisherztransformed", "pearsonfisherz", "z"),
+    "partial": ("partial", "partialcorrelation", "partialpearsoncorrelation", "pcorr"),
+    "covariance": ("covariance", "cov"),
+    "streamlines": ("streamlines", "streamline", "streamlinecount", "streamlinecounts"),
+}
+
+
+def measure_of(word: str) -> str:
+    """The measure that a file means by a word, `other` where it is not known.
+
+    Examples
+    --------
+    >>> [measure_of(word) for word in ("pearsoncorrelation", "Fisher-z", "Pearson correlation", "tractLength")]
+    ['pearson', 'fisher_z', 'pearson', 'other']
+    """
+    plain = re.sub(r"[^a-z]", "", word.lower())
+    return next((name for name, words in _WORDS.items() if plain in words), "other")
+
+
+def in_words(measure: str) -> str:
+    """`Fisher z` for `fisher_z`."""
+    return MEASURES[measure][0]
 
 
 def pearson(series: np.ndarray) -> np.ndarray:
@@ -33,7 +73,7 @@ def pearson(series: np.ndarray) -> np.ndarray:
 
 def ledoit_wolf(series: np.ndarray) -> np.ndarray:
     """Correlation shrunk towards the identity by the Ledoit–Wolf intensity (nilearn's default "correlation")."""
-    return _expand(series, lambda usable: _shrunk_covariance(usable))
+    return _expand(series, _shrunk_covariance)
 
 
 def partial(series: np.ndarray) -> np.ndarray:
@@ -41,19 +81,11 @@ def partial(series: np.ndarray) -> np.ndarray:
     return _expand(series, lambda usable: _partial_of(_shrunk_covariance(usable)))
 
 
-CONNECTIVITY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "pearson": pearson,
-    "partial": partial,
-    "ledoit_wolf": ledoit_wolf,
-}
+CONNECTIVITY: dict[str, Estimator] = {"pearson": pearson, "partial": partial, "ledoit_wolf": ledoit_wolf}
 
 
 def connectivity_from_series(
-    series: np.ndarray,
-    kind: str = "pearson",
-    *,
-    motion: np.ndarray | None = None,
-    motion_threshold: float | None = None,
+    series: np.ndarray, kind: str = "pearson", *, motion: Any = None, motion_threshold: float | None = None
 ) -> np.ndarray:
     """FC of one participant, after leaving out volumes of too much motion.
 
@@ -112,11 +144,6 @@ def inverse_fisher_z(z: np.ndarray) -> np.ndarray:
     return _unit_diagonal(r) if r.ndim >= 2 and r.shape[-1] == r.shape[-2] else r
 
 
-def mean_in_z(matrices: np.ndarray) -> np.ndarray:
-    """The average of (k, R, R) correlation matrices, taken in Fisher z, with a unit diagonal."""
-    return inverse_fisher_z(fisher_z(np.asarray(matrices, float)).mean(axis=0))
-
-
 def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
     """Partial correlations from FC alone: the inverse of (1 - shrinkage) FC + shrinkage I, for (…, R, R) matrices."""
     fc = np.asarray(fc, float)
@@ -144,8 +171,8 @@ def symmetric_log(matrices: np.ndarray) -> np.ndarray:
         logs[some] = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
 
     parts = [slice(start, start + _CHUNK) for start in range(0, len(matrices), _CHUNK)]
-    if len(parts) < 2:
-        list(map(fill, parts))
+    if len(parts) == 1:
+        fill(parts[0])
         return logs
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
         list(pool.map(fill, parts))
@@ -171,7 +198,7 @@ def _partial_of(covariance: np.ndarray) -> np.ndarray:
     return _unit_diagonal(-precision / (scale[..., :, None] * scale[..., None, :]))
 
 
-def _expand(series: np.ndarray, estimate: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _expand(series: np.ndarray, estimate: Estimator) -> np.ndarray:
     """Estimate on the regions that vary; NaN rows and columns for the others."""
     n_regions = series.shape[1]
     usable = np.setdiff1d(np.arange(n_regions), constant_regions(series))

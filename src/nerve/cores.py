@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # any of them: the user has decided how threads wait
@@ -34,15 +34,16 @@ def share_the_machine() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2⁴ cycles, the fewest it accepts, then sleep
     if usable_cores() < _seen_by_libraries() and not any(name in os.environ for name in THREADS):
         os.environ["OMP_NUM_THREADS"] = str(usable_cores())
-        _limit_loaded_torch(usable_cores())
+        torch = sys.modules.get("torch")  # imported before; a number below the default is the user's own
+        if torch is not None and torch.get_num_threads() >= _seen_by_libraries():
+            torch.set_num_threads(usable_cores())
 
 
 @contextmanager
 def cores_among(jobs: int) -> Iterator[int]:
     """Threads of each of several processes that share the cores; those started inside find it in their environment."""
     before = os.environ.get("OMP_NUM_THREADS", "")
-    threads = max(1, usable_cores() // jobs)
-    threads = min(threads, int(before)) if before.isdigit() and int(before) else threads
+    threads = int(min(max(1, usable_cores() // jobs), _whole(before)))
     os.environ["OMP_NUM_THREADS"] = str(threads)
     try:
         yield threads
@@ -51,47 +52,39 @@ def cores_among(jobs: int) -> Iterator[int]:
         os.environ.update({"OMP_NUM_THREADS": before} if before else {})
 
 
-def _limit_loaded_torch(cores: int) -> None:
-    """Fewer threads in a torch that was imported before; a number below the default is the user's own."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.get_num_threads() >= _seen_by_libraries():
-        torch.set_num_threads(cores)
-
-
 def _seen_by_libraries() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _granted() -> float:
     """Cores by SLURM's and the container's word, infinite where neither says anything."""
-    said = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return min([int(said) if said.isdigit() and int(said) else math.inf, *map(math.ceil, _quotas(Path("/")))])
+    return min([_whole(os.environ.get("SLURM_CPUS_PER_TASK", "")), *map(math.ceil, _quotas(Path("/")))])
+
+
+def _whole(said: str) -> float:
+    return int(said) if said.isdigit() and int(said) else math.inf
 
 
 def _quotas(root: Path) -> Iterator[float]:
     """Cores' worth of time that each control group around this process allows (Linux; version 2, then version 1)."""
-    try:
-        groups = [line.split(":", 2) for line in (root / "proc/self/cgroup").read_text().splitlines()]
-    except OSError:
-        return
-    for _, controllers, path in groups:
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
-        group = top / path.lstrip("/")
-        for folder in (group, *group.parents):  # inside a container only the top is there
-            yield from _quota_of(folder)
-            if folder == top:
-                break
+    with suppress(OSError):  # there is no such thing here
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            top = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
+            group = top / path.lstrip("/")
+            for folder in (group, *group.parents):  # inside a container only the top is there
+                yield from _quota_of(folder)
+                if folder == top:
+                    break
 
 
 def _quota_of(folder: Path) -> Iterator[float]:
-    try:
+    with suppress(OSError, ValueError):  # there is none, or no number in it
         if (folder / "cpu.max").is_file():
             quota, period = (folder / "cpu.max").read_text().split()
         else:
             quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         if quota != "max" and int(quota) > 0:
             yield int(quota) / int(period)
-    except (OSError, ValueError):  # there is none, or no number in it
-        return

@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import listed, one_of, problem
 from nerve.cohort import Cohort
+from nerve.connectivity import MEASURES
 from nerve.files import atomic_file, atomic_folder, write_json, write_tsv
-from nerve.measures import MEASURES
-from nerve.readers.bids import parse_name
+from nerve.readers.derivatives import parse_name
 from nerve.readers.ids import normal_id
+from nerve.store import description
 
+FORMATS = ("bids",)
 _DIGITS = "%.9g"  # enough for a float32 to be read back as it was
+_SIDECAR = {"Weighted": True, "Directed": False, "ValidDiagonal": True, "StorageFormat": "Dense"}
 
 
 def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bids") -> Path:
@@ -42,16 +43,12 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
     format : str
         A name in `FORMATS`.
     """
-    write = FORMATS[one_of("format", format, list(FORMATS))]
-    with atomic_folder(out, "dataset_description.json") as draft:
-        write(cohort, draft)
-    return Path(out)
-
-
-def _write_bids(cohort: Cohort, folder: Path) -> None:
+    one_of("format", format, FORMATS)
     table = cohort.participants
-    write_tsv(folder / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
-    write_bids_people(cohort, folder)
+    with atomic_folder(out, "dataset_description.json") as draft:
+        write_tsv(draft / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
+        write_bids_people(cohort, draft)
+    return Path(out)
 
 
 def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
@@ -62,16 +59,20 @@ def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
     dict
         Participant → the file of the matrix.
     """
+    from nerve import __version__
+
     _check_ids(cohort)
     atlas = f"atlas-{_alphanumeric(cohort.parcellation.name)}"
     measured = f"{atlas}_meas-{MEASURES[cohort.measure][1]}_relmat"
-    write_json(folder / "dataset_description.json", _dataset(cohort))
-    regions = cohort.parcellation.to_table()
-    regions.insert(0, "index", np.arange(1, len(regions) + 1))
-    write_tsv(folder / f"{atlas}_dseg.tsv", regions)
+    write_json(folder / "dataset_description.json", description(cohort.name, Description="nerve export --format bids"))
+    regions, file, count = cohort.parcellation.to_table(), f"{atlas}_dseg.tsv", np.arange(cohort.n_regions)
+    regions.insert(0, "index", count + 1)
+    write_tsv(folder / file, regions)
     write_json(folder / f"{atlas}_description.json", {"Name": cohort.parcellation.name})
-    write_tsv(folder / f"{atlas}_nodeindices.tsv", _nodes(cohort, f"{atlas}_dseg.tsv"))
-    write_json(folder / f"{measured}.json", _sidecar(cohort, f"{atlas}_dseg.tsv"))
+    nodes = {"matrix_index": count, "node_file": file, "node_index": count + 1, "label": cohort.parcellation.labels}
+    write_tsv(folder / f"{atlas}_nodeindices.tsv", pd.DataFrame(nodes))
+    sidecar = {"NodeFiles": [file], "RelationshipMeasure": MEASURES[cohort.measure][1], **_SIDECAR}
+    write_json(folder / f"{measured}.json", sidecar | {"Software": f"nerve {__version__}"})
     written = {}
     for row, person in enumerate(cohort.participants["participant_id"]):
         matrix = np.asarray(cohort.connectivity[row : row + 1], np.float32)[0]
@@ -81,19 +82,13 @@ def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
     return written
 
 
-FORMATS: dict[str, Callable[[Cohort, Path], None]] = {"bids": _write_bids}
-
-
 def _check_ids(cohort: Cohort) -> None:
     """Refuse ids that a file name could not carry, or that would be read back as others."""
     bad = [person for person in cohort.participants["participant_id"] if not _survives(person)]
     if bad:
-        raise problem(
-            f"Cohort {cohort.name!r}",
-            f"{listed(map(repr, bad), most=4)} cannot stand in a BIDS file name",
-            expected="ids of letters and digits",
-            remedy="Rename the participants in participants.tsv and ingest again.",
-        )
+        found = f"{listed(map(repr, bad), most=4)} cannot stand in a BIDS file name"
+        remedy = "Rename the participants in participants.tsv and ingest again."
+        raise problem(f"Cohort {cohort.name!r}", found, expected="ids of letters and digits", remedy=remedy)
 
 
 def _survives(person: str) -> bool:
@@ -111,34 +106,3 @@ def _alphanumeric(name: str) -> str:
     'schaefer400x17xaseg19'
     """
     return re.sub(r"[^A-Za-z0-9]+", "x", name).strip("x") or "custom"
-
-
-def _nodes(cohort: Cohort, atlas: str) -> pd.DataFrame:
-    count = np.arange(cohort.n_regions)
-    columns = {"matrix_index": count, "node_file": atlas, "node_index": count + 1, "label": cohort.parcellation.labels}
-    return pd.DataFrame(columns)
-
-
-def _dataset(cohort: Cohort) -> dict[str, Any]:
-    from nerve import __version__
-
-    return {
-        "Name": cohort.name,
-        "BIDSVersion": "1.10.0",
-        "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "nerve", "Version": __version__, "Description": "nerve export --format bids"}],
-    }
-
-
-def _sidecar(cohort: Cohort, atlas: str) -> dict[str, Any]:
-    from nerve import __version__
-
-    return {
-        "NodeFiles": [atlas],
-        "RelationshipMeasure": MEASURES[cohort.measure][1],
-        "Weighted": True,
-        "Directed": False,
-        "ValidDiagonal": True,
-        "StorageFormat": "Dense",
-        "Software": f"nerve {__version__}",
-    }

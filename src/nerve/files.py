@@ -4,7 +4,7 @@ A draft is called ``.NAME.XXXXXXXX.tmp``. One that a killed process left is remo
 a living process is locked by it, and stays.
 
 What is not ours stays too. A folder is written to if it is new, empty or was made by nerve (`claim`); a folder is
-replaced if nothing of somebody else's is in it (`atomic_folder`); a file is replaced if the command that asks wrote it
+replaced if it holds nothing but files of ours (`atomic_folder`); a file is replaced if the command that asks wrote it
 (`check_replaceable_file`). What is written again keeps its permissions, and a link stays a link.
 """
 
@@ -14,13 +14,11 @@ import csv
 import fcntl
 import hashlib
 import json
-import lzma
 import os
 import re
+import secrets
 import shutil
 import stat
-import tempfile
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,79 +29,59 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.formulas import any_text, guarded_table, unguarded_table
-from nerve.locks import holding, is_still, only_one
+from nerve.locks import clear_errors, holding, is_still, only_one
 from nerve.unpacking import open_table, require_ending
 
 MARK = ".nerve"  # in folders that nerve has made
 _TEMPORARY = re.compile(r"\.lock|\..*\.lock|\..*\.[a-z0-9_]{8}\.(?:tmp|old)|locks")  # what a killed process leaves
+_ARRAY = re.compile(r"[0-9a-f]+\.npy")  # in a folder of arrays that are kept under their digests
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
-
-
-def clear_errors(action: str, path: Path, error: OSError | ValueError) -> NerveError:
-    """An operating-system error in one sentence (a ValueError: a name that no file can have)."""
-    return NerveError(
-        f"{path}: could not {action} ({getattr(error, 'strerror', None) or error}). "
-        "Check that the folder exists, can be written to and has space left."
-    )
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file that takes the name `path` only if the block ends well."""
     path = _real(path)
-    name = ""
-    try:
+    encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")  # names may be no UTF-8
+    with clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_drafts(path)
         descriptor, name = _draft(path)
-        encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")  # names may be no UTF-8
-        with os.fdopen(descriptor, mode, encoding=encoding, errors=errors) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-            os.chmod(name, _mode(path, 0o666))
-            os.replace(name, path)  # before it is closed, which gives the lock away
-    except OSError as error:
-        _remove(name)
-        raise clear_errors("write", path, error) from error
-    except BaseException:
-        _remove(name)
-        raise
+        try:
+            with os.fdopen(descriptor, mode, encoding=encoding, errors=errors) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                os.replace(name, path)  # before it is closed, which gives the lock away
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
     _sync_folder(path.parent)
 
 
 def claim(folder: str | os.PathLike[str]) -> Path:
     """Make `folder` one that nerve writes to: new, empty, or claimed before; another's is refused by its files."""
     path = Path(folder)
-    try:
+    with clear_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        if (path / MARK).is_file():
-            return path
-        theirs = sorted(name for name in os.listdir(path) if not _TEMPORARY.fullmatch(name))
-    except (OSError, ValueError) as error:
-        raise clear_errors("write", path, error) from error
-    if theirs and not (path / MARK).is_file():  # again: another process may have claimed it and begun
-        raise problem(
-            path,
-            f"it holds {listed(theirs, most=3)} and was not made by nerve",
-            expected="a new or empty folder, or one of nerve's",
-            remedy="Choose another: nothing of yours is replaced.",
-        )
-    write_text(path / MARK, "This folder was made by nerve: files with the names that nerve gives are its own.\n")
+        theirs = [] if (path / MARK).is_file() else _of_others(path)
+        if theirs and not (path / MARK).is_file():  # again: another process may have claimed it and begun
+            found = f"it holds {listed(theirs, most=3)} and was not made by nerve"
+            remedy = "Choose another: nothing of yours is replaced."
+            raise problem(path, found, expected="a new or empty folder, or one of nerve's", remedy=remedy)
+        if not (path / MARK).is_file():
+            text = "This folder was made by nerve: files with the names that nerve gives are its own.\n"
+            write_text(path / MARK, text)
     return path
 
 
 def check_replaceable_file(path: str | os.PathLike[str], is_ours: Callable[[Path], bool]) -> None:
     """Refuse to replace a file that the asking command has not written, before any work is done."""
     path = Path(path)
-    try:
-        ours = not path.exists() or (path.is_file() and (path.stat().st_size == 0 or is_ours(path)))
-    except (OSError, ValueError) as error:
-        raise clear_errors("write", path, error) from error
-    if not ours:
-        raise problem(
-            path, "it exists and was not written by this command, so it is not replaced", remedy="Choose another name."
-        )
+    with clear_errors(path):
+        if path.exists() and not (path.is_file() and (path.stat().st_size == 0 or is_ours(path))):
+            found = "it exists and was not written by this command, so it is not replaced"
+            raise problem(path, found, remedy="Choose another name.")
 
 
 def begins_with(*words: str) -> Callable[[Path], bool]:
@@ -126,13 +104,23 @@ def atomic_folder(
     file named `marker`, which shows that it is one of ours, and nothing but it and files named in `own`. A folder that
     another process is filling is refused by naming that process; what a killed one left is tidied up first.
     """
-    path, own = _real(path), {marker, *own}
+    path = _real(path)
     _check_replaceable(path, marker, own, overwrite)
-    with only_one(_lock_file(path), path):
+    with only_one(_lock_file(path), path), clear_errors(path):
         _tidy(path)
         _check_replaceable(path, marker, own, overwrite)  # again: another process may have made it, or set it aside
-        with _draft_folder(path) as draft:
+        draft = _temporary(path, "tmp")
+        draft.mkdir()  # never one that was there: it is removed if the block fails
+        try:
+            mode = (path if path.is_dir() else draft).stat().st_mode
+            draft.chmod(stat.S_IRWXU)
             yield draft
+            _settle(draft, path)
+            draft.chmod(stat.S_IMODE(mode))
+            _swap(draft, path)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
     _sync_folder(path.parent)
 
 
@@ -145,85 +133,69 @@ def drop_left_lock(path: str | os.PathLike[str]) -> None:
                 pass
 
 
-@contextmanager
-def _draft_folder(path: Path) -> Iterator[Path]:
-    """A new temporary folder that takes its name if the block ends well, and is removed if not."""
-    try:
-        draft = Path(tempfile.mkdtemp(prefix=f".{_stem(path)}.", suffix=".tmp", dir=path.parent))
-    except (OSError, ValueError) as error:
-        raise clear_errors("write", path, error) from error
-    try:
-        yield draft
-        for file in draft.rglob("*"):
-            if file.is_file():
-                _keep_mode(file, path / file.relative_to(draft))
-                _sync(file)
-        os.chmod(draft, _mode(path, 0o777))
-        _swap(draft, path)
-    except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise clear_errors("write", path, error) from error
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
 def _check_replaceable(path: Path, marker: str, own: Collection[str], overwrite: bool) -> None:
     """Refuse what must not be replaced, before any work is done."""
-    try:
+    with clear_errors(path):
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return
-        theirs = sorted(set(os.listdir(path)) - set(own)) if path.is_dir() else []
-    except OSError as error:
-        raise clear_errors("write", path, error) from error
-    if not overwrite:
-        raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
-    if not (path / marker).is_file():
-        raise NerveError(f"{path}: holds no {marker}, so it is not replaced: it may be something else of yours.")
-    theirs = [name for name in theirs if not _TEMPORARY.fullmatch(name)]
-    if theirs:
-        raise problem(
-            path,
-            f"it holds {listed(theirs, most=3)}, which nerve has not written, so it is not replaced",
-            remedy="Move that elsewhere, or choose another folder.",
-        )
-    if Path.cwd().is_relative_to(path.resolve()):
-        raise NerveError(f"{path}: you are working inside this folder, so it is not replaced. Change to another first.")
+        if not overwrite:
+            raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
+        if not (path / marker).is_file():
+            raise NerveError(f"{path}: holds no {marker}, so it is not replaced: it may be something else of yours.")
+        if theirs := _of_others(path, {marker, *own}):
+            found = f"it holds {listed(theirs, most=3)}, which nerve has not written, so it is not replaced"
+            raise problem(path, found, remedy="Move that elsewhere, or choose another folder.")
+        if Path.cwd().is_relative_to(path.resolve()):
+            found = "you are working inside this folder, so it is not replaced"
+            raise problem(path, found, remedy="Change to another first.")
+
+
+def _of_others(path: Path, own: Collection[str] = ()) -> list[str]:
+    """The names in a folder that are neither in `own` nor what a killed process leaves; in own folders, no arrays."""
+    inside = (file for name in own if (path / name).is_dir() for file in (path / name).rglob("*") if file.is_file())
+    names = [name for name in os.listdir(path) if name not in own]
+    names += [str(file.relative_to(path)) for file in inside if not _ARRAY.fullmatch(file.name)]
+    return sorted(name for name in names if not _TEMPORARY.fullmatch(Path(name).name))
+
+
+def _settle(draft: Path, path: Path) -> None:
+    """Flush the files of a draft, and give each the permissions of the one that it replaces."""
+    for file in draft.rglob("*"):
+        if file.is_file():
+            if (old := path / file.relative_to(draft)).is_file():
+                shutil.copymode(old, file)
+            _sync(file)
 
 
 def _swap(draft: Path, path: Path) -> None:
     """Give a finished draft its name; what had the name is removed after, so that it is never lost to a crash."""
-    if not path.is_dir():
-        os.replace(draft, path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{_stem(path)}.", suffix=".old", dir=path.parent))
-    os.replace(path, old)  # onto an empty folder
-    try:
-        os.replace(draft, path)
-    except OSError:
-        os.replace(old, path)
-        raise
+    old = _temporary(path, "old")
+    if path.is_dir():
+        os.replace(path, old)
+    os.replace(draft, path)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def _tidy(path: Path) -> None:
     """Undo what a killed process left of a folder: put back what it set aside, remove its drafts. Needs the lock."""
-    try:
-        for old in _leftovers(path, "old"):
-            if path.exists():
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                os.replace(old, path)
-        for draft in _leftovers(path, "tmp"):
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise clear_errors("write", path, error) from error
+    for old in _leftovers(path, "old"):
+        if not path.exists():
+            os.replace(old, path)
+    for left in _leftovers(path, "(?:old|tmp)"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
-def _draft(path: Path) -> tuple[int, str]:
-    """A new temporary file for `path`, open and locked."""
+def _draft(path: Path) -> tuple[int, Path]:
+    """A new temporary file for `path`, open and locked; those that no living process has locked are removed."""
+    for left in _leftovers(path, "tmp"):
+        with suppress(OSError), open(left, "r+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
     while True:
-        descriptor, name = tempfile.mkstemp(prefix=f".{_stem(path)}.", suffix=".tmp", dir=path.parent)
+        name = _temporary(path, "tmp")
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if path.is_file():
+            shutil.copymode(path, name)
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_still(name, descriptor):
@@ -231,17 +203,13 @@ def _draft(path: Path) -> tuple[int, str]:
         os.close(descriptor)  # another process took it for a leftover before it was locked
 
 
-def _remove_drafts(path: Path) -> None:
-    """Remove the drafts of `path` that no living process has locked."""
-    for draft in _leftovers(path, "tmp"):
-        with suppress(OSError), open(draft, "r+b") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            draft.unlink()
+def _temporary(path: Path, ending: str) -> Path:
+    return path.parent / f".{_stem(path)}.{secrets.token_hex(4)}.{ending}"
 
 
 def _leftovers(path: Path, ending: str) -> list[Path]:
     """Temporary names of `path` that exist."""
-    pattern = re.compile(rf"\.{re.escape(_stem(path))}\.[a-z0-9_]{{8}}\.{ending}")  # as tempfile names them
+    pattern = re.compile(rf"\.{re.escape(_stem(path))}\.[a-z0-9_]{{8}}\.{ending}")
     return [path.parent / name for name in os.listdir(path.parent) if pattern.fullmatch(name)]
 
 
@@ -253,6 +221,24 @@ def _stem(path: Path) -> str:
     """The name of a file, short enough to add to it."""
     name = os.fsencode(path.name)
     return path.name if len(name) <= 80 else f"{path.name[:30]}-{hashlib.blake2b(name, digest_size=6).hexdigest()}"
+
+
+def _real(path: str | os.PathLike[str]) -> Path:
+    """Where a link leads, so that it is written there and the link stays."""
+    return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # some file systems do not sync folders
+        _sync(folder)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -285,18 +271,30 @@ def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
         np.save(stream, array, allow_pickle=False)
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Read JSON, with one sentence if it is missing or malformed."""
-    path = Path(path)
+@contextmanager
+def _reading(path: Path, what: str, remedy: str = "") -> Iterator[None]:
+    """Any error while a file is read, in one sentence."""
     try:
-        return json.loads(_text(path))
-    except NerveError:
+        require_ending(path)
+        yield
+    except (NerveError, MemoryError):
         raise
     except OSError as error:
         raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except (ValueError, RecursionError) as error:
-        place = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise NerveError(f"{path}: is not valid JSON{place}.") from error
+    except Exception as error:  # parsers stumble in a dozen ways
+        why = str(error).strip().partition("\n")[0]
+        if isinstance(error, json.JSONDecodeError):
+            why = f"line {error.lineno}, column {error.colno}"
+        if mark := getattr(error, "problem_mark", None):  # of YAML
+            why = f"line {mark.line + 1}, column {mark.column + 1}"
+        raise NerveError(f"{path}: is not {what} ({why}).{remedy}") from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read JSON, with one sentence if it is missing or malformed."""
+    path = Path(path)
+    with _reading(path, "valid JSON"):
+        return json.loads(path.read_text(encoding="utf-8-sig"))
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -304,21 +302,11 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     import yaml
 
     path = Path(path)
-    try:
-        content = yaml.safe_load(_text(path))
-    except NerveError:
-        raise
-    except OSError as error:
-        raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:  # as its parser has it
-        mark = getattr(error, "problem_mark", None)
-        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise NerveError(f"{path}: is not valid YAML{place}.") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
+    with _reading(path, "valid YAML"):
+        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    if not isinstance(content, dict | None):
         raise NerveError(f"{path}: holds no settings, expected lines like `name: value`.")
-    return {str(name): value for name, value in content.items()}
+    return {str(name): value for name, value in (content or {}).items()}
 
 
 def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
@@ -329,66 +317,10 @@ def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     path = Path(path)
     separator = "," if path.suffix.lower() == ".csv" else "\t"
     defaults: dict[str, Any] = {"sep": separator, "na_values": MISSING, "keep_default_na": False}
-    try:
-        with open_table(path) as stream:
-            return unguarded_table(pd.read_csv(stream, encoding="utf-8-sig", **(defaults | options)))
-    except NerveError:
-        raise
-    except OSError as error:
-        raise NerveError(f"{path}: could not be read ({error.strerror or error}).") from error
-    except (ValueError, EOFError, OverflowError, LookupError, zlib.error, lzma.LZMAError) as error:  # as pandas has it
-        raise NerveError(f"{path}: is not a readable table. Save it as tab-separated UTF-8 text.") from error
+    with _reading(path, "a readable table", " Save it as tab-separated UTF-8 text."), open_table(path) as stream:
+        return unguarded_table(pd.read_csv(stream, encoding="utf-8-sig", **(defaults | options)))
 
 
 def read_foreign_table(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
-    """Read somebody else's table: what R, SPSS and databases write for missing values counts as missing too."""
+    """Read a table of others: what R, SPSS and databases write for missing values counts as missing too."""
     return read_tsv(path, **({"keep_default_na": True} | options))
-
-
-def _text(path: Path) -> str:
-    require_ending(path)
-    return path.read_text(encoding="utf-8-sig")
-
-
-def _mode(path: Path, usual: int) -> int:
-    """Permissions of what is written as `path`: those that it has, or the usual ones of a new file."""
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode)
-    except OSError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return usual & ~mask
-
-
-def _keep_mode(new: Path, old: Path) -> None:
-    """Give a new file the permissions of the one that it replaces; untouched if they are its own already."""
-    if old.is_file() and _mode(old, 0) != _mode(new, 0):
-        os.chmod(new, _mode(old, 0))
-
-
-def _real(path: str | os.PathLike[str]) -> Path:
-    """Where a link leads, so that it is written there and the link stays."""
-    try:
-        return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
-    except ValueError:  # a name that no file can have: refused where it is opened
-        return Path(path)
-
-
-def _remove(name: str) -> None:
-    if name:
-        with suppress(OSError):
-            os.unlink(name)
-
-
-def _sync(file: Path) -> None:
-    with open(file, "rb") as stream:
-        os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems do not sync folders
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

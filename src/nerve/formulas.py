@@ -53,7 +53,7 @@ def unguarded_table(table: pd.DataFrame) -> pd.DataFrame:
 def any_text(table: pd.DataFrame, wanted: Callable[[str], bool]) -> bool:
     """Whether a column name or a text cell is as wanted."""
     names = any(isinstance(name, str) and wanted(name) for name in table.columns)
-    return names or any(_holds(table.iloc[:, i], wanted) for i in _text_columns(table))
+    return names or any(_holds(column, wanted) for _, column in _text_columns(table))
 
 
 def _changed(table: pd.DataFrame, change: Any, marks: tuple[str, ...]) -> pd.DataFrame:
@@ -61,15 +61,15 @@ def _changed(table: pd.DataFrame, change: Any, marks: tuple[str, ...]) -> pd.Dat
     names = [change(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    columns = [i for i in _text_columns(table) if _holds(table.iloc[:, i], lambda text: text.startswith(marks))]
+    columns = [i for i, column in _text_columns(table) if _holds(column, lambda text: text.startswith(marks))]
     table = table.copy() if columns else table
     for i in columns:
         table.isetitem(i, table.iloc[:, i].map(change).array)
     return table
 
 
-def _text_columns(table: pd.DataFrame) -> list[int]:
-    return [i for i, dtype in enumerate(table.dtypes) if dtype.kind in "OT"]
+def _text_columns(table: pd.DataFrame) -> list[tuple[int, pd.Series]]:
+    return [(i, column) for i, (_, column) in enumerate(table.items()) if column.dtype.kind in "OT"]
 
 
 def _holds(column: pd.Series, wanted: Callable[[str], bool]) -> bool:

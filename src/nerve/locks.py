@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from nerve.checks import NerveError
 
@@ -22,18 +22,44 @@ _HELD = (errno.EWOULDBLOCK, errno.EACCES)  # any other error: this file system k
 
 
 @contextmanager
+def clear_errors(path: Path) -> Iterator[None]:
+    """Inside, an error of the operating system becomes one sentence, and so does a name that no file can have."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if not isinstance(error, OSError) and "\0" not in str(path):
+            raise
+        raise NerveError(
+            f"{path}: could not write ({getattr(error, 'strerror', None) or error}). "
+            "Check that the folder exists, can be written to and has space left."
+        ) from error
+
+
+@contextmanager
 def holding(path: Path) -> Iterator[bool]:
     """Hold the lock file `path`; gives False, at once, if another process holds it."""
-    stream = _taken(path)
-    if stream is None:
-        yield False
-        return
+    stream = _opened(path)
+    while (mine := _lock(stream, fcntl.LOCK_EX)) and not is_still(path, stream.fileno()):
+        stream.close()  # its last holder has just removed it
+        stream = _opened(path)
     with stream:
+        if not mine:
+            yield False
+            return
+        with suppress(OSError):  # a full disk keeps nobody from holding a lock
+            stream.truncate(0)
+            os.write(stream.fileno(), f"process {os.getpid()} on {_machine()}\n".encode())  # nothing to be flushed
         try:
             yield True
         finally:
             with suppress(OSError):
                 path.unlink()  # while it is still held: whoever has opened it sees that it is gone, and opens it anew
+
+
+def _opened(path: Path) -> IO[str]:
+    with clear_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "a+")
 
 
 @contextmanager
@@ -64,46 +90,21 @@ def holder(path: Path) -> str:
     return f"{process} on {'this' if machine == _machine() else 'another'} machine" if machine else process
 
 
-def _taken(path: Path) -> IO[str] | None:
-    """The open, locked file; None if another has it."""
-    while True:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            stream = open(path, "a+")  # noqa: SIM115, closed by `holding`
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise NerveError(
-                f"{path}: could not be opened ({reason}). Check that the output folder can be written to."
-            ) from error
-        if not _lock(stream, fcntl.LOCK_EX):
-            stream.close()
-            return None
-        if is_still(path, stream.fileno()):
-            break
-        stream.close()  # its last holder has just removed it
-    with suppress(OSError):  # a full disk keeps nobody from holding a lock
-        stream.truncate(0)
-        os.write(stream.fileno(), f"process {os.getpid()} on {_machine()}\n".encode())  # nothing is left to be flushed
-    return stream
-
-
 def _machine() -> str:
     """A number that only processes of this machine know, until it starts again; empty where there is none."""
-    try:
+    with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-    except OSError:
-        return ""
+    return ""
 
 
 def is_still(path: str | Path, descriptor: int) -> bool:
     """Whether the open file is the one that has this name."""
-    try:
+    with suppress(OSError):
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except OSError:
-        return False
+    return False
 
 
-def _lock(stream: Any, kind: int) -> bool:
+def _lock(stream: IO[str], kind: int) -> bool:
     try:
         fcntl.flock(stream, kind | fcntl.LOCK_NB)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -24,25 +23,22 @@ def odd_cells(column: pd.Series) -> pd.Series:
     (['unknown'], [])
     >>> odd_cells(pd.Series(["12,5", "13,1"])).tolist()
     ['12,5', '13,1']
+    >>> odd_cells(pd.Series(["8.1", "unknown", "unknown"])).tolist()
+    ['unknown', 'unknown']
     """
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.iloc[:0]
     present = column.dropna()
-    if not len(present) or in_numbers(present).notna().mean() < MOSTLY:
+    numbers = in_numbers(present)
+    if not len(present) or (numbers.notna().mean() < MOSTLY and not (numbers % 1).any()):  # 8.1 is no category
         return present.iloc[:0]
     return present[pd.to_numeric(present.astype(str).str.strip(), errors="coerce").isna()]
 
 
 def in_numbers(column: pd.Series) -> pd.Series:
     """The cells as numbers, decimal commas included; NaN where a cell is not one."""
-    return pd.Series([_number(str(cell).strip()) for cell in column], column.index, float)
-
-
-def _number(word: str) -> float:
-    try:
-        return float(_DECIMAL_COMMA.sub(r"\1.\2", word)) if "_" not in word else math.nan  # 1_000 is Python's only
-    except ValueError:
-        return math.nan
+    words = column.astype(str).str.strip().str.replace(_DECIMAL_COMMA, r"\1.\2", regex=True)
+    return pd.to_numeric(words, errors="coerce").astype(float)
 
 
 def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False) -> pd.DataFrame:
@@ -64,9 +60,6 @@ def _refusal(table: pd.DataFrame, name: str, odd: pd.Series) -> Exception:
     others = int(table[name].notna().sum()) - len(odd)
     if not others:
         return problem(name, f"its numbers have commas: {cells}", remedy="Write them with points, 12.5.")
-    return problem(
-        f"column {name!r}",
-        f"{cells} {'is not a number' if len(odd) == 1 else 'are not numbers'} among {others} that are",
-        expected="numbers, or categories throughout",
-        remedy="Mend the cells, write n/a there, or say --non-numeric missing.",
-    )
+    found = f"{cells} {'is not a number' if len(odd) == 1 else 'are not numbers'} among {others} that are"
+    remedy = "Mend the cells, write n/a there, or say --non-numeric missing."
+    return problem(f"column {name!r}", found, expected="numbers, or categories throughout", remedy=remedy)

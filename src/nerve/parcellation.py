@@ -10,25 +10,19 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nerve.atlases import (
-    SCHAEFER_SIZES,
-    atlas_table,
-    orders_of,
-    other_aliases,
-    package_table,
-    parcellation_names,
-    schaefer_aliases,
-    schaefer_size,
-)
-from nerve.checks import NerveError, brief, did_you_mean, listed, problem
+from nerve import atlases
+from nerve.atlases import parcellation_names
+from nerve.checks import NerveError, brief, did_you_mean, listed, problem, require
 from nerve.files import read_tsv
 
 OUTSIDE_NETWORK = "Subcortical"
@@ -36,14 +30,14 @@ _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
 _NETWORK_COLUMNS = ("network", "network_label", "net", "group", "community", "net17", "net7", "network_17", "network_7")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Parcellation:
     """Regions in order.
 
     Parameters
     ----------
     labels : tuple of str
-        One unique name a region.
+        One unique name per region.
     networks : tuple of str
         The functional network of each region.
     hemispheres : tuple of str
@@ -56,36 +50,28 @@ class Parcellation:
 
     labels: tuple[str, ...]
     networks: tuple[str, ...]
-    hemispheres: tuple[str, ...] = ()
-    coordinates: np.ndarray | None = None
-    name: str = "custom"
+    hemispheres: tuple[str, ...] = field(default=(), compare=False)
+    coordinates: Any = field(default=None, compare=False)
+    name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
-        labels = tuple(str(label) for label in self.labels)
-        networks = tuple(str(network) for network in self.networks)
-        n_regions = len(labels)
-        if n_regions == 0:
-            raise problem(self.name, "the parcellation has no regions", expected="at least one")
-        if len(networks) != n_regions:
-            raise problem(
-                self.name, f"{len(networks)} networks for {n_regions} regions", expected="one network a region"
-            )
-        repeated = pd.Series(labels)[pd.Series(labels).duplicated()].unique()
-        if len(repeated):
-            raise problem(self.name, f"region labels occur twice ({listed(repeated)})", expected="unique labels")
-        hemispheres = tuple(self.hemispheres) or tuple(_hemisphere(label) for label in labels)
-        coordinates = np.full((n_regions, 3), np.nan) if self.coordinates is None else np.array(self.coordinates, float)
-        if len(hemispheres) != n_regions or coordinates.shape != (n_regions, 3):
-            raise problem(
-                self.name, "hemispheres or coordinates do not fit the labels", expected=f"{n_regions} of each"
-            )
+        labels, networks = tuple(map(str, self.labels)), tuple(map(str, self.networks))
+        n = len(labels)
+        hemispheres = tuple(self.hemispheres) or tuple(map(_hemisphere, labels))
+        coordinates = np.full((n, 3), np.nan) if self.coordinates is None else np.array(self.coordinates, float)
         coordinates.setflags(write=False)
-        for field, value in zip(
-            ("labels", "networks", "hemispheres", "coordinates"),
-            (labels, networks, hemispheres, coordinates),
-            strict=True,
-        ):
-            object.__setattr__(self, field, value)
+        repeated = [label for label, count in Counter(labels).items() if count > 1]
+        fits = len(hemispheres) == n and coordinates.shape == (n, 3)
+        require(
+            self.name,
+            (n > 0, "the parcellation has no regions", "at least one"),
+            (len(networks) == n, f"{len(networks)} networks for {n} regions", "one network per region"),
+            (not repeated, f"region labels occur twice ({listed(repeated)})", "unique labels"),
+            (fits, "hemispheres or coordinates do not fit the labels", f"{n} of each"),
+        )
+        checked = {"labels": labels, "networks": networks, "hemispheres": hemispheres, "coordinates": coordinates}
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def from_table(cls, table: pd.DataFrame | str | os.PathLike[str], name: str | None = None) -> Parcellation:
@@ -94,21 +80,13 @@ class Parcellation:
             name = name or Path(table).name.split(".")[0]
             table = read_tsv(table, dtype=dict.fromkeys((*_LABEL_COLUMNS, *_NETWORK_COLUMNS), str))
         name = name or "custom"
-        label = _column(table, _LABEL_COLUMNS, name)
-        network = _column(table, _NETWORK_COLUMNS, name)
-        for column in (label, network):
-            if table[column].isna().any():
-                row = int(table[column].isna().to_numpy().argmax()) + 1
-                raise problem(name, f"row {row} has no {column}", remedy="Fill it in, or remove the region.")
+        labels, networks = (_column(table, names, name) for names in (_LABEL_COLUMNS, _NETWORK_COLUMNS))
         try:
-            has_xyz = {"x", "y", "z"} <= set(table.columns)
-            xyz = table[["x", "y", "z"]].to_numpy(float) if has_xyz else None
+            xyz = table[list("xyz")].to_numpy(float) if {*"xyz"} <= set(table.columns) else None
         except (ValueError, OverflowError) as error:
             raise problem(name, f"a coordinate is not a number ({error})", expected="x, y, z in mm") from error
-        sides = (
-            tuple(table["hemisphere"].astype(object).fillna("").astype(str)) if "hemisphere" in table.columns else ()
-        )
-        return cls(tuple(table[label].astype(str)), tuple(table[network].astype(str)), sides, xyz, name)
+        sides = table["hemisphere"].astype(object).fillna("").astype(str) if "hemisphere" in table.columns else ()
+        return cls(labels, networks, tuple(sides), xyz, name)
 
     @property
     def n_regions(self) -> int:
@@ -134,42 +112,27 @@ class Parcellation:
     def __len__(self) -> int:
         return self.n_regions
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Parcellation):
-            return NotImplemented
-        return self.labels == other.labels and self.networks == other.networks
-
-    def __hash__(self) -> int:
-        return hash((self.labels, self.networks))
-
     def __repr__(self) -> str:
         return f"Parcellation({self.name!r}: {self.n_regions} regions, {self.n_networks} networks)"
 
     def to_table(self) -> pd.DataFrame:
         """The parcellation as a table that `from_table` reads back."""
         table = pd.DataFrame({"label": self.labels, "network": self.networks, "hemisphere": self.hemispheres})
-        assert self.coordinates is not None  # set in __post_init__
         return table.assign(**dict(zip("xyz", self.coordinates.T, strict=True)))
 
     def subset(self, regions: Sequence[int] | np.ndarray, name: str | None = None) -> Parcellation:
         """The regions at these positions, in this order."""
-        assert self.coordinates is not None
         regions = np.asarray(regions, int)
-        return Parcellation(
-            tuple(self.labels[i] for i in regions),
-            tuple(self.networks[i] for i in regions),
-            tuple(self.hemispheres[i] for i in regions),
-            self.coordinates[regions],
-            name or self.name,
-        )
+        columns = (self.labels, self.networks, self.hemispheres)
+        labels, networks, hemispheres = (tuple(column[i] for i in regions) for column in columns)
+        return Parcellation(labels, networks, hemispheres, self.coordinates[regions], name or self.name)
 
     def with_outside(self, labels: Sequence[str], network: str = OUTSIDE_NETWORK) -> Parcellation:
         """The same regions followed by others that belong to no network, as one network of their own."""
-        assert self.coordinates is not None
         return Parcellation(
             self.labels + tuple(labels),
             self.networks + (network,) * len(labels),
-            self.hemispheres + tuple(_hemisphere(label) for label in labels),
+            self.hemispheres + tuple(map(_hemisphere, labels)),
             np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)]),
             f"{self.name}+{len(labels)}",
         )
@@ -248,7 +211,7 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
         if not path.is_file():
             raise problem(path, "there is no such file", expected="a table with columns label and network")
         return Parcellation.from_table(path)
-    if orders := orders_of(name):
+    if orders := atlases.orders_of(name):
         raise NerveError(f"{name!r} comes in several versions: say which, {listed(orders, most=20)}.")
     raise NerveError(
         f"{name!r} is neither a built-in parcellation nor a file.{did_you_mean(name, parcellation_names())} "
@@ -260,11 +223,9 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
 @lru_cache(maxsize=64)
 def _builtin(name: str) -> Parcellation:
     base, _, extra = name.partition("+")
-    parcellation = Parcellation.from_table(atlas_table(base), name=base)
-    if extra:
-        outside = package_table("aseg19.tsv")
-        parcellation = replace(parcellation.with_outside(list(outside["label"])), name=name)
-    return parcellation
+    parcellation = Parcellation.from_table(atlases.atlas_table(base), name=base)
+    outside = list(atlases.package_table("aseg19.tsv")["label"])
+    return replace(parcellation.with_outside(outside), name=name) if extra else parcellation
 
 
 def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]]:
@@ -272,45 +233,31 @@ def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]
 
     `7Networks_LH_Vis_1` is a different parcel in Schaefer-100 and in Schaefer-400: sizes must agree.
     """
-    sizes = _schaefer_size(here), _schaefer_size(there)
-    if 0 in sizes:
-        alias = other_aliases()
-        return [alias.get(label, label) for label in here.labels], [alias.get(label, label) for label in there.labels]
-    if sizes[0] != sizes[1]:
+    sizes = [atlases.schaefer_size(one.name, one.labels) for one in (here, there)]
+    if 0 not in sizes and sizes[0] != sizes[1]:
         raise NerveError(
             f"{here.name} holds parcels of Schaefer-{sizes[0]} and {there.name} of Schaefer-{sizes[1]}: different "
             "parcels, although some labels are alike. Name the parcellation that the data were made with."
         )
-    alias = schaefer_aliases(sizes[0])
+    alias = atlases.other_aliases() if 0 in sizes else atlases.schaefer_aliases(sizes[0])
     return [alias.get(label, label) for label in here.labels], [alias.get(label, label) for label in there.labels]
 
 
-def _schaefer_size(parcellation: Parcellation) -> int:
-    """How many parcels the Schaefer atlas has that these labels come from, 0 if they are of another atlas."""
-    if size := schaefer_size(parcellation.name):
-        return size
-    known = {size: sum(label in schaefer_aliases(size) for label in parcellation.labels) for size in SCHAEFER_SIZES}
-    most = max(known.values())
-    if most < parcellation.n_regions / 2:
-        return 0
-    return min((size for size in SCHAEFER_SIZES if known[size] == most and size >= most), default=0)
-
-
 def _hemisphere(label: str) -> str:
-    if re.search(r"(^|[_\W])(LH|L|Left|lh)([_\W]|$)", label):
-        return "L"
-    if re.search(r"(^|[_\W])(RH|R|Right|rh)([_\W]|$)", label):
-        return "R"
+    for side, words in (("L", "LH|L|Left|lh"), ("R", "RH|R|Right|rh")):
+        if re.search(rf"(^|[_\W])({words})([_\W]|$)", label):
+            return side
     return ""
 
 
-def _column(table: pd.DataFrame, names: Sequence[str], where: str) -> str:
-    for name in names:
-        if name in table.columns:
-            return name
-    raise problem(
-        where,
-        f"the table has columns {listed(table.columns)}",
-        expected=f"a column {names[0]!r} (or {listed(names[1:])})",
-        remedy="Rename the column that holds it.",
-    )
+def _column(table: pd.DataFrame, names: Sequence[str], where: str) -> tuple[str, ...]:
+    """The text of the first of these columns that is there."""
+    column = next((name for name in names if name in table.columns), None)
+    if column is None:
+        found, expected = f"the table has columns {listed(table.columns)}", f"a column {names[0]!r}"
+        remedy = "Rename the column that holds it."
+        raise problem(where, found, expected=f"{expected} (or {listed(names[1:])})", remedy=remedy)
+    if (empty := table[column].isna().to_numpy()).any():
+        remedy = "Fill it in, or remove the region."
+        raise problem(where, f"row {empty.argmax() + 1} has no {column}", remedy=remedy)
+    return tuple(table[column].astype(str))

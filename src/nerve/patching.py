@@ -1,6 +1,6 @@
 """A Patching cuts an FC matrix into one patch for every pair of groups, and owns the one pair order.
 
-Networks, permuted networks and a regular grid are all *one group label a region*. Everything that follows
+Networks, permuted networks and a regular grid are all *one group label per region*. Everything that follows
 (pairs, sizes, packed layout) is derived here and nowhere else.
 """
 
@@ -50,14 +50,25 @@ class Patching:
             raise problem("Patching", "group labels with gaps", expected=f"every label from 0 to {n_groups - 1} in use")
         names = tuple(map(str, group_names)) if group_names is not None else tuple(f"G{g + 1}" for g in range(n_groups))
         if len(names) != n_groups:
-            raise problem("Patching", f"{len(names)} group names for {n_groups} groups", expected="one name a group")
+            raise problem("Patching", f"{len(names)} group names for {n_groups} groups", expected="one name per group")
         groups.setflags(write=False)
-        self.group_of = groups
-        self.group_names = names
+        self.group_of, self.group_names = groups, names
+        self.n_regions = len(groups)  #: Number of regions, R.
+        self.n_groups = n_groups  #: Number of groups, G (the paper's N_n).
+        #: Positions of the regions of each group, ascending.
+        self.members = tuple(np.flatnonzero(groups == g) for g in range(n_groups))
+        #: (n_patches, 2): the groups (l, m), l ≤ m, of each patch. The one pair order of the package.
+        self.pairs = np.stack(np.triu_indices(n_groups), axis=1)
+        self.shapes = np.bincount(groups)[self.pairs]  #: (n_patches, 2): rows and columns of each patch.
+        self.sizes = self.shapes.prod(axis=1)  #: (n_patches,): entries of each patch.
+        #: (n_patches + 1,): where each patch starts in the packed layout.
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.n_patches = len(self.pairs)  #: Number of patches, G (G + 1) / 2.
+        self.n_entries = int(self.offsets[-1])  #: Packed length S: the entries of all patches together.
 
     @classmethod
     def from_parcellation(cls, parcellation: Parcellation | str) -> Patching:
-        """One group a network, in the order in which networks first occur."""
+        """One group per network, in the order in which networks first occur."""
         parcellation = load_parcellation(parcellation)
         number = {name: g for g, name in enumerate(parcellation.network_names)}
         return cls([number[network] for network in parcellation.networks], parcellation.network_names)
@@ -76,55 +87,8 @@ class Patching:
         return cls(np.arange(n_regions) // size)
 
     def permuted(self, seed: int) -> Patching:
-        """The same group sizes with regions assigned at random: one permutation of the labels a seed."""
-        shuffled = np.random.default_rng(seed).permutation(self.group_of)
-        return Patching(shuffled, self.group_names)
-
-    @property
-    def n_regions(self) -> int:
-        """Number of regions, R."""
-        return len(self.group_of)
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, G (the paper's N_n)."""
-        return len(self.group_names)
-
-    @property
-    def n_patches(self) -> int:
-        """Number of patches, G (G + 1) / 2."""
-        return len(self.pairs)
-
-    @property
-    def n_entries(self) -> int:
-        """Packed length S: the entries of all patches together."""
-        return int(self.sizes.sum())
-
-    @cached_property
-    def members(self) -> tuple[np.ndarray, ...]:
-        """Positions of the regions of each group, ascending."""
-        return tuple(np.flatnonzero(self.group_of == g) for g in range(self.n_groups))
-
-    @cached_property
-    def pairs(self) -> np.ndarray:
-        """(n_patches, 2): the groups (l, m), l ≤ m, of each patch. The one pair order of the package."""
-        return np.stack(np.triu_indices(self.n_groups), axis=1)
-
-    @cached_property
-    def shapes(self) -> np.ndarray:
-        """(n_patches, 2): rows and columns of each patch."""
-        counts = np.array([len(group) for group in self.members])
-        return counts[self.pairs]
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """(n_patches,): entries of each patch."""
-        return self.shapes.prod(axis=1)
-
-    @cached_property
-    def offsets(self) -> np.ndarray:
-        """(n_patches + 1,): where each patch starts in the packed layout."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
+        """The same group sizes with regions assigned at random: one permutation of the labels per seed."""
+        return Patching(np.random.default_rng(seed).permutation(self.group_of), self.group_names)
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -171,6 +135,16 @@ class Patching:
         fc[..., self.cols, self.rows] = packed
         fc[..., self.rows, self.cols] = packed  # second, so that a patch within one group stays as it is
         return fc
+
+    def means(self, packed: np.ndarray, *, empty: float = np.nan) -> np.ndarray:
+        """(…, S) packed patches → (…, n_patches): the mean of every patch, without the diagonal.
+
+        A group of one region has nothing but the diagonal within: its mean is `empty`.
+        """
+        off_diagonal = (self.rows != self.cols).astype(packed.dtype)
+        counts = np.add.reduceat(off_diagonal, self.offsets[:-1])
+        sums = np.add.reduceat(packed * off_diagonal, self.offsets[:-1], axis=-1)
+        return np.divide(sums, counts, out=np.full_like(sums, empty), where=counts > 0)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Patching):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +48,15 @@ def results_of(source: Source) -> Results:
 
 
 def _figure(name: str) -> Callable[[Source], Figure]:
-    from importlib import import_module
-
-    module = import_module(FIGURES[name])
-
     def plot(source: Source) -> Figure:
-        _show_in_notebooks()
+        import matplotlib.pyplot  # noqa: F401 - with it, IPython shows a figure that a cell returns
+
         return draw(name, results_of(source))
 
     plot.__name__ = plot.__qualname__ = name
-    plot.__doc__ = f"{module.__doc__}\n\nParameters\n----------\nsource : folder, Results or Cohort"
+    words = import_module(FIGURES[name]).__doc__
+    plot.__doc__ = f"{words}\n\nParameters\n----------\nsource : folder, Results or Cohort"
     return plot
-
-
-def _show_in_notebooks() -> None:
-    """IPython shows a figure that a cell returns once pyplot has been imported."""
-    import matplotlib.pyplot  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:

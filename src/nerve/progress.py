@@ -1,4 +1,7 @@
-"""How far long work is, on standard error: a live bar on a terminal, elsewhere a line every five seconds."""
+"""What reaches a terminal: names shown as text, and how far long work is.
+
+Progress is on standard error: a live bar on a terminal, elsewhere a line every five seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,24 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+import rich.console
+from rich.text import Text
+
+from nerve.checks import printable
+
 SECONDS_BETWEEN_LINES = 5.0
 Item = TypeVar("Item")
+
+
+class Console(rich.console.Console):
+    """Rich's console, for which text is text: no markup, and no control characters of others'."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**({"markup": False, "highlight": False} | options))
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every string comes through here, those in the cells of a table too."""
+        return super().render_str(printable(text), **options)
 
 
 class Progress:
@@ -87,7 +106,6 @@ class Progress:
             sys.stderr.flush()
 
     def _start_bar(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 

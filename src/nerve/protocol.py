@@ -17,8 +17,9 @@ MOST_RESAMPLES = 100_000  # all are held in memory
 AUTO, NONE = "auto", "none"  # values of `motion` that are no column
 
 
-def _field(default: Any, says: str) -> Any:
-    return field(default=default, metadata={"help": says})
+def _field(default: Any, says: str, least: int | None = None) -> Any:
+    """A field with its sentence; whole numbers have a least value."""
+    return field(default=default, metadata={"help": says, "least": least})
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,21 @@ class Protocol:
     motion: str = _field(AUTO, "Column of mean framewise displacement, added to the covariates; auto looks for it, "
                          "none leaves it out.")  # fmt: skip
     non_numeric: str = _field("refuse", "Words in a covariate of numbers: refuse them, or count them as missing.")
-    n_folds: int = _field(10, "Outer folds.")
-    n_repeats: int = _field(1, "Repeats with other folds.")
-    n_inner_folds: int = _field(5, "Inner folds, for the penalty λ.")
+    n_folds: int = _field(10, "Outer folds.", 2)
+    n_repeats: int = _field(1, "Repeats with other folds.", 1)
+    n_inner_folds: int = _field(5, "Inner folds, for the penalty λ.", 2)
     kernel: str = _field("correlation", f"Kernel of the ridge: {', '.join(KERNELS)}.")
     lambdas: tuple[float, ...] = _field(LAMBDAS, "Values of λ to choose from.")
-    n_components: int = _field(256, "Components of the row pca.")
-    exact_up_to: int = _field(16384, "Participants up to whom kernels of many features are exact.")
-    n_landmarks: int = _field(1024, "Participants through whom larger kernels go (Nyström).")
-    seed: int = _field(42, "Seed of folds, bootstrap and permutations.")
-    n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.")
-    n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.")
+    n_components: int = _field(256, "Components of the row pca.", 1)
+    exact_up_to: int = _field(16384, "Participants up to whom kernels of many features are exact.", 0)
+    n_landmarks: int = _field(1024, "Participants through whom larger kernels go (Nyström).", 2)
+    seed: int = _field(42, "Seed of folds, bootstrap and permutations.", 0)
+    n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.", 0)
+    n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.", 0)
     labels: tuple[int, ...] = _field((), "Numbers of labelled participants for learning curves: 25, 50, 100, say.")
-    n_draws: int = _field(20, "Draws of labelled participants per point of a learning curve.")
+    n_draws: int = _field(20, "Draws of labelled participants per point of a learning curve.", 1)
     pretrain_scope: str = _field(
-        "train_folds", "What learns without labels learns from training folds (train_folds) or everybody (all)."
+        "train_folds", "What learns without labels learns from training folds (train_folds) or everyone (all)."
     )
 
     def __post_init__(self) -> None:
@@ -73,24 +74,24 @@ class Protocol:
         one_of("kernel", self.kernel, KERNELS)
         one_of("non_numeric", self.non_numeric, ("refuse", "missing"))
         one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
-        if not self.targets:
-            raise NerveError("There are no targets, expected at least one column to predict (targets=['age'], say).")
-        if unknown := [name for name in self.classes if name not in self.targets]:
-            raise NerveError(f"classes names {listed(unknown)}, expected some of the targets: {listed(self.targets)}.")
-        if (self.combat or self.leave_site_out) and self.site is None:
-            raise NerveError("combat and leave_site_out need the column of the site, expected site='site' or the like.")
-        if self.combat_on is not None and (not self.combat or not all(part.strip() for part in self.subset)):
-            raise NerveError(
-                f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) together with combat."
-            )
-        if self.combat and self.leave_site_out:
-            raise NerveError(
-                "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests on such sites: "
-                "expected one of the two. Choose combat or leave_site_out."
-            )
-        for name, least in _LEAST.items():
+        unknown = [name for name in self.classes if name not in self.targets]
+        no_site = (self.combat or self.leave_site_out) and self.site is None
+        no_subset = self.combat_on is not None and not (self.combat and all(self.subset))
+        refused = {
+            "There are no targets, expected at least one column to predict (targets=['age'], say).": not self.targets,
+            f"classes names {listed(unknown)}, expected some of the targets: {listed(self.targets)}.": unknown,
+            "combat and leave_site_out need the column of the site, expected site='site' or the like.": no_site,
+            f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) "
+            "together with combat.": no_subset,
+            "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests on such sites: "
+            "expected one of the two. Choose combat or leave_site_out.": self.combat and self.leave_site_out,
+        }
+        for sentence, wrong in refused.items():
+            if wrong:
+                raise NerveError(sentence)
+        for name, least in ((name, one.metadata["least"]) for name, one in FIELDS.items()):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if least is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise NerveError(f"{name} is {value!r}, expected a whole number of at least {least}.")
             if name in ("n_repeats", "n_bootstrap", "n_permutations") and value > MOST_RESAMPLES:
                 raise NerveError(f"{name} is {value:,}, expected at most {MOST_RESAMPLES:,}.")
@@ -110,9 +111,6 @@ class Protocol:
         return {name: value for name, value in self.as_dict().items() if name != "n_bootstrap"}
 
 
-_LEAST = {"n_folds": 2, "n_repeats": 1, "n_inner_folds": 2, "n_components": 1, "exact_up_to": 0,
-          "n_landmarks": 2, "seed": 0, "n_bootstrap": 0,
-          "n_permutations": 0, "n_draws": 1}  # fmt: skip
 FIELDS = {one.name: one for one in fields(Protocol)}
 
 

@@ -20,43 +20,41 @@ class Stack:
 
     ``stack[rows]`` reads those rows into an array. Pages of memory maps are given back to the system after each
     read, so that resident memory stays that of one batch.
+
+    Parameters
+    ----------
+    sources : list of (n, R, R) arrays
+    places : (n, 2) array
+        The source of each matrix, and its row in there.
+    regions : list
+        Positions of the regions that are taken from each source; None is all.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[np.ndarray],
-        source_of: np.ndarray | None = None,
-        row_of: np.ndarray | None = None,
-        regions: Sequence[np.ndarray | None] | None = None,
-    ) -> None:
-        self._sources = list(sources)
-        counts = [len(source) for source in self._sources]
-        self._source_of = np.repeat(np.arange(len(counts)), counts) if source_of is None else source_of
-        self._row_of = np.concatenate([np.arange(n) for n in counts]) if row_of is None else row_of
-        self._regions: list[np.ndarray | None] = [None] * len(counts) if regions is None else list(regions)
+    def __init__(self, sources: list[Any], places: np.ndarray, regions: list[np.ndarray | None]) -> None:
+        self._sources, self._places, self._regions = sources, places, regions
 
     @classmethod
     def of(cls, array: Any) -> Stack:
         """The array as a stack; a stack is returned as it is."""
-        return array if isinstance(array, Stack) else cls([array])
+        if isinstance(array, Stack):
+            return array
+        rows = np.arange(len(array))
+        return cls([array], np.stack([np.zeros_like(rows), rows], axis=1), [None])
 
     @classmethod
     def concat(cls, stacks: Sequence[Stack]) -> Stack:
         """Stacks one after another."""
-        shift = np.cumsum([0] + [len(stack._sources) for stack in stacks])
-        return cls(
-            [source for stack in stacks for source in stack._sources],
-            np.concatenate([stack._source_of + k for stack, k in zip(stacks, shift[:-1], strict=True)]),
-            np.concatenate([stack._row_of for stack in stacks]),
-            [regions for stack in stacks for regions in stack._regions],
-        )
+        firsts = np.cumsum([0, *(len(stack._sources) for stack in stacks[:-1])])
+        places = [stack._places + [first, 0] for stack, first in zip(stacks, firsts, strict=True)]
+        sources = [source for stack in stacks for source in stack._sources]
+        return cls(sources, np.concatenate(places), [regions for stack in stacks for regions in stack._regions])
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(participants, regions, regions)."""
         regions = self._regions[0]
         n_regions = self._sources[0].shape[-1] if regions is None else len(regions)
-        return len(self._source_of), n_regions, n_regions
+        return len(self), n_regions, n_regions
 
     @property
     def dtype(self) -> np.dtype:
@@ -72,15 +70,13 @@ class Stack:
     ndim = 3
 
     def __len__(self) -> int:
-        return len(self._source_of)
+        return len(self._places)
 
     def __getitem__(self, key: Any) -> np.ndarray:
-        rows, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
+        rows, *rest = key if isinstance(key, tuple) else (key,)
         index = np.arange(len(self))[rows]
         picked = self._read(np.atleast_1d(index))
-        if index.ndim == 0:
-            return picked[0][rest] if rest else picked[0]
-        return picked[(slice(None), *rest)] if rest else picked
+        return picked[(slice(None) if index.ndim else 0, *rest)]
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[i] for i in range(len(self)))
@@ -91,42 +87,37 @@ class Stack:
 
     def row_of_region(self, region: int) -> np.ndarray:
         """One row of every matrix, (n, R); little is read."""
-        out = np.empty(self.shape[:2], self.dtype)
-        for number, source in enumerate(self._sources):
-            here = np.flatnonzero(self._source_of == number)
-            order = self._regions[number]
-            for chunk in np.array_split(here, max(1, len(here) // 512)):  # pages around a row come with it
-                block = source[self._row_of[chunk], region if order is None else order[region]]
-                out[chunk] = block if order is None else block[:, order]
-                _give_back(source)
-        return out
+        return self._read(np.arange(len(self)), region)
 
     def take(self, index: np.ndarray) -> Stack:
         """Another choice of participants."""
-        return Stack(self._sources, self._source_of[index], self._row_of[index], self._regions)
+        return Stack(self._sources, self._places[index], self._regions)
 
     def reordered(self, regions: np.ndarray) -> Stack:
         """Another choice and order of regions."""
-        chained = [regions if old is None else old[regions] for old in self._regions]
-        return Stack(self._sources, self._source_of, self._row_of, chained)
+        return Stack(self._sources, self._places, [regions if old is None else old[regions] for old in self._regions])
 
     def settled(self) -> np.ndarray | Stack:
         """A plain array if that is small, otherwise this stack; an untouched source is returned as it is."""
-        if len(self._sources) == 1 and self._regions[0] is None and len(self) == len(self._sources[0]):
-            source = self._sources[0]
-            in_order = np.array_equal(self._row_of, np.arange(len(source)))
-            if in_order and (not isinstance(source, np.memmap) or self.nbytes <= MATERIALISE_BELOW):
-                return source
-        return self[:] if self.nbytes <= MATERIALISE_BELOW else self
+        first, small = self._sources[0], self.nbytes <= MATERIALISE_BELOW
+        untouched = len(self._sources) == 1 and self._regions[0] is None
+        if untouched and np.array_equal(self._places[:, 1], np.arange(len(first))):
+            return first if small or not isinstance(first, np.memmap) else self
+        return self[:] if small else self
 
-    def _read(self, index: np.ndarray) -> np.ndarray:
-        out = np.empty((len(index), *self.shape[1:]), self.dtype)
+    def _read(self, index: np.ndarray, region: int | None = None) -> np.ndarray:
+        """The matrices at these positions, or one row of each."""
+        out = np.empty((len(index), *self.shape[1 if region is None else 2 :]), self.dtype)
+        at_a_time = 64 if region is None else 512  # pages around a row come with it
         for number, source in enumerate(self._sources):
-            here = np.flatnonzero(self._source_of[index] == number)
-            regions = self._regions[number]
-            for chunk in np.array_split(here, max(1, len(here) // 64)):
-                block = source[self._row_of[index[chunk]]]
-                out[chunk] = block if regions is None else block[:, regions[:, None], regions]
+            here = np.flatnonzero(self._places[index, 0] == number)
+            order = self._regions[number]
+            for chunk in np.array_split(here, max(1, len(here) // at_a_time)):
+                rows = self._places[index[chunk], 1]
+                block = source[rows] if region is None else source[rows, region if order is None else order[region]]
+                if order is not None:
+                    block = block[:, order] if region is not None else block[:, order[:, None], order]
+                out[chunk] = block
                 _give_back(source)
         return out
 
@@ -137,12 +128,6 @@ class Series:
     def __init__(self, parts: Sequence[np.ndarray], regions: Sequence[np.ndarray | None] | None = None) -> None:
         self._parts = list(parts)
         self._regions: list[np.ndarray | None] = [None] * len(self._parts) if regions is None else list(regions)
-
-    @classmethod
-    def split(cls, joined: np.ndarray, lengths: np.ndarray) -> Series:
-        """Participants one after another in a (total volumes, regions) array → one part per participant."""
-        ends = np.cumsum(lengths)
-        return cls([joined[end - length : end] for end, length in zip(ends, lengths, strict=True)])
 
     @property
     def lengths(self) -> np.ndarray:
@@ -170,10 +155,8 @@ class Series:
     @classmethod
     def concat(cls, many: Sequence[Series]) -> Series:
         """Participants of several cohorts one after another."""
-        return cls(
-            [part for series in many for part in series._parts],
-            [regions for series in many for regions in series._regions],
-        )
+        parts = [part for series in many for part in series._parts]
+        return cls(parts, [regions for series in many for regions in series._regions])
 
 
 def _give_back(source: np.ndarray) -> None:

@@ -1,6 +1,9 @@
-"""How a cohort lies on disk, and how to write one matrix after another without holding them all.
+"""How a cohort lies on disk: written one matrix after another, and known by its content.
 
-Names and layout of the files are told in `nerve.cohort`.
+Names and layout of the files are in `nerve.cohort`. An array is hashed once, then recognised by its size and times.
+`.digests.json` beside the arrays keeps them: size, time of writing, time of the last change of any sort (which nobody
+can set back) and digest. A file that differs in one of the first three is read again. Where `.digests.json` is missing
+or cannot be written, the arrays are read.
 """
 
 from __future__ import annotations
@@ -11,63 +14,100 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, as_utf8, known_columns, listed, one_of, problem
-from nerve.contents import KEPT, ArrayDigest, remember, text_digest
-from nerve.files import MISSING, atomic_folder, read_tsv, write_json, write_tsv
+from nerve.checks import NerveError, as_utf8, listed, one_of, problem
+from nerve.files import MISSING, atomic_folder, read_json, read_tsv, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.stack import Series
 
 FORMAT_VERSION = 2
 DTYPES = ("float32", "float16")
-VIEWS = ".views"  # folder of `nerve.methods.kept_views`
+KEPT = ".digests.json"
+VIEWS = ".views"  # folder of `nerve.methods.packing`
 FILES = (
     "cohort.json", "connectivity.npy", "connectivity.tsv", "dataset_description.json", "exclusions.tsv",
     "participants.tsv", "regions.tsv", "timeseries.npy", "timeseries.tsv", "truth.json", "truth_scores.tsv", KEPT,
     VIEWS,
 )  # fmt: skip
+_CHUNK = 2**24  # bytes read at a time
+
+
+class ArrayDigest:
+    """The digest of an array that comes in pieces along its first axis."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.n_rows = 0
+        self._rest = ""
+
+    def add(self, rows: np.ndarray) -> None:
+        """Take in (k, …) more rows."""
+        self._hash.update(np.ascontiguousarray(rows).data)
+        self.n_rows += len(rows)
+        self._rest = f"{rows.dtype.str} {rows.shape[1:]}"
+
+    def hexdigest(self) -> str:
+        """The digest of values, type and shape."""
+        complete = self._hash.copy()
+        complete.update(f"{self.n_rows} {self._rest}".encode())
+        return complete.hexdigest()[:32]
+
+
+class _GrowingArray(ArrayDigest):
+    """An .npy file to which rows are added."""
+
+    def __init__(self, path: Path, dtype: str, *shape: int) -> None:
+        super().__init__()
+        self.path, self.dtype, self.shape = path, np.dtype(dtype), shape
+        self.stream = open(path, "w+b")  # noqa: SIM115, closed by the writer of the cohort
+        self._write_header()
+
+    def add(self, rows: np.ndarray) -> None:
+        rows = np.ascontiguousarray(rows, self.dtype)
+        self.stream.write(rows.data)
+        super().add(rows)
+
+    def finish(self) -> str:
+        """Say in the header how many rows there are, close the file and keep its digest."""
+        self._write_header()
+        self.stream.close()
+        _remember(self.path, self.hexdigest())
+        return self.hexdigest()
+
+    def _write_header(self) -> None:
+        """Write or rewrite the header; numpy pads it so that its length does not depend on the first axis."""
+        self.stream.seek(0)
+        shape = (self.n_rows, *self.shape)
+        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self.stream, header)  # type: ignore[arg-type]
 
 
 class CohortWriter:
     """Appends matrices to a cohort on disk, so that none but the current ones are in memory."""
 
     def __init__(self, folder: Path, parcellation: Parcellation, dtype: str) -> None:
-        self.folder = folder
-        self.parcellation = parcellation
-        self.dtype = np.dtype(one_of("dtype", dtype, DTYPES))
-        self.n_written = 0
-        self.finished = False
-        self._digest, self._series_digest = ArrayDigest(), ArrayDigest()
-        self._matrices = open(folder / "connectivity.npy", "w+b")  # noqa: SIM115, closed by close()
-        self._series: BinaryIO | None = None
-        self._lengths: list[int] = []
-        _write_header(self._matrices, self.dtype, (0, parcellation.n_regions, parcellation.n_regions))
+        self.folder, self.parcellation, self.finished = folder, parcellation, False
+        regions = parcellation.n_regions
+        self.matrices = _GrowingArray(folder / "connectivity.npy", one_of("dtype", dtype, DTYPES), regions, regions)
+        self.series: _GrowingArray | None = None
+        self.lengths: list[int] = []
 
     def append(self, matrices: np.ndarray, series: Iterable[np.ndarray] | None = None) -> None:
         """Add (k, R, R) matrices, and the k time series if the cohort has any."""
-        regions = self.parcellation.n_regions
-        matrices = np.ascontiguousarray(matrices, self.dtype)
-        if matrices.shape[1:] != (regions, regions):
-            raise problem(self.folder, f"matrices of shape {matrices.shape}", expected=f"(k, {regions}, {regions})")
-        self._matrices.write(matrices.data)
-        self._digest.add(matrices)
-        self.n_written += len(matrices)
+        self.matrices.add(matrices)
         if series is None:
             return
-        if self._series is None:
-            self._series = open(self.folder / "timeseries.npy", "w+b")  # noqa: SIM115
-            _write_header(self._series, np.dtype(np.float32), (0, regions))
+        if self.series is None:
+            self.series = _GrowingArray(self.folder / "timeseries.npy", "float32", self.parcellation.n_regions)
         for one in series:
-            one = np.ascontiguousarray(one, np.float32)
-            self._series.write(one.data)
-            self._series_digest.add(one)
-            self._lengths.append(len(one))
+            self.series.add(one)
+            self.lengths.append(len(one))
 
     def finish(
         self,
@@ -79,40 +119,27 @@ class CohortWriter:
         notes: dict[str, Any] | None = None,
     ) -> None:
         """Write the tables and close: from here on the folder is a cohort."""
-        regions = self.parcellation.n_regions
-        _write_header(self._matrices, self.dtype, (self.n_written, regions, regions))
-        if self._series is not None:
-            _write_header(self._series, np.dtype(np.float32), (sum(self._lengths), regions))
-            lengths = pd.DataFrame({"participant_id": participants["participant_id"], "n_volumes": self._lengths})
-            write_tsv(self.folder / "timeseries.tsv", lengths)
-        self.close()
-        write_tsv(self.folder / "connectivity.tsv", participants[["participant_id"]])
+        ids = participants[["participant_id"]]
+        series = None
+        if self.series is not None:
+            write_tsv(self.folder / "timeseries.tsv", ids.assign(n_volumes=self.lengths))
+            series = self.series.finish()
+        write_tsv(self.folder / "connectivity.tsv", ids)
         write_tsv(self.folder / "participants.tsv", participants)
         write_tsv(self.folder / "regions.tsv", self.parcellation.to_table())
         if exclusions is not None and len(exclusions):
             write_tsv(self.folder / "exclusions.tsv", exclusions)
-        write_json(self.folder / "dataset_description.json", _description(name))
-        remember(self.folder / "connectivity.npy", self._digest.hexdigest())
-        series = None
-        if self._series is not None:
-            series = self._series_digest.hexdigest()
-            remember(self.folder / "timeseries.npy", series)
+        write_json(self.folder / "dataset_description.json", description(name))
         about = {
             "format_version": FORMAT_VERSION,
             "name": name,
             "measure": measure,
             "parcellation": self.parcellation.name,
-            "digests": digests(self._digest.hexdigest(), self.parcellation, participants, series, self._lengths),
+            "digests": digests(self.matrices.finish(), self.parcellation, participants, series, self.lengths),
             "notes": notes or {},
         }
         write_json(self.folder / "cohort.json", about)
         self.finished = True
-
-    def close(self) -> None:
-        """Close the files."""
-        self._matrices.close()
-        if self._series is not None:
-            self._series.close()
 
 
 @contextmanager
@@ -125,7 +152,9 @@ def writing_cohort(
         try:
             yield writer
         finally:
-            writer.close()
+            for array in (writer.matrices, writer.series):
+                if array is not None:
+                    array.stream.close()
         if not writer.finished:
             raise NerveError(f"{path}: the cohort was not finished, nothing was written.")
 
@@ -141,31 +170,20 @@ def open_npy(path: Path, remedy: str = "The file is incomplete: make the cohort 
     return array if array.size else np.array(array)
 
 
-def matrix_ids(folder: Path) -> list[str]:
-    """Whose each matrix of a cohort's folder is, in their order."""
-    path = folder / "connectivity.tsv"
-    table = read_tsv(path, dtype=str)
-    known_columns(["participant_id"], table.columns, path)
-    return [str(one) for one in table["participant_id"]]
-
-
-def open_series(folder: Path, ids: list[str]) -> Series:
+def open_series(folder: Path, ids: Iterable[str]) -> Series:
     """The time series of a cohort's folder, cut as timeseries.tsv says, in the order of `ids`."""
-    joined, table = open_npy(folder / "timeseries.npy"), folder / "timeseries.tsv"
-    lengths = read_tsv(table, dtype={"participant_id": str})
-    known_columns(["participant_id", "n_volumes"], lengths.columns, table)
-    counts = pd.to_numeric(lengths["n_volumes"].astype(str), errors="coerce").to_numpy(float)
-    whole = np.isfinite(counts).all() and (counts >= 0).all() and (counts == np.floor(counts)).all()
-    if joined.ndim != 2 or not whole or counts.sum() != len(joined):
-        raise problem(
-            table,
-            f"its numbers of volumes do not fit timeseries.npy, which has shape {joined.shape}",
-            remedy="Make the cohort again.",
-        )
-    return Series.split(joined, counts.astype(int)).take(matched_rows(lengths["participant_id"], ids, table))
+    joined, path = open_npy(folder / "timeseries.npy"), folder / "timeseries.tsv"
+    columns = {"participant_id": str, "n_volumes": int}
+    table = read_tsv(path, dtype=columns, usecols=list(columns))
+    lengths = table["n_volumes"].to_numpy()
+    if joined.ndim != 2 or (lengths < 0).any() or lengths.sum() != len(joined):
+        found = f"its numbers of volumes do not fit timeseries.npy, which has shape {joined.shape}"
+        raise problem(path, found, remedy="Make the cohort again.")
+    parts = np.split(joined, np.cumsum(lengths)[:-1])
+    return Series(parts).take(matched_rows(table["participant_id"], ids, path))
 
 
-def matched_rows(table: Any, ids: Any, where: Path) -> np.ndarray:
+def matched_rows(table: Any, ids: Iterable[Any], where: Path) -> np.ndarray:
     """The row of `table` (ids) of each of `ids`: files of a cohort are matched by participant, never by position."""
     row_of = {str(one): row for row, one in enumerate(table)}
     wanted = [str(one) for one in ids]
@@ -173,13 +191,54 @@ def matched_rows(table: Any, ids: Any, where: Path) -> np.ndarray:
     if lacking or more or len(row_of) != len(table):
         said = [f"it lacks {listed(lacking, most=3)}"] * bool(lacking)
         said += [f"it has {listed(more, most=3)}, who has no matrix"] * bool(more)
-        raise problem(
-            where,
-            " and ".join(said) or "a participant occurs twice",
-            expected="the participants of connectivity.tsv, which says whose each matrix is",
-            remedy="Put the table right, or make the cohort again.",
-        )
+        expected = "the participants of connectivity.tsv, which says whose each matrix is"
+        remedy = "Put the table right, or make the cohort again."
+        raise problem(where, " and ".join(said) or "a participant occurs twice", expected=expected, remedy=remedy)
     return np.array([row_of[one] for one in wanted], int)
+
+
+def digest_of(pieces: Iterable[np.ndarray]) -> str:
+    """The digest of an array in pieces."""
+    digest = ArrayDigest()
+    for piece in pieces:
+        digest.add(piece)
+    return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """The digest of the array in `path`; it is read only if the file is not the one last read."""
+    kept = _kept(path.parent).get(path.name)
+    if isinstance(kept, dict) and kept.get("seen") == _seen(path):
+        return str(kept.get("digest"))
+    array = open_npy(path)
+    step = max(1, _CHUNK // max(1, array[:1].nbytes))
+    digest = digest_of(array[start : start + step] for start in range(0, len(array), step))
+    _remember(path, digest)
+    return digest
+
+
+def _remember(path: Path, digest: str) -> None:
+    """Keep the digest of a file beside it, if that is possible."""
+    kept = _kept(path.parent) | {path.name: {"seen": _seen(path), "digest": digest}}
+    with suppress(NerveError):  # a folder that cannot be written to
+        write_json(path.parent / KEPT, kept)
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    with suppress(NerveError):
+        content = read_json(folder / KEPT)
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
+def _seen(path: Path) -> list[int]:
+    stat = os.stat(path)
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+
+
+def text_digest(*parts: str) -> str:
+    """A short digest of texts."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def digests(
@@ -192,11 +251,10 @@ def digests(
     text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
     as_text = {"participant_id": str}
     table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
-    columns = {name: text_digest(text) for name, text in _columns_as_text(table)}
     found: dict[str, Any] = {
         "connectivity.npy": connectivity,
         "regions.tsv": parcellation.fingerprint,
-        "participants.tsv": columns,
+        "participants.tsv": {name: text_digest(text) for name, text in _columns_as_text(table)},
     }
     if series is not None:
         found |= {"timeseries.npy": series, "timeseries.tsv": text_digest(*(str(int(length)) for length in lengths))}
@@ -213,42 +271,32 @@ def _columns_as_text(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
         yield str(name), text.getvalue()
 
 
-def seal(found: dict[str, Any]) -> str:
-    """The fingerprint of a cohort: one digest of all of its digests."""
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:32]
-
-
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What has changed since a cohort was made, one sentence per file."""
-    said = []
-    for name in sorted({*before, *now} - {"participants.tsv"}):
-        if before.get(name) != now.get(name):
-            what = "was added" if name not in before else "is gone" if name not in now else "has changed"
-            said.append(f"{name} {what}")
-    old, new = before.get("participants.tsv"), now["participants.tsv"]
-    old = old if isinstance(old, dict) else {}
-    parts = {
+    old, new = (dict(found) for found in (before, now))
+    columns = _compared(old.pop("participants.tsv", {}), new.pop("participants.tsv"))
+    words = {"changed": "has changed", "added": "was added", "gone": "is gone"}
+    said = [f"{name} {words[what]}" for what, names in _compared(old, new).items() for name in names]
+    parts = [f"{what}: {listed(names, most=5)}" for what, names in columns.items() if names]
+    return said + ([f"columns of participants.tsv {'; '.join(parts)}"] if parts else [])
+
+
+def _compared(old: dict[str, Any], new: dict[str, Any]) -> dict[str, list[str]]:
+    """The names whose content is another, that only `new` has, and that only `old` has."""
+    return {
         "changed": [name for name in new if name in old and new[name] != old[name]],
         "added": [name for name in new if name not in old],
         "gone": [name for name in old if name not in new],
     }
-    columns = [f"{what}: {listed(names, most=5)}" for what, names in parts.items() if names]
-    return said + ([f"columns of participants.tsv {'; '.join(columns)}"] if columns else [])
 
 
-def _write_header(stream: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    """Write or rewrite the .npy header; numpy pads it so that its length does not depend on the first axis."""
-    stream.seek(0)
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, header)  # type: ignore[arg-type]
-
-
-def _description(name: str) -> dict[str, Any]:
+def description(name: str, **made: str) -> dict[str, Any]:
+    """The content of dataset_description.json, as BIDS derivatives have it."""
     from nerve import __version__
 
     return {
         "Name": name,
         "BIDSVersion": "1.10.0",
         "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "nerve", "Version": __version__}],
+        "GeneratedBy": [{"Name": "nerve", "Version": __version__, **made}],
     }

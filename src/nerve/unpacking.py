@@ -22,18 +22,15 @@ SMALL_TABLE, SMALL_ARRAY = 2**25, 2**27  # bytes: below them any packing is harm
 LARGE_TABLE = 2**25  # bytes: below them no table of numbers is too large
 _CELL, _SPARE = 16, 350 * 2**20  # bytes
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_OTHER_KINDS = {stat.S_ISDIR: "folder", stat.S_ISCHR: "device", stat.S_ISBLK: "device", stat.S_ISSOCK: "socket"}
+_OTHER_KINDS = {stat.S_IFDIR: "folder", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
+_OTHER_KINDS[stat.S_IFIFO] = "pipe"
 
 
 def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_ARRAY) -> None:
     """Refuse content of `unpacked` bytes in a file of `packed` bytes, where that is no real data's proportion."""
     if unpacked > max(small, MOST_PACKED * packed):
-        raise problem(
-            where,
-            f"its {packed:,} bytes unpack to {unpacked:,} or more",
-            expected=f"at most {MOST_PACKED} times as many",
-            remedy="If it is what it should be, save it unpacked.",
-        )
+        found, expected = f"its {packed:,} bytes unpack to {unpacked:,} or more", f"at most {MOST_PACKED} times as many"
+        raise problem(where, found, expected=expected, remedy="If it is what it should be, save it unpacked.")
 
 
 def require_ending(path: Path) -> None:
@@ -41,11 +38,8 @@ def require_ending(path: Path) -> None:
 
     Errors of the system (there is no such file) are left to whoever opens it.
     """
-    mode = os.stat(path).st_mode
-    kind = next((name for is_kind, name in _OTHER_KINDS.items() if is_kind(mode)), "")
-    if stat.S_ISFIFO(mode) and path.parent.name != "fd":
-        kind = "pipe"
-    if kind:
+    kind = _OTHER_KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    if kind and not (kind == "pipe" and path.parent.name == "fd"):
         raise NerveError(f"{path}: is a {kind}, expected a file.")
 
 
@@ -78,12 +72,9 @@ class _Counted(io.RawIOBase):
         if self._given > self._size:
             refuse_bomb(self._path, self._size, self._given, SMALL_TABLE)
         if _CELL * self._cells > 2 * self._size + _SPARE:
-            raise problem(
-                self._path,
-                f"it holds more than {self._cells:,} cells in {self._size:,} bytes",
-                expected="a table of numbers that are written out",
-                remedy="Save such a table as .npy.",
-            )
+            found = f"it holds more than {self._cells:,} cells in {self._size:,} bytes"
+            expected = "a table of numbers that are written out"
+            raise problem(self._path, found, expected=expected, remedy="Save such a table as .npy.")
         buffer[: len(content)] = content
         return len(content)
 

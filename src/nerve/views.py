@@ -16,6 +16,7 @@ from nerve.connectivity import symmetric_log
 _AT_A_TIME = 64  # participants whose matrices are in memory together
 _LOOKED_AT = 2048  # participants, at most, from whom directions come
 N_DIRECTIONS = 256
+Shapes = dict[str, tuple[int | None, ...]]
 
 
 class View:
@@ -36,7 +37,7 @@ class View:
         """(n, R, R) FC → (n, R, R) matrices, in float32."""
         return np.asarray(fc, np.float32)
 
-    def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
+    def shapes(self, n_regions: int) -> Shapes:
         """The shapes that `arrays` have for so many regions."""
         return {}
 
@@ -92,7 +93,7 @@ class TangentView(View):
                 raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
         return out
 
-    def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
+    def shapes(self, n_regions: int) -> Shapes:
         """One matrix."""
         return {"whitening": (n_regions, n_regions)}
 
@@ -132,9 +133,8 @@ class ShrunkView(TangentView):
         """Find the group and the directions in which its participants differ."""
         super().fit(fc)
         rows = np.unique(np.linspace(0, len(fc) - 1, min(len(fc), _LOOKED_AT)).round().astype(int))
-        vectors = np.concatenate(
-            [self._vectors(fc[some]) for some in np.array_split(rows, -(-len(rows) // _AT_A_TIME))]
-        )
+        parts = np.array_split(rows, -(-len(rows) // _AT_A_TIME))
+        vectors = np.concatenate([self._vectors(fc[some]) for some in parts])
         mean, directions, variances = principal_components(vectors, self.n_directions)
         floor = np.median(variances[: max(1, min(len(rows) - 1, vectors.shape[1]))])
         weights = np.maximum(0.0, 1 - floor / variances[: directions.shape[1]])
@@ -146,24 +146,20 @@ class ShrunkView(TangentView):
         """The shrunk matrix."""
         directions = self.arrays["directions"]
         scores = (self._vectors(fc) - self.arrays["mean"]) @ directions  # (n, k)
-        return self._matrices((scores * self.arrays["weights"]) @ directions.T, fc.shape[-1])
+        rows, columns = np.triu_indices(fc.shape[-1])
+        matrices = np.empty(fc.shape, np.float32)
+        matrices[:, rows, columns] = matrices[:, columns, rows] = (scores * self.arrays["weights"]) @ directions.T
+        return matrices
 
-    def shapes(self, n_regions: int) -> dict[str, tuple[int | None, ...]]:
+    def shapes(self, n_regions: int) -> Shapes:
         """One column of directions per weight."""
         n_entries = n_regions * (n_regions + 1) // 2
-        own: dict[str, tuple[int | None, ...]] = {"mean": (n_entries,), "directions": (n_entries, None)}
-        return super().shapes(n_regions) | own | {"weights": (None,)}
+        return super().shapes(n_regions) | {"mean": (n_entries,), "directions": (n_entries, None), "weights": (None,)}
 
     def _vectors(self, fc: Any) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the tangent view."""
         rows, columns = np.triu_indices(fc.shape[-1])
         return super().apply(fc)[:, rows, columns]
-
-    def _matrices(self, vectors: np.ndarray, n_regions: int) -> np.ndarray:
-        rows, columns = np.triu_indices(n_regions)
-        matrices = np.empty((len(vectors), n_regions, n_regions), np.float32)
-        matrices[:, rows, columns] = matrices[:, columns, rows] = vectors
-        return matrices
 
 
 VIEWS: dict[str, type[View]] = {view.name: view for view in (View, TangentView, ShrunkView)}
@@ -175,14 +171,13 @@ def make_view(name: str, n_directions: int = N_DIRECTIONS) -> View:
     return ShrunkView(n_directions=n_directions) if view is ShrunkView else view()
 
 
-def checked_arrays(
-    arrays: dict[str, Any], expected: dict[str, tuple[int | None, ...]], where: object
-) -> dict[str, Any]:
+def checked_arrays(arrays: dict[str, Any], expected: Shapes, where: object) -> dict[str, Any]:
     """Arrays of a file, if they have the names and shapes that are expected; None is any length."""
     found = {name: tuple(array.shape) for name, array in arrays.items()}
-    if found.keys() != expected.keys() or not all(
+    fits = found.keys() == expected.keys() and all(
         len(found[name]) == len(shape) and all(b in (None, a) for a, b in zip(found[name], shape, strict=True))
         for name, shape in expected.items()
-    ):
+    )
+    if not fits:
         raise problem(where, f"its arrays are {found}", expected=str(expected), remedy="Fit the model again.")
     return arrays

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_WATCH = "watches the parent process"
 _PATIENCE = 10  # seconds for a process to end by itself
 
 
@@ -69,20 +68,15 @@ def _death_noticed() -> Iterator[None]:
         raise WorkerDied from error
 
 
-def leave_with_parent() -> None:
+def _leave_with_parent() -> None:
     """End this process when the one that started it has ended, even by a kill."""
-    parent = multiprocessing.parent_process()
-    if parent is not None and not any(thread.name == _WATCH for thread in threading.enumerate()):
-        threading.Thread(target=_leave_after, args=(parent,), name=_WATCH, daemon=True).start()
-
-
-def _leave_after(parent: Any) -> None:
+    parent: Any = multiprocessing.parent_process()
     parent.join()
     os._exit(1)
 
 
 def _work(function: Callable[..., Any], pipe: Any) -> None:
-    leave_with_parent()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     while True:

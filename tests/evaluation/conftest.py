@@ -18,7 +18,12 @@ def make_cohort(n=80, n_regions=8, seed=0, **columns):
 
 @pytest.fixture
 def cohort():
-    """120 people with two planted targets, covariates, families, sites and motion."""
+    """120 participants with two planted targets, covariates, families, sites and motion."""
+    return planted_cohort()
+
+
+def planted_cohort():
+    """What the fixture `cohort` gives, for fixtures of a whole module."""
     rng = np.random.default_rng(7)
     n = 120
     age, sex = rng.uniform(8, 21, n), rng.choice(["F", "M"], n)

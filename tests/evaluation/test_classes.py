@@ -113,10 +113,11 @@ def test_check_lists_classes_as_a_target(planted):
     assert table.loc["target group", "detail"].startswith("3 classes: control (")
 
 
-def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(planted, tmp_path):
+@pytest.mark.slow
+def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(planted, tmp_path, unpainted):
     planted.save(tmp_path / "cohort")
     out = tmp_path / "out"
-    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "group", "--features", "raw,pca", "--n-folds", "5",
+    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "group", "--features", "raw", "--n-folds", "5",
              "--n-bootstrap", "20", "--out", str(out)]  # fmt: skip
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

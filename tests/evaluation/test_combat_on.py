@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.evaluation.conftest import make_cohort
-from typer.testing import CliRunner
 
-from nerve import NerveError, evaluate
-from nerve.cli import app
-from nerve.evaluation import score_table
+from nerve import NerveError, Protocol, evaluate
+from nerve.evaluation import participants_summary, protocol_text, score_table
 from nerve.evaluation.combat import ComBat
+from nerve.evaluation.people import prepare_people
 from nerve.evaluation.sources import Adjusted, Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
@@ -88,13 +87,9 @@ def test_a_site_without_controls_is_named(planted):
         fitted.transform(features, changed)
 
 
-def test_the_methods_paragraph_says_so(planted, tmp_path):
+def test_the_methods_paragraph_says_so(planted):
     _, table, _, _ = planted
-    make_cohort(N, **table.to_dict("list")).save(tmp_path / "cohort")
-    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "group", "--site", "site", "--combat", "--combat-on",
-             "group=control", "--n-folds", "4", "--n-bootstrap", "20", "--out", str(tmp_path / "out")]  # fmt: skip
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
-    assert (
-        "fitted on those with group=control among the training fold" in (tmp_path / "out" / "protocol.md").read_text()
-    )
+    options = {"targets": "group", "site": "site", "combat": True, "combat_on": "group=control"}
+    people, protocol = prepare_people(make_cohort(N, **table.to_dict("list")), Protocol(**options))
+    text = protocol_text(protocol, participants_summary(people), pd.DataFrame())
+    assert "fitted on those with group=control among the training fold" in text

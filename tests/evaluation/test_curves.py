@@ -26,6 +26,7 @@ def test_more_labels_predict_better_and_every_row_meets_the_same_draws(cohort, f
     pd.testing.assert_frame_equal(table, curves(features, cohort, covariates="age"))
 
 
+@pytest.mark.slow
 def test_the_wide_kernel_computed_once_gives_what_rows_give(cohort, features):
     wide = np.hstack([features, np.random.default_rng(0).normal(size=(len(cohort), 90))])
     once = curves(wide, cohort)  # wider than half the participants: a kernel of everybody

@@ -108,12 +108,13 @@ def test_other_regions_measures_and_the_same_participants_are_refused(here, ther
         evaluate("raw", here, "score", test=here.subset(np.arange(30)))
 
 
-def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_path):
+@pytest.mark.slow
+def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_path, unpainted):
     for one in (here, there):
         one.save(tmp_path / one.name)
     out = tmp_path / "out"
     words = ["evaluate", str(tmp_path / "here"), "--test", str(tmp_path / "there"), "--targets", "score", "--features",
-             "raw,tangent", "--covariates", "age", "--labels", "20,40", "--n-draws", "2", "--n-folds", "5",
+             "raw,tangent", "--covariates", "age", "--labels", "20,40", "--n-draws", "1", "--n-folds", "3",
              "--n-bootstrap", "20", "--n-permutations", "9", "--out", str(out)]  # fmt: skip
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

@@ -5,29 +5,33 @@ from typing import Any
 import pytest
 
 from nerve.experiments.config import ExperimentConfig
+from nerve.simulate import simulate_cohort
 
-TINY = {"epochs": 2, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2}
+TINY = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2}
+PROTOCOL = {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 20}
+
+
+def save_cohorts(folder) -> None:
+    simulate_cohort(40, "schaefer100-7", 40, seed=1, name="alpha").save(folder / "alpha")
+    simulate_cohort(30, "schaefer100-7", 40, seed=2, name="gamma", keep_timeseries=False).save(folder / "gamma")
 
 
 @pytest.fixture(scope="session")
-def make_config():
-    def make(methods: list[dict[str, Any]] | None = None, **changes: Any) -> ExperimentConfig:
+def make_config(made_once):
+    folder = made_once("experiment-cohorts", save_cohorts)
+
+    def make(methods: list[dict[str, Any]], **changes: Any) -> ExperimentConfig:
         content = {
             "name": "tiny",
             "parcellation": "schaefer100-7",
             "preset": "small",
             "device": "cpu",
             "cohorts": {
-                "alpha": {"simulate": {"n": 40, "timepoints": 40, "seed": 1}, "targets": ["p_factor", "null"]},
-                "gamma": {
-                    "simulate": {"n": 30, "timepoints": 40, "seed": 2, "keep_timeseries": False},
-                    "targets": ["p_factor"],
-                    "pretrain": False,
-                },
+                "alpha": {"path": str(folder / "alpha"), "targets": ["p_factor", "null"]},
+                "gamma": {"path": str(folder / "gamma"), "targets": ["p_factor"], "pretrain": False},
             },
-            "methods": methods
-            or [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": TINY}],
-            "protocol": {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50},
+            "methods": methods,
+            "protocol": PROTOCOL | changes.pop("protocol", {}),
         }
         return ExperimentConfig.model_validate(content | changes)
 

@@ -6,7 +6,8 @@ import pytest
 
 from nerve.checks import NerveError
 from nerve.experiments.config import ExperimentConfig, MethodConfig, load_config
-from nerve.experiments.plan import make_plan
+from nerve.experiments.main import Experiment
+from nerve.experiments.plan import Planner
 from nerve.methods import METHODS, make_method
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -42,7 +43,7 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (COHORT + "methods: [{method: nervee}]", "no method 'nervee'.* Did you mean 'nerve'"),
+        (COHORT + "methods: [{method: nervee}]", r"methods\.0 \(nervee\): method is 'nervee'.* Did you mean 'nerve'"),
         (COHORT + "methods: [{method: raw}]\nprotocl: {}", "no setting 'protocl'.* Did you mean 'protocol'"),
         (
             COHORT + "methods: [{method: raw}]\nprotocol: {n_fold: 3}",
@@ -52,6 +53,13 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
         ("cohorts: {A: {path: x, targets: []}}\nmethods: [{method: raw}]", "There are no targets"),
         (COHORT + "methods: [{method: raw}]\nprotocol: {n_folds: many}", "n_folds.*'many'"),
         (COHORT + "methods: [{method: brainnetcnn, settings: {epochs: -1}}]", r"methods\.0.*epochs is -1"),
+        (COHORT + "methods: [{method: raw}, {method: nerve, settings: {lr: []}}]", r"methods\.1.*lr is an empty list"),
+        (COHORT + "methods: [{method: nerve, settings: {unknown: []}}]", "unknown is an empty list"),
+        (COHORT + "methods: [{method: raw, cohorts: []}]", r"methods\.0\.cohorts"),
+        (COHORT + "methods: [{method: nerve, settings: {seed: null}}]", "seed is None"),
+        (COHORT + "methods: [{method: raw}]\nseeds: [0, -1]", r"seeds\.1"),
+        (COHORT + f"methods: [{{method: raw}}]\nseeds: [0, {2**63}]", r"seeds\.1"),
+        (COHORT + "methods: [{method: raw}]\ndevice: gpu", "device: .*cuda"),
         (COHORT, "methods: Field required"),
         ("- a list", "holds no settings"),
         ("a: [unclosed", "is not valid YAML"),
@@ -62,6 +70,26 @@ def test_mistakes_are_named_with_their_place(tmp_path, text, sentence):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(NerveError, match=sentence):
         load_config(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "sentence"),
+    [
+        ("nerve", {"dim": 16, "heads": 3}, "cannot be shared by 3 attention heads"),
+        ("nerve", {"patching": ["networks", "grid0"]}, "groups of 0"),
+        ("nerve", {"recentre": "nowhere"}, "recentre: there is no column 'nowhere'"),
+        ("ppca", {"patching": "nothing"}, "patching is 'nothing'"),
+        ("factors", {"patching": "nothing"}, "patching is 'nothing'"),
+        ("tangent", {"recentre": ["site", "nowhere"]}, "no column 'nowhere'"),
+        ("gate", {"phenotypes": [["age", "nowhere"]]}, "no column 'nowhere'"),
+    ],
+)
+def test_what_regions_and_columns_do_not_allow_is_refused_before_a_run(
+    make_config, tmp_path, method, settings, sentence
+):
+    with pytest.raises(NerveError, match=sentence):
+        Experiment.prepare(make_config([{"method": "raw"}, {"method": method, "settings": settings}]), tmp_path)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_lists_are_swept_in_every_combination():
@@ -76,7 +104,17 @@ def test_rows_that_a_reader_could_not_tell_apart_are_refused():
         {"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": [{"method": "raw"}, {"method": "raw"}]}
     )
     with pytest.raises(NerveError, match="Two rows are called Raw FC"):
-        make_plan(config, {"A": "data"}, "code")
+        _ = Planner(config, {"A": "data"}, "code").tasks
+
+
+def test_settings_of_a_reference_row_are_swept_too():
+    rows = [{"method": "pca", "settings": {"n_components": [5, 10]}}]
+    config = ExperimentConfig.model_validate({"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": rows})
+    tasks = Planner(config, {"A": "data"}, "code").tasks
+    assert [(task.row.variant, task.features.settings) for task in tasks] == [
+        ("n_components=5", {"n_components": 5}),
+        ("n_components=10", {"n_components": 10}),
+    ]
 
 
 def test_every_method_knows_the_default_preset():
@@ -89,8 +127,8 @@ def test_a_row_may_be_asked_of_some_cohorts_only():
     cohorts = {name: {"simulate": {"n_subjects": 9}, "targets": ["a"]} for name in "AB"}
     rows = [{"method": "brainnetcnn", "cohorts": ["B"]}, {"method": "graphmae", "cohorts": ["A"]}, {"method": "raw"}]
     config = ExperimentConfig.model_validate({"cohorts": cohorts, "methods": rows})
-    tasks = make_plan(config, {"A": "1", "B": "2"}, "code").tasks
-    asked = [(task.row.method, task.work.kind, task.cohort) for task in tasks]
+    tasks = Planner(config, {"A": "1", "B": "2"}, "code").tasks
+    asked = [(task.row.method, task.kind, task.cohort) for task in tasks]
     assert asked == [
         ("brainnetcnn", "train", "B"), ("graphmae", "encode", ""), ("graphmae", "probe", "A"),
         ("raw", "probe", "A"), ("raw", "probe", "B"),

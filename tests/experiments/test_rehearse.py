@@ -1,21 +1,20 @@
-"""The paper's tables rehearsed: the same rows and columns, on people that are there."""
+"""The paper's tables rehearsed: the same rows and columns, on simulated participants."""
 
 from pathlib import Path
 
 import pytest
 
-from nerve.experiments.config import load_config
-from nerve.experiments.main import prepare
-from nerve.experiments.rehearse import PERMUTATIONS, rehearsal
+from nerve.experiments.config import ExperimentConfig, load_config
+from nerve.experiments.main import Experiment
+from nerve.experiments.plan import Planner
+from nerve.experiments.rehearse import PERMUTATIONS, SIMULATED, rehearsal
 from nerve.methods import make_method
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table1_main", "table2_tokenizers", "table3_parcellations"])
-def test_a_rehearsal_has_every_row_and_target_and_needs_no_path(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
+def test_a_rehearsal_has_every_row_and_target(name):
     config = load_config(CONFIGS / f"{name}.yaml")
     small = rehearsal(config)
     assert [row.label for row in small.methods] == [row.label for row in config.methods]
@@ -24,9 +23,28 @@ def test_a_rehearsal_has_every_row_and_target_and_needs_no_path(tmp_path, monkey
     }
     assert [c.pretrain for c in small.cohorts.values()] == [c.pretrain for c in config.cohorts.values()]
     assert max(row.permutations for row in small.methods) <= PERMUTATIONS
-    experiment = prepare(small, tmp_path / "out")  # people are simulated, columns found, runs planned
-    assert {task.work.kind for task in experiment.plan.tasks} <= {"encode", "probe", "train"}
-    assert sum(experiment.counts.values()) >= len(config.methods)
+    plan = Planner(small, dict.fromkeys(small.cohorts, "data"), "code")
+    assert {task.kind for task in plan.tasks} <= {"encode", "probe", "train"}
+    assert len(plan.unique) >= len(config.methods)
+
+
+def test_participants_are_simulated_and_no_path_is_needed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nerve.experiments.rehearse.SIMULATED", {"n": 24, "timepoints": 20})
+    small = rehearsal(load_config(CONFIGS / "table1_main.yaml"))
+    experiment = Experiment.prepare(small, tmp_path / "out")  # columns are found, too
+    assert experiment.counts.total() == len(experiment.plan.unique)
+
+
+def test_targets_may_stand_in_the_protocol_of_the_file():
+    content = {"cohorts": {"A": {"path": "x"}}, "methods": [{"method": "raw"}], "protocol": {"targets": ["iq"]}}
+    assert rehearsal(ExperimentConfig.model_validate(content)).cohorts["A"].columns == {"iq": "p_factor"}
+
+
+def test_the_page_says_how_small_a_rehearsal_is():
+    page = (CONFIGS.parent / "docs" / "howto" / "reproduce-the-paper.md").read_text(encoding="utf-8")
+    size = f"({SIMULATED['n']} per cohort, 100 regions, preset `small`, three folds, {PERMUTATIONS} permutations)"
+    assert size in page
 
 
 def test_networks_stay_and_regions_become_fewer():
@@ -34,6 +52,12 @@ def test_networks_stay_and_regions_become_fewer():
     patchings = [row.settings.get("patching") for row in config.methods]
     assert config.parcellation == "schaefer100-17"
     assert patchings == ["grid16", "grid16", "grid16", "schaefer100-7", None]
+
+
+def test_swept_epochs_stay_rows_of_their_own():
+    row = {"method": "nerve", "settings": {"epochs": [0, 5]}}
+    content = {"cohorts": {"A": {"path": "x", "targets": ["iq"]}}, "methods": [row]}
+    assert len(rehearsal(ExperimentConfig.model_validate(content)).methods[0].variants()) == 2
 
 
 def test_a_row_that_recentres_sites_has_a_view_that_can():

@@ -9,9 +9,11 @@ from typer.testing import CliRunner
 
 from nerve.cli import app
 from nerve.cohort import Cohort
-from nerve.methods.archive import pack
 from nerve.methods.nerve import NERVE
+from nerve.methods.pretrained import pack
 from nerve.parcellation import Parcellation
+
+pytestmark = pytest.mark.slow
 
 REGIONS = Parcellation(tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters")
 PROTOCOL = ("--n-folds", "3", "--n-bootstrap", "20")
@@ -34,8 +36,15 @@ def run(folder, out, *options, targets="score,sex"):
     return done.output
 
 
+@pytest.fixture(autouse=True, scope="module")
+def unpainted():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")
+        yield
+
+
 @pytest.fixture(scope="module")
-def first(folder):
+def first(folder, unpainted):
     out = folder.parent / "first"
     return out, run(folder, out, "--preset", "small")
 

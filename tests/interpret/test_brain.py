@@ -17,6 +17,8 @@ from nerve.report.figures import draw, svg
 from nerve.report.figures.interpretation_brain import REACH, on_surface
 from nerve.report.results import NothingToDraw, Results
 
+pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
+
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):

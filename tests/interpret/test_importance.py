@@ -1,6 +1,5 @@
 """Occlusion and patterns: against the evaluation itself, slow literal versions, and planted network pairs."""
 
-import copy
 import warnings
 from functools import partial
 
@@ -11,22 +10,21 @@ import pytest
 import nerve
 from nerve import NERVE, Cohort, NerveError, Patching, Protocol
 from nerve.checks import NerveWarning
-from nerve.evaluation import KernelRidge
 from nerve.evaluation.people import prepare_people
 from nerve.interpret import patch_importance
-from nerve.interpret.embeddings import Embedding, TokenEmbedding, embedding_of, hidden_one_by_one
-from nerve.interpret.occlusion import occluded_predictions, predictor, training_means
-from nerve.interpret.patterns import haufe_patterns
+from nerve.interpret.occlusion import Embedding, embedding_of, occluded_predictions, training_means
+from nerve.interpret.patterns import pattern_sizes
 from nerve.simulate import Target, simulate_cohort
 
+pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
 QUICK = {"n_folds": 4, "n_bootstrap": 100}
 
 
 @pytest.fixture(scope="module")
 def planted():
-    """300 people whose target lies on three network pairs, among eight factors, age, sex, sites and motion."""
+    """200 people whose target lies on three network pairs, among eight factors, age, sex, sites and motion."""
     target = Target("score", 0.8, {"general": 1.0})
-    return simulate_cohort(300, "schaefer100-7", timepoints=250, keep_timeseries=False, seed=5, targets=[target])
+    return simulate_cohort(200, "schaefer100-7", timepoints=200, keep_timeseries=False, seed=5, targets=[target])
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +44,7 @@ def raw_table(planted):
     return patch_importance("raw", planted, ["score"], n_repeats=2, **QUICK)
 
 
+@pytest.mark.slow
 def test_planted_pairs_come_out_on_top_of_raw_fc(raw_table, truth):
     assert len(truth) == 3
     assert top(raw_table, "pattern") == truth
@@ -58,18 +57,18 @@ def test_planted_pairs_come_out_on_top_of_raw_fc(raw_table, truth):
 
 @pytest.mark.slow
 def test_planted_pairs_are_found_whichever_they_are():
-    """Five structures of three pairs each: among the first three of 28 pairs a blind map has 1.6 of the 15."""
+    """Two more structures of three pairs each: among the first three of 28 pairs a blind map has 0.6 of the 6."""
     found = {"drop": 0, "pattern": 0}
-    for structure in range(5):
+    for structure in (1, 2):
         target = Target("score", 0.8, {"general": 1.0})
         options = {"seed": 5 + structure, "structure_seed": structure, "targets": [target], "keep_timeseries": False}
-        people = simulate_cohort(300, "schaefer100-7", timepoints=250, **options)
+        people = simulate_cohort(200, "schaefer100-7", timepoints=150, **options)
         truth = {frozenset(pair) for pair in people.notes["truth"]["targets"]["score"]["pairs"]}
-        table = patch_importance("raw", people, ["score"], n_folds=5, n_bootstrap=20)
+        table = patch_importance("raw", people, ["score"], n_folds=3, n_bootstrap=2)
         for column in found:
             found[column] += len(top(table, column) & truth)
-    assert found["drop"] >= 12
-    assert found["pattern"] >= 12
+    assert found["drop"] >= 4
+    assert found["pattern"] >= 4
 
 
 def test_maps_state_their_stability(raw_table):
@@ -81,16 +80,10 @@ def test_maps_state_their_stability(raw_table):
 @pytest.mark.slow
 def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
     options = {"heads": 2, "decoder_dim": 16}
-    encoders = [
-        NERVE(
-            "schaefer100-7", None, "small", "fc", dim=16, depth=1, epochs=3, seed=s, pooling="tokens", options=options
-        )
-        for s in range(2)
-    ]
-    table = patch_importance([one.fit(planted) for one in encoders], planted, ["score"], **QUICK)
+    encoder = NERVE("schaefer100-7", None, "small", view="fc", dim=16, depth=1, epochs=3, pooling="tokens", **options)
+    table = patch_importance(encoder.fit(planted), planted, ["score"], n_folds=3, n_bootstrap=2)
     assert len(top(table, "drop") & truth) >= 2
     assert len(top(table, "pattern") & truth) >= 2
-    assert table["stability"].iloc[0] > 0.5
 
 
 def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
@@ -99,11 +92,11 @@ def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
     assert (table["drop_low"] <= table["drop_high"]).all()
 
 
+@pytest.mark.slow
 def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
     evaluated = nerve.evaluate(encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4)
-    found = predictions_of(
-        embedding_of(encoders[0], cohort, encoders[0].patching_), cohort, ["p_factor", "age"], ["sex"]
-    )
+    embedding = embedding_of(encoders[0], cohort, Patching.grid(100, 50))
+    found = predictions_of(embedding, cohort, ["p_factor", "age"], ["sex"])
     for t, name in enumerate(["p_factor", "age"]):
         expected = evaluated[evaluated["target"] == name].set_index("participant")
         rows = expected.loc[cohort.participants["participant_id"]]
@@ -116,33 +109,15 @@ def predictions_of(embedding, cohort, targets, covariates=()):
     return occluded_predictions(embedding, cohort, people, people.folds[0], settings)
 
 
-@pytest.fixture(scope="module")
-def plain_encoder(cohort):
-    options = {"dim": 16, "depth": 1, "heads": 2, "epochs": 1, "n_components": 16}
-    return nerve.NERVE.from_preset("small", **options).fit(cohort)
-
-
 def test_patches_of_another_patching_are_hidden_in_the_matrices_of_the_view(encoders, cohort):
     other = Patching.grid(100, 25)
     embedding = embedding_of(encoders[0], cohort, other)
-    assert type(embedding) is Embedding
     fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
     first = next(iter(embedding.hidden(np.arange(3), mean)))
     view = encoders[0].view_
     matrices, average = view.apply(fc), view.apply(mean[None])[0]
     matrices[:, :25, :25] = average[:25, :25]
     assert first == pytest.approx(encoders[0].embed_matrices(matrices), abs=1e-5)
-
-
-@pytest.mark.parametrize("pooling", ["pca", "mean", "cls", "tokens"])
-def test_hiding_a_token_is_hiding_its_patch_in_the_matrix(cohort, plain_encoder, pooling):
-    encoder = copy.copy(plain_encoder).set_params(pooling=pooling)
-    embedding = embedding_of(encoder, cohort, encoder.patching_)
-    assert isinstance(embedding, TokenEmbedding)
-    rows, mean = np.arange(6), cohort.inputs("fc").mean(axis=0)
-    plain = Embedding(encoder.embed_matrices, embedding.matrices, encoder.patching_, encoder.view_)
-    for quick, literal in zip(embedding.hidden(rows, mean), plain.hidden(rows, mean), strict=True):
-        assert quick == pytest.approx(literal, abs=1e-5)
 
 
 def test_a_feature_that_reads_one_patch_is_harmed_by_that_patch_only(cohort):
@@ -162,7 +137,9 @@ def test_hidden_patches_are_the_mean_and_everything_else_is_untouched(cohort):
     patching = Patching.from_parcellation(cohort.parcellation)
     fc, mean = cohort.inputs("fc", np.arange(3)), cohort.inputs("fc").mean(axis=0)
     before = fc.copy()
-    for patch, hidden in enumerate(hidden_one_by_one(fc, mean, patching)):
+    embedding = Embedding(np.asarray, lambda rows: fc[rows], patching)
+    for patch, flat in enumerate(embedding.hidden(np.arange(3), mean)):
+        hidden = flat.reshape(fc.shape)
         inside = patching.patch_of == patch
         packed = patching.pack(hidden)
         assert (packed[:, inside] == patching.pack(mean)[inside]).all()
@@ -182,59 +159,57 @@ def test_the_mean_that_hides_a_patch_is_blind_to_the_test_fold(cohort):
     assert np.abs(changed[0] - means[0]).max() > 0.01
 
 
-@pytest.mark.parametrize("kernel", ["correlation", "cosine", "linear", "rbf"])
-@pytest.mark.parametrize("width", [5, 90])
-def test_weights_made_once_predict_as_kernel_ridge_does(kernel, width):
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(50, width)), rng.normal(size=(50, 2))
-    ridge = KernelRidge(kernel).fit(x[:40], y[:40])
-    assert predictor(ridge)(x[40:]) == pytest.approx(ridge.predict(x[40:]), rel=1e-8, abs=1e-10)
-
-
 def test_patterns_are_covariances_of_fc_with_predictions(cohort):
     patching = Patching.from_parcellation(cohort.parcellation)
     predicted = np.random.default_rng(0).normal(size=(len(cohort), 1))
     predicted[:4] = np.nan
-    folds = np.zeros(len(cohort), int)
-    found = haufe_patterns(cohort, predicted, folds, patching)
-    fc, y = cohort.inputs("fc")[4:].astype(float), predicted[4:, 0]
-    covariance = np.einsum("nij,n->ij", fc - fc.mean(axis=0), y - y.mean()) / len(y) / y.std()
+    found = pattern_sizes(cohort, predicted, np.zeros(len(cohort), int), patching)
     for patch in (0, 5, 27):
-        a, b = patching.pairs[patch]
-        block = covariance[np.ix_(patching.members[a], patching.members[b])]
-        if a == b:
-            block = block[~np.eye(len(block), dtype=bool)]
-        assert found.mean[patch, 0] == pytest.approx(block.mean(), abs=1e-9)
-        assert found.rms[patch, 0] == pytest.approx(np.sqrt((block**2).mean()), abs=1e-9)
+        block = literal_pattern(cohort, predicted[:, 0], np.zeros(len(cohort)), patching, patch)
+        assert found[patch, 0] == pytest.approx(np.sqrt((block**2).mean()), abs=1e-9)
 
 
+def literal_pattern(cohort, predicted, folds, patching, patch):
+    """cov(x, ŷ) / sd(ŷ) of the entries of a patch that are not on the diagonal, ŷ centred fold by fold."""
+    kept = np.isfinite(predicted)
+    fc, y, folds = cohort.inputs("fc")[kept].astype(float), predicted[kept], folds[kept]
+    y = y - np.array([y[folds == fold].mean() for fold in folds])
+    covariance = np.einsum("nij,n->ij", fc, y) / len(y) / y.std()
+    a, b = patching.pairs[patch]
+    block = covariance[np.ix_(patching.members[a], patching.members[b])]
+    return block[~np.eye(len(block), dtype=bool)] if a == b else block
+
+
+@pytest.mark.slow
 def test_tables_pattern_is_the_one_of_the_formula(cohort):
-    table = patch_importance("raw", cohort, ["age"], **QUICK)
     patching = Patching.from_parcellation(cohort.parcellation)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NerveWarning)
+        table = patch_importance("raw", cohort, ["age"], **QUICK)
     found = predictions_of(embedding_of("raw", cohort, patching), cohort, ["age"])
-    people, _ = prepare_people(cohort, Protocol(targets=["age"], n_folds=4))
-    expected = haufe_patterns(cohort, found.intact, people.folds[0], patching).mean[:, 0]
-    row = table.iloc[0]
-    names = list(patching.group_names)
+    row, names = table.iloc[0], list(patching.group_names)
     pair = patching.pairs.tolist().index([names.index(row["network_a"]), names.index(row["network_b"])])
-    assert row["pattern"] == pytest.approx(expected[pair], abs=1e-9)
+    expected = literal_pattern(cohort, found.intact[:, 0], found.folds, patching, pair)
+    assert row["pattern"] == pytest.approx(expected.mean(), abs=1e-9)
+    assert row["pattern_rms"] == pytest.approx(np.sqrt((expected**2).mean()), abs=1e-9)
     assert row["pattern_low"] < row["pattern"] < row["pattern_high"]
     assert np.isnan(row["stability"])
 
 
-@pytest.mark.slow
 def test_missing_targets_leave_people_out_and_regions_may_be_in_another_order(cohort, encoders):
-    people = cohort.participants.assign(some=cohort.participants["age"].where(np.arange(60) % 5 > 0))
+    some = cohort.subset(np.arange(30))
+    people = some.participants.assign(some=some.participants["age"].where(np.arange(30) % 5 > 0))
     order = np.random.default_rng(0).permutation(100)
-    mixed = Cohort(
-        np.ascontiguousarray(cohort.connectivity[:, order][:, :, order]), people, cohort.parcellation.subset(order)
-    )
-    plain = Cohort(cohort.connectivity, people, cohort.parcellation)
+    fc = np.ascontiguousarray(some.connectivity[:, order][:, :, order])
+    mixed = Cohort(fc, people, some.parcellation.subset(order))
+    plain = Cohort(some.connectivity, people, some.parcellation)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NerveWarning)
-        tables = [patch_importance(encoders[0], one, ["some", "age"], **QUICK) for one in (plain, mixed)]
-    assert set(tables[0]["n"]) == {48, 60}
-    pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-3, atol=1e-4)
+        options = {"n_folds": 2, "n_bootstrap": 10, "patching": Patching.grid(100, 50)}
+        tables = [patch_importance(encoders[0], one, ["some", "age"], **options) for one in (plain, mixed)]
+    assert set(tables[0]["n"]) == {24, 30}
+    keys = ["target", "network_a", "network_b"]
+    pd.testing.assert_frame_equal(*(table.set_index(keys).sort_index() for table in tables), rtol=1e-3, atol=1e-3)
 
 
 def test_what_cannot_be_explained_is_refused_in_a_sentence(cohort):

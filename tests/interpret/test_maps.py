@@ -8,6 +8,8 @@ from nerve import NERVE, NerveError
 from nerve.interpret import attention_summary, network_weights, stability
 from nerve.interpret.attention import _table, between_networks, rolled_out
 
+pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
+
 
 def test_stability_is_the_mean_of_numpy_correlations():
     maps = np.random.default_rng(0).normal(size=(4, 3, 5))
@@ -40,7 +42,7 @@ def test_weights_are_row_norms_relative_to_the_network(encoders):
 
 
 def test_weights_find_a_planted_region_and_do_not_see_the_scale_of_a_network(cohort):
-    encoder = NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu", options={"heads": 2}).fit(cohort)
+    encoder = NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu", heads=2).fit(cohort)
     before = network_weights(encoder)
     members = encoder.patching_.members[2]
     with torch.no_grad():
@@ -65,7 +67,7 @@ def test_the_same_encoder_twice_is_perfectly_stable(encoders, cohort):
 
 def test_other_tokenizers_have_no_network_weights(cohort):
     options = {"init": "scaled"}
-    encoder = NERVE(preset="small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", options=options)
+    encoder = NERVE(preset="small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", **options)
     encoder.fit(cohort)
     with pytest.raises(NerveError, match="bilinear"):
         network_weights(encoder)

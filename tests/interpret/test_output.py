@@ -8,6 +8,8 @@ from nerve.cli import app
 from nerve.files import read_json, read_tsv
 from nerve.interpret import interpret_to
 
+pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, cohort, encoders):
@@ -50,7 +52,7 @@ def test_without_targets_and_with_one_run_the_run_itself_is_described(folders):
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path, cohort, encoders):
-    other = NERVE(preset="small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", options={"heads": 2})
+    other = NERVE(preset="small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", heads=2)
     with pytest.raises(NerveError, match="differ only in the seed"):
         interpret_to(tmp_path, [encoders[0], other.fit(cohort)], cohort)
     with pytest.raises(NerveError, match="no encoder"):

@@ -42,9 +42,6 @@ class RowMean(Encoder):
     def __init__(self, parcellation=None, epochs=3, seed=0, device="cpu"):
         self.parcellation, self.epochs, self.seed, self.device = parcellation, epochs, seed, device
 
-    def target_parcellation(self):
-        return self.parcellation
-
     def build(self, parcellation):
         return _Module(parcellation.n_regions)
 
@@ -141,7 +138,7 @@ def test_load_refuses_by_name(cohort, tmp_path):
 
 def test_predictor_learns_and_answers_in_the_units_of_the_target(cohort, tmp_path):
     y = 100 + 50 * cohort.connectivity.mean((1, 2)).astype(float)
-    predictor = MeanPredictor(epochs=60).fit(cohort, y)
+    predictor = MeanPredictor(epochs=25).fit(cohort, y)
     assert predictor.score(cohort, y) > 0.5
     predictor.save(tmp_path)
     assert np.array_equal(MeanPredictor.load(tmp_path, device="cpu").predict(cohort), predictor.predict(cohort))
@@ -172,7 +169,7 @@ def test_weights_of_another_type_and_labels_of_another_order_are_refused(cohort,
     file, config = tmp_path / "model" / "model.safetensors", tmp_path / "model" / "config.json"
     whole, described = load_file(file), json.loads(config.read_text())
     save_file({name: (tensor * 10).to(torch.int8) for name, tensor in whole.items()}, file)
-    with pytest.raises(NerveError, match="holds int8, expected float32"):
+    with pytest.raises(NerveError, match="of int8, expected"):
         RowMean.load(tmp_path / "model")
     save_file(whole, file)
     RowMean.load(tmp_path / "model")

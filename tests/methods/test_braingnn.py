@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.methods.modules import untrained
 
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.connectivity import partial
 from nerve.methods import braingnn
 from nerve.methods.braingnn import BrainGNN, GraphSource
-from nerve.models.braingnn import BrainGNNModel, node_features
-from nerve.models.roi_graph import consistency_loss, pooling_loss
+from nerve.models.braingnn import consistency_loss, node_features, pooling_loss
 from nerve.parcellation import Parcellation
 
 REGIONS = 8
@@ -37,7 +37,7 @@ def test_parameters_at_400_regions():
     second = regions * communities + width * (communities + 1) * width + width
     head = (4 * width * 32 + 32 + 64) + (32 * 512 + 512 + 1024) + 513
     with torch.device("meta"):
-        model = BrainGNNModel(regions)
+        model = untrained(BrainGNN(), regions)
     assert sum(p.numel() for p in model.parameters()) == first + second + 2 * width + head == 153_569
 
 
@@ -86,7 +86,7 @@ def test_features_are_fisher_z_with_nothing_for_the_region_itself():
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_training_adds_the_losses_of_pooling_and_validation_does_not(cohort, binary):
-    model = BrainGNNModel(REGIONS, width=4, n_communities=2, hidden=(4, 4), dropout=0.0)
+    model = untrained(BrainGNN(width=4, n_communities=2, hidden=(4, 4), dropout=0.0), REGIONS)
     model.binary = binary
     inputs = GraphSource(cohort, 0.1).batch(np.arange(12))
     target = torch.linspace(-1, 1, 12)
@@ -101,5 +101,5 @@ def test_training_adds_the_losses_of_pooling_and_validation_does_not(cohort, bin
 
 
 def test_a_batch_of_one_is_refused(cohort):
-    with pytest.raises(NerveError, match="batches of 2"):
+    with pytest.raises(NerveError, match="batch_size is 1"):
         BrainGNN(batch_size=1, epochs=1, device="cpu").fit(cohort, np.arange(12.0))

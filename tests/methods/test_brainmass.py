@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.methods.modules import untrained
 
 from nerve.checks import MissingInput
 from nerve.cohort import Cohort
 from nerve.methods.brainmass import BrainMass
-from nerve.models.brainmass import BrainMassModel
-from nerve.models.pseudo_views import correlation, dropped_volume_views, wishart_views
+from nerve.models.brainmass import BrainMassModel, correlation, dropped_volume_views, wishart_views
 from nerve.parcellation import Parcellation
 from nerve.training import Draws
 
@@ -37,7 +37,8 @@ def tensors(many) -> list[torch.Tensor]:
 
 
 def model(**settings) -> BrainMassModel:
-    return BrainMassModel(R, 1, 3, 16, 8, dropout=0.0, **settings)
+    small = {"n_layers": 1, "n_heads": 3, "feedforward": 16, "projection": 8, "dropout": 0.0, "recompute": False}
+    return untrained(BrainMass(**small | settings), R)
 
 
 def test_correlation_is_pearsons_and_a_constant_region_correlates_with_nothing():
@@ -176,14 +177,14 @@ def test_recomputing_activations_changes_memory_and_not_the_gradient():
 
 
 def test_regions_that_the_heads_do_not_divide_are_padded():
-    module = BrainMassModel(7, 1, 3, 16, 8)
+    module = untrained(BrainMass(n_layers=1, n_heads=3, feedforward=16, projection=8, recompute=False), 7)
     assert module.online.width == 9
     assert module.embed(torch.eye(7).expand(2, 7, 7)).shape == (2, 56)
 
 
 def test_full_size_has_the_published_number_of_parameters():
     with torch.device("meta"):
-        module = BrainMassModel(400)
+        module = untrained(BrainMass(), 400)
     assert sum(p.numel() for p in module.online.parameters()) == pytest.approx(64e6, rel=0.01)
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
+from tests.methods.modules import untrained
 
 from nerve.methods.brainnetcnn import BrainNetCNN
-from nerve.models.brainnetcnn import BrainNetCNNModel
 
 
 def test_parameters_at_419_regions_are_those_of_the_tuned_network():
@@ -12,21 +12,21 @@ def test_parameters_at_419_regions_are_those_of_the_tuned_network():
     expected = (2 * regions * edge + edge) + (2 * regions * edge * node + node)
     expected += (regions * node * graph + graph) + (graph + 1)
     with torch.device("meta"):
-        model = BrainNetCNNModel(regions)
+        model = untrained(BrainNetCNN(), regions)
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
 def test_dropout_is_off_when_predicting():
-    model = BrainNetCNNModel(6, 2, 3, 4, dropout=0.9)
+    model = untrained(BrainNetCNN(edge_filters=2, node_filters=3, graph_filters=4, dropout=0.9), 6)
     fc = torch.randn(5, 6, 6)
     model.eval()
-    assert torch.equal(model.predict(fc), model.predict(fc))
+    assert torch.equal(model(fc), model(fc))
     model.train()
-    assert not torch.equal(model.predict(fc), model.predict(fc))
+    assert not torch.equal(model(fc), model(fc))
 
 
 def test_hidden_layers_of_the_first_paper_can_be_had():
-    model = BrainNetCNNModel(6, hidden=(128, 30))
+    model = untrained(BrainNetCNN(hidden=(128, 30)), 6)
     assert [layer.out_features for layer in model.hidden] == [128, 30]
     assert model(torch.randn(3, 6, 6)).shape == (3,)
 

@@ -2,14 +2,15 @@
 
 import pytest
 import torch
+from tests.methods.modules import untrained
 
-from nerve.models.brainnettf import BrainNetTFModel
+from nerve.methods.brainnettf import BrainNetTF
 from nerve.training import Draws
 
 
 def test_parameters_at_400_regions():
     with torch.device("meta"):
-        model = BrainNetTFModel(400)
+        model = untrained(BrainNetTF(), 400)
     trained = sum(p.numel() for p in model.parameters())
     pooling = sum(p.numel() for p in model.readout.parameters())
     assert trained == 13_545_257
@@ -19,18 +20,18 @@ def test_parameters_at_400_regions():
 
 @pytest.mark.parametrize("n_regions", [5, 7, 12])
 def test_any_number_of_regions_goes_with_four_heads(n_regions):
-    model = BrainNetTFModel(n_regions, feedforward=8)
+    model = untrained(BrainNetTF(feedforward=8), n_regions)
     assert model(torch.randn(2, n_regions, n_regions)).shape == (2,)
     assert model.readout.centres.shape[0] == n_regions  # of 100 asked for
 
 
 def test_padding_adds_nothing_where_none_is_needed():
-    assert BrainNetTFModel(8, feedforward=8).layers[0].self_attn.embed_dim == 8
-    assert BrainNetTFModel(7, feedforward=8).layers[0].self_attn.embed_dim == 8
+    assert untrained(BrainNetTF(feedforward=8), 8).layers[0].self_attn.embed_dim == 8
+    assert untrained(BrainNetTF(feedforward=8), 7).layers[0].self_attn.embed_dim == 8
 
 
 def test_mixup_trains_on_mixed_pairs_and_validates_on_people():
-    model = BrainNetTFModel(8, 4, feedforward=8, dropout=0.0)
+    model = untrained(BrainNetTF(n_clusters=4, feedforward=8, dropout=0.0), 8)
     fc, target = torch.randn(6, 8, 8), torch.randn(6)
     model.eval()
     plain = model.error(model(fc), target)

@@ -42,15 +42,15 @@ def ucla_and_stages(folder: Path) -> list[nerve.Cohort]:
     labels = pd.read_csv(folder / "ucla_cnp" / "regions.tsv", sep="\t", dtype=str)["label"]
     assert list(labels[:400]) == list(target.labels)
     series = np.load(folder / "stages" / "timeseries_ses-1.npz", allow_pickle=False)
-    fc = np.stack([np.corrcoef(_by_region(series[key])) for key in series.files]).astype(np.float32)
+    fc = np.stack([np.corrcoef(_by_region(series[key])) for key in series.files[:60]]).astype(np.float32)
     ids = pd.DataFrame({"participant_id": [f"s{i}" for i in range(len(fc))]})
     return [ucla, nerve.Cohort(fc, ids, "schaefer400-7+aseg19", name="stages").align(target)]
 
 
 def fewer(cohort: nerve.Cohort) -> nerve.Cohort:
-    """100 of the people and every n-th of the regions, about 100 of them in all networks: minutes become seconds."""
-    rows = np.random.default_rng(1).permutation(len(cohort))[:100]
-    regions = np.arange(0, cohort.parcellation.n_regions, cohort.parcellation.n_regions // 100)
+    """60 of the people and every n-th of the regions, about 50 of them in all networks: minutes become seconds."""
+    rows = np.random.default_rng(1).permutation(len(cohort))[:60]
+    regions = np.arange(0, cohort.parcellation.n_regions, cohort.parcellation.n_regions // 50)
     return cohort.subset(rows).align(cohort.parcellation.subset(regions))
 
 

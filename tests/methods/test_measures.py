@@ -6,7 +6,7 @@ import pytest
 
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
-from nerve.measures import MEASURES
+from nerve.connectivity import MEASURES
 from nerve.methods import METHODS, method_class
 from nerve.parcellation import Parcellation
 

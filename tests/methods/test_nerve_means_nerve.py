@@ -36,7 +36,7 @@ def cohort() -> nerve.Cohort:
 def fitted(cohort):
     """Each preset fitted once; `pca` needs components, so `paper` is asked for them too."""
     return {
-        preset: nerve.NERVE(preset=preset, pooling="pca", **QUICK, options={"heads": 2, "n_components": 16}).fit(cohort)
+        preset: nerve.NERVE(preset=preset, pooling="pca", **QUICK, heads=2, n_components=16).fit(cohort)
         for preset in PRESETS
     }
 
@@ -89,8 +89,8 @@ def test_pca_is_principal_components_of_what_sets_the_tokens_of_everyone_apart(p
     encoder = fitted[preset]
     module, packed = encoder.module_, torch.from_numpy(encoder.packing(cohort).packed(np.arange(40)))
     with torch.inference_mode():
-        group = module.stream(module.sequence(packed.mean(0, keepdim=True), None))
-        tokens = (module.stream(module.sequence(packed, None)) - group)[:, 1:].flatten(1).double().numpy()
+        group = module.encoder(module.sequence(packed.mean(0, keepdim=True), None))
+        tokens = (module.encoder(module.sequence(packed, None)) - group)[:, 1:].flatten(1).double().numpy()
     left, size, _ = np.linalg.svd(tokens, full_matrices=False)
     scores = left[:, :15] * size[:15]
     found = encoder.transform(cohort).astype(float)
@@ -115,14 +115,14 @@ def test_region_weights_have_spread_or_are_not_drawn(preset, cohort, fitted, tmp
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_fitted_on_those_given_to_fit_and_saved_with_the_model(view, cohort, tmp_path):
-    encoder = nerve.NERVE(view=view, **QUICK, options={"n_components": 8}).fit(cohort)
+    encoder = nerve.NERVE(view=view, **QUICK, n_components=8).fit(cohort)
     expected = VIEWS[view]().fit(cohort.connectivity).apply(cohort.connectivity)
     np.testing.assert_allclose(encoder.packing(cohort).packed(np.arange(40)), encoder.patching_.pack(expected))
     encoder.save(tmp_path)
     loaded = nerve.NERVE.load(tmp_path, device="cpu")
     assert loaded.view == view
     np.testing.assert_array_equal(loaded.transform(cohort), encoder.transform(cohort))
-    first = nerve.NERVE(view=view, **QUICK, options={"n_components": 8}).fit(cohort.subset(np.arange(20)))
+    first = nerve.NERVE(view=view, **QUICK, n_components=8).fit(cohort.subset(np.arange(20)))
     own = VIEWS[view]().fit(cohort.connectivity[:20]).apply(cohort.connectivity)  # nothing of those who came later
     np.testing.assert_allclose(first.packing(cohort).packed(np.arange(40)), first.patching_.pack(own), atol=1e-6)
     label = "# NERVE\n" if view == "fc" else f"# NERVE, {view} view\n"
@@ -156,7 +156,7 @@ class OtherTokenizer(MeanTokenizer):
 
 
 def test_a_tokenizer_class_is_accepted_and_loaded_only_if_it_is_given(cohort, tmp_path):
-    encoder = nerve.NERVE(tokenizer=MeanTokenizer, **QUICK, options={"n_components": 8}).fit(cohort)
+    encoder = nerve.NERVE(tokenizer=MeanTokenizer, **QUICK, n_components=8).fit(cohort)
     assert isinstance(encoder.module_.tokenizer, MeanTokenizer)
     encoder.save(tmp_path)
     loaded = nerve.NERVE.load(tmp_path, device="cpu", tokenizer=MeanTokenizer)

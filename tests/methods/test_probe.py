@@ -93,7 +93,9 @@ def test_a_changed_probe_is_refused(here, tmp_path, change):
         Probe.load(tmp_path / "probe")
 
 
-def test_the_command_line_keeps_a_probe_and_predicts_by_it(here, there, tmp_path):
+@pytest.mark.slow
+def test_the_command_line_keeps_a_probe_and_predicts_by_it(here, there, tmp_path, monkeypatch):
+    monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     for one in (here, there):
         one.save(tmp_path / one.name)
     words = ["evaluate", str(tmp_path / "here"), "--targets", "score", "--covariates", "age", "--n-folds", "5",

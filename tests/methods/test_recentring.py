@@ -41,6 +41,7 @@ def leave_site_out(cohort, **settings):
     return score_table(table, n_bootstrap=0)["r"].iloc[0]
 
 
+@pytest.mark.slow
 def test_an_unseen_site_is_recentred_by_its_own_participants(planted):
     assert leave_site_out(planted) < 0.3
     assert leave_site_out(planted, recentre="site") > 0.6
@@ -114,7 +115,9 @@ def test_a_cohort_without_sites_is_refused(planted):
         TangentSpace(recentre="site").fit_transform(gaps)
 
 
-def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted, tmp_path):
+@pytest.mark.slow
+def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     planted.save(tmp_path / "cohort")
     words = ["evaluate", str(tmp_path / "cohort"), "--features", "tangent,tangent:recentre=site", "--targets", "score",
              "--site", "site", "--leave-site-out", "--n-folds", "5", "--n-bootstrap", "20"]  # fmt: skip
@@ -124,20 +127,28 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted
     assert list(scores["adapted"]) == ["", UNSEEN]
     assert scores["site_accuracy"].iloc[0] > 0.9 > 0.4 > scores["site_accuracy"].iloc[1]
     assert scores["r"].iloc[1] > scores["r"].iloc[0] + 0.3
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "recentre=site" in page
-    assert UNSEEN in page
+    assert "recentre=site" in result.output
 
 
 def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_its_own():
     rng = np.random.default_rng(1)
-    sites = np.array(["large"] * 12 + ["small"] * 4)
-    features = rng.normal(size=(16, 5)) + 9 * (sites == "small")[:, None]
+    sites = np.array(["large"] * 12 + ["small"] * 4 + ["tiny"] * 6)
+    features = rng.normal(size=(22, 5)) + 9 * (sites == "small")[:, None]
     shifts = SiteShifts.of(features.__getitem__, sites)
     assert dict(shifts.sizes) == {"large": 12}
     assert shifts.shifts.shape == (1, 5)
     moved = shifts.meeting(features.__getitem__, sites).apply(features, sites)
-    own = features[12:].mean(axis=0)
-    np.testing.assert_allclose(moved[12:], features[12:] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5)
+    own = features[12:16].mean(axis=0)
+    np.testing.assert_allclose(moved[12:16], features[12:16] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5)
     none = SiteShifts.of(features[12:].__getitem__, sites[12:])
     assert none.shifts.shape == (0, 5)
+
+
+def test_sites_of_few_participants_cannot_be_told_from_the_common_mean_and_the_others():
+    sites = np.array(["large"] * 30 + ["middle"] * 11 + ["small"])
+    features = np.random.default_rng(1).normal(size=(42, 500))
+    shifts = SiteShifts.of(features.__getitem__, sites)
+    kept = [n * ((n + 1) / n * s + shifts.common) for n, s in zip(shifts.sizes.values(), shifts.shifts, strict=True)]
+    rest = 42 * shifts.common - np.sum(kept, axis=0)  # the sum of whom nothing is kept
+    assert dict(shifts.sizes) == {"large": 30}
+    np.testing.assert_allclose(rest, features[30:].sum(axis=0), atol=1e-4)  # twelve, among whom nobody stands out

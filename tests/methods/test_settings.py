@@ -1,6 +1,8 @@
 """Every setting of every method is checked before anything runs: a mistake is a sentence, never a traceback."""
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ ODD = ["abc", "", None, -1, 0, 1.5, 1e400, float("nan"), True, [], {}, "3", [1],
 
 def settings_of(name: str) -> list[str]:
     own = list(inspect.signature(method_class(name)).parameters)
-    return sorted({*own, *NerveConfig.model_fields} - {"options", "preset", "parcellation"}) if name == "nerve" else own
+    return sorted({*own, *NerveConfig.model_fields} - {"preset", "parcellation"}) if name == "nerve" else own
 
 
 def refusal(name: str, settings: dict) -> str:
@@ -73,9 +75,29 @@ def test_what_only_the_regions_can_tell_is_found_before_anything_runs():
         make_method("nerve", "small", {"patching": "schaefer200-7"}, parcellation="schaefer100-7")
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_no_number_is_too_large_for_torch_and_still_accepted(name):
+    for setting in settings_of(name):
+        for value in (1e308, 1e30, 10**30, 2**64):
+            assert refusal(name, {setting: value}), (setting, value)
+
+
+@pytest.mark.parametrize("name", ["braingnn", "brainmass"])
+def test_batches_of_one_are_refused_where_participants_are_normalised_together(name):
+    assert "batch_size is 1" in refusal(name, {"batch_size": 1})
+
+
 def test_fit_checks_too():
     fc = np.stack([np.corrcoef(np.random.default_rng(i).normal(size=(6, 30))) for i in range(8)])
     with pytest.raises(NerveError, match="width is 0, expected greater than or equal to 1"):
         method_class("graphmae")(width=0).fit(fc)
     with pytest.raises(NerveError, match="n_components is 'many'"):
         method_class("pca")(n_components="many").fit(fc)
+
+
+@pytest.mark.slow
+def test_counting_parameters_imports_no_compiler():
+    """torch's compiler takes seconds to import and leaves a folder among temporary files."""
+    code = "import sys; from nerve.methods.listing import method_table as t; t(); print('torch._dynamo' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"

@@ -90,6 +90,7 @@ def test_a_cohort_like_it_is_embedded_in_silence_and_others_are_warned_about(enc
     assert "regressed out in the model's training cohort" in " ".join(encoder.likeness(kept).differences)
 
 
+@pytest.mark.slow
 def test_every_command_takes_it_by_name_without_a_network(cohort, tmp_path, monkeypatch):
     def refused(*_):
         raise AssertionError("the network was asked for")

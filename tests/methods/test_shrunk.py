@@ -9,8 +9,7 @@ import nerve
 from nerve import Cohort, Parcellation
 from nerve.checks import NerveError
 from nerve.methods import make_method
-from nerve.methods.shrunk import ShrunkTangentSpace
-from nerve.methods.tangent import TangentSpace
+from nerve.methods.shrunk import ShrunkTangentSpace, TangentSpace
 
 LABELS = [f"r{i:02}" for i in range(24)]
 REGIONS = Parcellation.from_table(pd.DataFrame({"label": LABELS, "network": list("XYZ") * 8}), name="few")

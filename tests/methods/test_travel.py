@@ -13,8 +13,8 @@ from nerve.checks import NerveError, NerveWarning
 from nerve.cli import app
 from nerve.cohort import Cohort
 from nerve.methods import load_method, pretrained
-from nerve.methods.archive import pack
 from nerve.methods.nerve import NERVE
+from nerve.methods.pretrained import pack
 from nerve.methods.runs import embed_file
 from nerve.parcellation import load_parcellation
 from nerve.quality.likeness import Likeness, Signature, likeness
@@ -98,21 +98,21 @@ def test_of_fewer_than_ten_nothing_is_kept_or_said(trained):
     assert trained.likeness(people(1, n=9)) == Likeness("not compared: fewer than 10 participants")
 
 
+@pytest.mark.slow
 def test_embed_and_check_warn_with_a_figure(run, tmp_path):
     changed(people(1), in_fisher_z).save(tmp_path / "other")
     people(2).save(tmp_path / "same")
     for name, warned in (("other", True), ("same", False)):
-        out, drawn = tmp_path / f"{name}.tsv", tmp_path / f"{name}.png"
+        out = tmp_path / f"{name}.tsv"
         embedded = CliRunner().invoke(app, ["embed", str(run), str(tmp_path / name), str(out), "--device", "cpu"])
-        checked = CliRunner().invoke(
-            app, ["check", str(tmp_path / name), "--model", str(run), "--figure", str(drawn)], env={"COLUMNS": "200"}
-        )
         assert out.is_file()
         assert (tmp_path / f"{name}_likeness.svg").is_file() == warned
         assert ("other_likeness.svg" in embedded.output) == warned
-        assert "like the model's" in checked.output
-        assert ("may be Fisher z" in " ".join(checked.output.split())) == warned
-        assert drawn.read_bytes().startswith(b"\x89PNG")
+    words = ["check", str(tmp_path / "other"), "--model", str(run), "--figure", str(tmp_path / "other.png")]
+    checked = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert "like the model's" in checked.output
+    assert "may be Fisher z" in " ".join(checked.output.split())
+    assert (tmp_path / "other.png").read_bytes().startswith(b"\x89PNG")
     with pytest.warns(NerveWarning, match="does not look like what the model was trained on.*Fisher z"):
         embed_file(run, Cohort.load(tmp_path / "other"), tmp_path / "e.tsv", device="cpu", progress=False)
 
@@ -161,7 +161,7 @@ def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
 
     refused({**whole, "../evil.py": b"x"}, r"bad\.zip: it holds .*expected model.safetensors")
     refused({"config.json": b"{}"}, r"bad\.zip: it holds config.json, expected")
-    refused({**whole, "README.md": b"0" * 2**28}, r"README\.md: its [\d,]+ bytes unpack to 268,435,456")
+    refused({**whole, "README.md": b"0" * (2**27 + 1)}, r"README\.md: its [\d,]+ bytes unpack to 134,217,729")
     refused({**whole, "config.json": b"{}"}, r"bad\.zip/config\.json: it does not describe a model")
     bad.write_bytes(archive.read_bytes()[:-40])
     with pytest.raises(NerveError, match=r"bad\.zip: it is no readable archive of a model"):
@@ -189,3 +189,24 @@ def test_packaged_models_are_found_by_name(trained, run, tmp_path, monkeypatch):
     assert NERVE.from_pretrained("small-419", device="cpu").parcellation_ == ATLAS
     with pytest.raises(NerveError, match=r"no such model.*Did you mean 'small-419'"):
         NERVE.from_pretrained("small-420")
+
+
+@pytest.mark.parametrize("view", ["fc", "tangent", "shrunk"])
+def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_the_others(view):
+    cohort = people(0, n=12)
+    encoder = NERVE.from_preset("small", view=view, epochs=1, dim=8, heads=2, patching="grid4", device="cpu").fit(
+        cohort
+    )
+    training, held_out = encoder.split(cohort, encoder.training_settings())
+    assert len(held_out) == 1
+    matrices = encoder.view_.apply(np.asarray(cohort.connectivity))
+    above = np.triu_indices(cohort.n_regions, 1)
+    mean = encoder.patching_.unpack(encoder.module_.mean.numpy())[above]
+    everyone = matrices.mean(axis=0)[above]  # of fc the signature, of shrunk zero: known from the folder
+    told = len(cohort) * everyone - len(training) * mean
+    alike = [abs(np.corrcoef(told - everyone, one[above] - everyone)[0, 1]) for one in matrices]
+    assert alike[held_out[0]] < 0.9
+
+
+def test_a_signature_leaves_out_nobody_or_ten():
+    assert [Signature.of(people(0, n=n)).n for n in (256, 257, 265, 266)] == [256, 257, 265, 256]

@@ -72,7 +72,7 @@ def test_the_papers_hyperparameters():
 
 
 def test_twelve_thousand_steps_on_the_papers_cohorts():
-    from nerve.training.splits import split_rows
+    from nerve.training.sources import split_rows
 
     config = resolve("paper", {}).training_settings()
     training, _ = split_rows(1791 + 1416, ["ABCD"] * 1791 + ["PNC"] * 1416, config)

@@ -7,7 +7,7 @@ from tests.readers import write_formats as formats
 
 import nerve
 from nerve.export import export_cohort
-from nerve.methods.archive import pack
+from nerve.methods.pretrained import pack
 
 NAMES = ("first", "second", "third")
 LABELS = tuple(nerve.load_parcellation("schaefer400-17").labels)
@@ -18,6 +18,7 @@ def cohorts(folder, names, parcellation="schaefer100-7", n=24):
     """Cohort folders of few participants and regions, with every column that a page names."""
     for seed, name in enumerate(names):
         made = nerve.simulate_cohort(n, parcellation, timepoints=60, seed=seed, keep_timeseries=False, name=name)
+        made.participants["diagnosis"] = ["patient", "control"] * (n // 2)
         made.save(folder / name)
 
 

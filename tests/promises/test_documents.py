@@ -5,6 +5,7 @@ import re
 import shlex
 import tomllib
 
+import benchmarks.__main__ as benchmarks
 import pytest
 import yaml
 from tests.promises.documents import PAGES, ROOT, blocks
@@ -209,6 +210,23 @@ def test_targets_of_make_and_modules_of_tools_exist():
                 assert at.is_dir() or at.with_suffix(".py").is_file() or parts[0] in ("build", "pip", "venv"), code
                 named = at / f"{words[3]}.py" if at.is_dir() and words[3:] else at
                 assert named == at or named.is_file() or words[3].startswith("-"), f"{page.name}: {code}"
+
+
+# Figures
+
+
+def test_figures_of_speed_and_memory_are_those_that_make_bench_wrote():
+    """The text of the decisions holds constants of the code only."""
+    page = text("decisions.md")
+    told, table = page.split(benchmarks.BEGIN)
+    constants = {"1 GiB", "32 MB", "2 GiB", "3 %", "1.5 times"}  # limits in the code, and a ratio that the table prints
+    assert set(re.findall(r"[\d.,]*\d (?:s|ms|seconds|MB|GB|GiB|%|times)(?!\w)", told)) <= constants
+    rows = table.split(benchmarks.END)[0].removeprefix(benchmarks.HEAD).splitlines()
+    assert (
+        {"beside", "thousands", "waiting"}
+        <= {row.split(" | ")[0].removeprefix("| ") for row in rows}
+        <= set(benchmarks.NAMES)
+    )
 
 
 # Formulas

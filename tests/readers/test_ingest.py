@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.readers.write_formats import write_xcpd
 from typer.testing import CliRunner
 
 import nerve
@@ -110,6 +113,36 @@ def test_missing_regions_cost_the_person_the_region_or_are_filled_in(tmp_path):
     assert any("filled in with the group mean" in note for note in ingest_notes(tmp_path, "impute-group-mean"))
 
 
+def test_two_regions_that_no_run_has_both_of_are_missing(tmp_path):
+    write_people(tmp_path, 2)
+    for run, region in ((1, 3), (2, 7)):
+        np.save(tmp_path / f"sub-09_run-{run}.npy", with_missing(run, region))
+    assert "2 of 100 regions have no data" in read(tmp_path).exclusions["reason"].item()
+    filled = read(tmp_path, missing="impute-group-mean").connectivity[2]
+    np.testing.assert_allclose(filled[3], (fc(0) + fc(1))[3] / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["plain", "xcpd"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_no_scan_is_read_twice(tmp_path, monkeypatch, layout, n):
+    labels = list(PARCELLATION.labels)
+    for i in range(n):
+        if layout == "xcpd":
+            write_xcpd(tmp_path / "in", f"{i}", labels, matrix=fc(i))
+        else:
+            pd.DataFrame(fc(i)).to_csv(folder_of(tmp_path / f"in/P{i}.csv"), header=False, index=False)
+    opened, read_bytes = Counter(), Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.update([path.name]) or read_bytes(path))
+    assert ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION).format == layout
+    assert len(opened) == n
+    assert set(opened.values()) == {1}
+
+
+def folder_of(path):
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
 def ingest_notes(source, missing):
     return ingest(source, source / f"out-{missing}", parcellation=PARCELLATION, missing=missing).notes
 
@@ -150,6 +183,7 @@ def test_strict_stops_where_the_default_leaves_out(tmp_path):
     assert os.listdir(tmp_path) == ["in"]
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_cohort_as_none(tmp_path):
     write_people(tmp_path / "in", 20, p07=fc(1)[:, :90])
     one, two = (
@@ -161,15 +195,17 @@ def test_processes_give_the_same_cohort_as_none(tmp_path):
     assert len(one) == 19
 
 
+@pytest.mark.slow
 def test_only_a_few_results_are_ever_waiting():
     handed_out = []
 
-    def items():
-        for i in range(50):
-            handed_out.append(i)
-            yield i
+    class Items(list):
+        def __iter__(self):
+            for i in range(len(self)):
+                handed_out.append(i)
+                yield self[i]
 
-    results = in_order(abs, items(), 50, jobs=2)
+    results = in_order(abs, Items(range(50)), jobs=2)
     for i, result in enumerate(results):
         assert result == i
         assert len(handed_out) <= i + 2 * 2 + 2
@@ -232,11 +268,12 @@ def writing(pid, folder):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks at open files through /proc")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("missing", ["drop-participant", "drop-region"])
+@pytest.mark.parametrize(("how", "missing"), [(signal.SIGINT, "drop-participant"), (signal.SIGTERM, "drop-region")])
 @pytest.mark.slow
 def test_an_interrupted_ingest_leaves_nothing(tmp_path, how, missing):
-    source = write_people(tmp_path / "in", 600)
+    source = write_people(tmp_path / "in", 1)
+    for i in range(1, 600):
+        os.link(source / "sub-00.npy", source / f"sub-{i:02d}.npy")
     command = [sys.executable, "-m", "nerve", "ingest", str(source), str(tmp_path / "out")]
     command += ["--parcellation", "schaefer100-17", "--jobs", "2", "--missing", missing]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -276,8 +313,9 @@ def test_stages_agrees_with_ucla_only_once_aligned(shared_data):
     ucla = read_cohort(shared_data / "ucla_cnp/fc_upper_419.npy", parcellation="schaefer400-17")
     series = shared_data / "stages/timeseries_ses-1.npz"
     aligned = read_cohort(series, parcellation="schaefer400-17", order="schaefer400-7")
+    some = pd.DataFrame({"participant_id": [f"{i:03d}" for i in range(1, 16)]})
     with pytest.warns(UserWarning, match="the region order looks wrong: read as schaefer400-7"):
-        wrong = read_cohort(series, parcellation="schaefer400-17")
+        wrong = read_cohort(series, parcellation="schaefer400-17", participants=some)
     upper = [cohort.inputs("upper").mean(axis=0) for cohort in (ucla, aligned, wrong)]
     assert np.corrcoef(upper[0], upper[1])[0, 1] >= 0.92
     assert np.corrcoef(upper[0], upper[2])[0, 1] <= 0.45

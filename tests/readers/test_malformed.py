@@ -156,7 +156,7 @@ def test_the_whole_file_is_read(name):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_damage_gives_a_reading_or_one_sentence(name, data):
     whole = bytearray(_damaged_bytes(name))
@@ -180,21 +180,21 @@ def test_any_damage_gives_a_reading_or_one_sentence(name, data):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"\n", b"\x00" * 4096, b"<html>404</html>\n", b"/annex/objects/MD5E-s42--0.tsv\n", "pickle", "gzip", "half"],
-    ids=["empty", "blank", "zeros", "html", "annex", "pickle", "gzip", "half"],
-)
-def test_usual_accidents_are_explained(name, content):
+def test_usual_accidents_are_explained(name):
     whole = _damaged_bytes(name)
-    if content == "pickle":
-        content = b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05numpy\x94."
-    elif content == "gzip":
-        content = gzip.compress(gzip.compress(whole))
-    elif content == "half":
-        content = whole[: len(whole) // 2]
-    outcome = _outcome(name, content)
-    if isinstance(outcome, str):
-        assert len(outcome.splitlines()) == 1
-    else:  # half a file of many people still holds some; a broken optional table may be passed over
-        assert name.endswith(("table", "series", "motion", "quality", "confounds")) or not outcome
+    accidents = {
+        "empty": b"",
+        "blank": b"\n",
+        "zeros": b"\x00" * 4096,
+        "html": b"<html>404</html>\n",
+        "annex": b"/annex/objects/MD5E-s42--0.tsv\n",
+        "pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05numpy\x94.",
+        "gzip": gzip.compress(gzip.compress(whole)),
+        "half": whole[: len(whole) // 2],
+    }
+    for accident, content in accidents.items():
+        outcome = _outcome(name, content)
+        if isinstance(outcome, str):
+            assert len(outcome.splitlines()) == 1, accident
+        else:  # half a file of many people still holds some; a broken optional table may be passed over
+            assert name.endswith(("table", "series", "motion", "quality", "confounds")) or not outcome, accident

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nerve.checks import NerveError
-from nerve.readers.matrices import clean_matrix
+from nerve.readers.matrices import clean_matrix, shown_values
 from nerve.readers.unfolding import from_triangle
-from nerve.readers.valuing import shown_values
 
 
 @pytest.fixture

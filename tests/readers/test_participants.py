@@ -1,10 +1,18 @@
 """The participants table is joined by id, in the names that the user and the big releases give."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 from nerve.checks import NerveError
+from nerve.readers import Options, Scan
 from nerve.readers.participants import join_participants, load_table, parse_columns, rename_columns, table_ids
+
+
+def joined_with(table, ids, sessions=("",), **options):
+    scans = {one: [Scan(one, Path("x"), session=session) for session in sessions] for one in ids}
+    return join_participants(scans, Options(participants=table, **options))
 
 
 def table(**columns):
@@ -12,20 +20,20 @@ def table(**columns):
 
 
 def test_rows_follow_the_data_and_the_rest_is_told():
-    joined = join_participants(table(participant_id=["sub-b", "sub-a", "sub-x"], age=[2, 1, 9]), ["a", "b", "y"])
-    assert joined.table["participant_id"].tolist() == ["a", "b"]
-    assert joined.table["age"].tolist() == [1, 2]
-    assert (joined.without_data, joined.without_row) == (["x"], ["y"])
+    joined = joined_with(table(participant_id=["sub-b", "sub-a", "sub-x"], age=[2, 1, 9]), ["a", "b", "y"])
+    assert joined[0]["participant_id"].tolist() == ["a", "b"]
+    assert joined[0]["age"].tolist() == [1, 2]
+    assert list(joined[1]) == ["x", "y"]
 
 
 def test_the_id_column_is_the_one_that_matches():
     people = table(SUB_ID=[50642, 50646], FILE_ID=["CMU_a", "CMU_b"], SITE_ID=["CMU", "CMU"], func_mean_fd=[0.1, 0.2])
-    joined = join_participants(people, ["CMU_a", "CMU_b"])
-    assert set(joined.table.columns) == {"participant_id", "SUB_ID", "site", "mean_fd"}
-    assert joined.table["mean_fd"].tolist() == [0.1, 0.2]
-    assert any("SITE_ID as site" in note for note in joined.notes)
-    assert any("FILE_ID" in note for note in joined.notes)
-    assert join_participants(people, ["50642"]).table["participant_id"].tolist() == ["50642"]
+    joined = joined_with(people, ["CMU_a", "CMU_b"])
+    assert set(joined[0].columns) == {"participant_id", "SUB_ID", "site", "mean_fd"}
+    assert joined[0]["mean_fd"].tolist() == [0.1, 0.2]
+    assert any("SITE_ID as site" in note for note in joined[2])
+    assert any("FILE_ID" in note for note in joined[2])
+    assert joined_with(people, ["50642"])[0]["participant_id"].tolist() == ["50642"]
 
 
 def test_the_users_names_win_and_nothing_is_overwritten():
@@ -41,10 +49,10 @@ def test_the_users_names_win_and_nothing_is_overwritten():
 def test_marks_of_missing_values_are_missing(tmp_path):
     file = tmp_path / "p.csv"
     file.write_text("FILE_ID,AGE_AT_SCAN,FIQ\nA,-9999,100\nB,12,-9999.0\nC,n/a,.\nno_filename,3,4\n")
-    joined = join_participants(file, ["A", "B", "C"])
-    assert joined.table["age"].isna().tolist() == [True, False, True]
-    assert joined.table["FIQ"].isna().tolist() == [False, True, True]
-    assert not joined.without_data
+    joined = joined_with(file, ["A", "B", "C"])
+    assert joined[0]["age"].isna().tolist() == [True, False, True]
+    assert joined[0]["FIQ"].isna().tolist() == [False, True, True]
+    assert not joined[1]
 
 
 def test_ids_keep_their_leading_zeros(tmp_path):
@@ -53,31 +61,31 @@ def test_ids_keep_their_leading_zeros(tmp_path):
     assert load_table(file)["participant_id"].tolist() == ["0010", "0011"]
     assert table_ids(file) == ("0010", "0011")
     file.write_text("who\tage\n0010\t3\n0011\t4\n")
-    assert join_participants(file, ["0011"], columns={"participant_id": "who"}).table["age"].tolist() == [4]
+    assert joined_with(file, ["0011"], columns={"participant_id": "who"})[0]["age"].tolist() == [4]
     gap = table(participant_id=[10.0, None, 11.0])
-    assert join_participants(gap, ["10", "11"]).table["participant_id"].tolist() == ["10", "11"]
+    assert joined_with(gap, ["10", "11"])[0]["participant_id"].tolist() == ["10", "11"]
 
 
 def test_several_rows_of_a_person_need_sessions_to_tell_them_apart():
     rows = table(participant_id=["a", "a", "b"], session_id=["1", "2", "1"], age=[10.0, 12.0, 9.0], sex=["F", "F", "M"])
     with pytest.raises(NerveError, match=r"several rows \(a\)"):
-        join_participants(rows.drop(columns="session_id"), ["a", "b"])
-    one = join_participants(rows, ["a", "b"], sessions={"a": ["2"], "b": ["2"]})
-    assert one.table["age"].tolist() == [12.0, 9.0]
-    both = join_participants(rows, ["a", "b"], sessions={"a": ["1", "2"], "b": ["1"]})
-    assert both.table["age"].tolist() == [11.0, 9.0]
-    assert both.table["sex"].tolist() == ["F", "M"]
-    first = join_participants(rows, ["a", "b"], repeats="first")
-    assert first.table["age"].tolist() == [10.0, 9.0]
+        joined_with(rows.drop(columns="session_id"), ["a", "b"])
+    one = joined_with(rows, ["a", "b"], sessions=["2"])
+    assert one[0]["age"].tolist() == [12.0, 9.0]
+    both = joined_with(rows, ["a", "b"], sessions=["1", "2"])
+    assert both[0]["age"].tolist() == [11.0, 9.0]
+    assert both[0]["sex"].tolist() == ["F", "M"]
+    first = joined_with(rows, ["a", "b"], repeats="first")
+    assert first[0]["age"].tolist() == [10.0, 9.0]
     with pytest.raises(NerveError, match="several rows"):
-        join_participants(rows, ["a", "b"], repeats="refuse")
+        joined_with(rows, ["a", "b"], repeats="refuse")
 
 
 def test_no_match_at_all_shows_both_sides():
     with pytest.raises(NerveError, match=r"none of its 2 ids \(p1, p2\) is among the 1 of the data \(q1\)"):
-        join_participants(table(participant_id=["p1", "p2"]), ["q1"])
+        joined_with(table(participant_id=["p1", "p2"]), ["q1"])
     with pytest.raises(NerveError, match=r"no column of ids .*--columns participant_id=THEIRS"):
-        join_participants(table(who=["p1"]), ["p1"])
+        joined_with(table(who=["p1"]), ["p1"])
 
 
 def test_columns_as_words_yaml_or_mapping(tmp_path):

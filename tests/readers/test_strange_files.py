@@ -18,14 +18,13 @@ from nerve.connectivity import connectivity_from_series
 from nerve.methods import make_method
 from nerve.parcellation import Parcellation
 from nerve.readers import ingest
-from nerve.readers.browse import files_below
+from nerve.readers.arrays import array_shapes, read_array, read_slice
 from nerve.readers.cifti import load_image
-from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice
 from nerve.readers.names import scan_of
+from nerve.readers.opening import files_below
 from nerve.readers.participants import load_table, parse_columns
 from nerve.readers.text import column_of_numbers, read_numbers
 from nerve.store import _columns_as_text
-from nerve.training.checkpoint import read_history
 
 FC = random_fc(21, 0)
 
@@ -132,13 +131,13 @@ def test_hdf5_does_not_read_other_files(tmp_path):
         file["own"] = FC
 
     path = matlab(tmp_path / "x.mat", write)
-    assert not {"linked", "ring"} & set(mat_shapes(path))
-    np.testing.assert_array_equal(read_mat(path, "own"), FC.T)
+    assert not {"linked", "ring"} & set(array_shapes(path))
+    np.testing.assert_array_equal(read_array(path, "own"), FC.T)
     for name in ("linked", "ring", "outside", "composed"):
         with pytest.raises(NerveError, match=f"'{name}' (is a link|holds no numbers of its own)"):
-            read_mat(path, name)
+            read_array(path, name)
         with pytest.raises(NerveError, match=f"'{name}' (is a link|holds no numbers of its own)"):
-            read_mat_slice(path, name, 0, 1)
+            read_slice(path, name, 0, 1)
 
 
 def test_objects_and_functions_of_matlab_are_no_matrices(tmp_path):
@@ -150,16 +149,16 @@ def test_objects_and_functions_of_matlab_are_no_matrices(tmp_path):
         file["o"] = FC
         file["o"].attrs["MATLAB_object_decode"] = 3
 
-    assert set(mat_shapes(matlab(tmp_path / "x.mat", write))) == {"d", "u"}
+    assert set(array_shapes(matlab(tmp_path / "x.mat", write))) == {"d", "u"}
 
 
 def test_giants_are_refused_by_what_they_claim(tmp_path):
     giant = matlab(tmp_path / "a.mat", lambda file: file.create_dataset("fc", (10**6, 10**6), "f8", chunks=(9, 9)))
     with pytest.raises(NerveError, match="bytes unpack to 8,000,000,000,000 or more"):
-        read_mat(giant, "fc")
+        read_array(giant, "fc")
     savemat(tmp_path / "b.mat", {"fc": sparse.csc_matrix((10**5, 10**5))})
     with pytest.raises(NerveError, match="bytes unpack to 80,000,000,000 or more"):
-        read_mat(tmp_path / "b.mat", "fc")
+        read_array(tmp_path / "b.mat", "fc")
     image = nibabel.Nifti1Image(np.zeros((2, 2, 2), np.float32), np.eye(4))
     image.header.set_data_shape((2000, 2000, 2000))
     (tmp_path / "c.nii.gz").write_bytes(gzip.compress(bytes(image.header.binaryblock) + bytes(100)))
@@ -190,17 +189,24 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["a\n1\n", "n_volumes\n30\n30\nx\n", "n_volumes\n30\n30\n31\n", "n_volumes\n30\n60\n-0.5\n"]
+    ("volumes", "sentence"),
+    [
+        ("31", "its numbers of volumes do not fit"),
+        ("x", "is not a readable table"),
+        ("-0.5", "is not a readable table"),
+        ("", "is not a readable table"),
+    ],
 )
-def test_lengths_of_series_that_do_not_fit(store, content):
-    (store / "timeseries.tsv").write_text(content)
-    with pytest.raises(NerveError, match=r"timeseries\.tsv: (there is no column|its numbers of volumes do not fit)"):
+def test_lengths_of_series_that_do_not_fit(store, volumes, sentence):
+    (store / "timeseries.tsv").write_text(f"participant_id\tn_volumes\na\t30\nb\t30\nc\t{volumes}\n")
+    with pytest.raises(NerveError, match=rf"timeseries\.tsv: {sentence}"):
         Cohort.load(store)
 
 
-def test_exclusions_without_reasons(store):
-    (store / "exclusions.tsv").write_text("who\nme\n")
-    with pytest.raises(NerveError, match=r"exclusions\.tsv: there is no column 'participant_id'"):
+@pytest.mark.parametrize("name", ["connectivity.tsv", "timeseries.tsv", "exclusions.tsv"])
+def test_tables_without_their_columns(store, name):
+    (store / name).write_text("who\nme\n")
+    with pytest.raises(NerveError, match=rf"{name}: is not a readable table .*participant_id"):
         Cohort.load(store)
 
 
@@ -210,15 +216,6 @@ def test_a_cohort_that_describes_nothing(store, wrong):
     about.write_text(about.read_text().rstrip().removesuffix("}") + f", {wrong}}}")
     with pytest.raises(NerveError, match=r"cohort\.json: it does not describe a cohort"):
         Cohort.load(store)
-
-
-@pytest.mark.parametrize(
-    "content", ["step\n1\n", "epoch\tstep\ttraining_loss\n1\tx\t2\n", "epoch\tstep\ttraining_loss\n1\t1\tn/a\n"]
-)
-def test_a_damaged_curve_says_how_to_go_on(tmp_path, content):
-    (tmp_path / "history.tsv").write_text(content)
-    with pytest.raises(NerveError, match=r"is not the curve of a training run .* Remove it"):
-        read_history(tmp_path, 5)
 
 
 def test_cpac_series_of_huge_numbers(tmp_path):

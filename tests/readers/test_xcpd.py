@@ -17,13 +17,14 @@ from tests.readers.write_formats import (
 )
 
 from nerve.checks import NerveError
-from nerve.connectivity import mean_in_z
+from nerve.connectivity import fisher_z, inverse_fisher_z
 from nerve.methods import make_method
 from nerve.parcellation import load_parcellation
 from nerve.readers import Options, get_reader, read_cohort
 
 LABELS = four_s_labels(100)
 PEOPLE = ("NDARINV01", "NDARINV02")
+KINDS_OF_FILES = [*((generation, False) for generation in XCPD_GENERATIONS), ("0.6", True), ("26.0", True)]
 
 
 def in_17_order(array: np.ndarray, labels: list[str] = LABELS) -> np.ndarray:
@@ -37,8 +38,7 @@ def in_17_order(array: np.ndarray, labels: list[str] = LABELS) -> np.ndarray:
     return array[np.ix_(rows, rows)]
 
 
-@pytest.mark.parametrize("cifti", [False, True], ids=["tsv", "cifti"])
-@pytest.mark.parametrize("generation", XCPD_GENERATIONS)
+@pytest.mark.parametrize(("generation", "cifti"), KINDS_OF_FILES)
 def test_matrices_of_every_generation_come_back_in_the_cohorts_order(tmp_path, generation, cifti):
     for seed, person in enumerate(PEOPLE):
         write_xcpd(tmp_path, person, LABELS, matrix=random_fc(156, seed), generation=generation, cifti=cifti)
@@ -49,8 +49,7 @@ def test_matrices_of_every_generation_come_back_in_the_cohorts_order(tmp_path, g
         np.testing.assert_allclose(cohort.connectivity[seed], in_17_order(random_fc(156, seed)), atol=1e-6)
 
 
-@pytest.mark.parametrize("cifti", [False, True], ids=["tsv", "cifti"])
-@pytest.mark.parametrize("generation", XCPD_GENERATIONS)
+@pytest.mark.parametrize(("generation", "cifti"), KINDS_OF_FILES)
 def test_series_of_every_generation_give_their_correlations(tmp_path, generation, cifti):
     series = random_series(80, 156, 3)
     write_xcpd(tmp_path, "01", LABELS, series=series, generation=generation, cifti=cifti)
@@ -130,7 +129,7 @@ def test_parcels_of_too_little_coverage_are_named(tmp_path):
 def test_sessions_and_runs_are_averaged_in_fisher_z(tmp_path):
     for seed, (session, run) in enumerate([("1", "1"), ("1", "2"), ("2", "1")]):
         write_xcpd(tmp_path, "01", LABELS, matrix=random_fc(156, seed), session=session, run=run)
-    mean = mean_in_z(np.stack([random_fc(156, seed) for seed in range(3)]))
+    mean = inverse_fisher_z(fisher_z(np.stack([random_fc(156, seed) for seed in range(3)])).mean(axis=0))
     cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
     np.testing.assert_allclose(cohort.connectivity[0], in_17_order(mean), atol=1e-6)
     second = read_cohort(tmp_path, parcellation="schaefer100-17", session="2")

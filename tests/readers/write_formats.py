@@ -98,12 +98,12 @@ def write_xcpd(
     elif matrix is not None:
         table = pd.DataFrame(matrix, columns=labels)
         table.insert(0, "Node", labels)
-        table.to_csv(func / f"{scan}_{names['matrix']}", sep="\t", index=False, na_rep="n/a")
+        table.to_csv(func / f"{scan}_{names['matrix']}", float_format="%.8f", sep="\t", index=False, na_rep="n/a")
     if series is not None and cifti:
         write_ptseries(func / f"{scan}_{names['ptseries']}", series, labels)
     elif series is not None:
         table = pd.DataFrame(series, columns=labels)
-        table.to_csv(func / f"{scan}_{names['series']}", sep="\t", index=False, na_rep="n/a")
+        table.to_csv(func / f"{scan}_{names['series']}", float_format="%.8f", sep="\t", index=False, na_rep="n/a")
     if motion is not None:
         columns = {"framewise_displacement": motion, "trans_x": 0.0, "rot_z": 0.0}
         pd.DataFrame(columns).to_csv(func / f"{scan}_motion.tsv", sep="\t", index=False, na_rep="n/a")
@@ -157,10 +157,12 @@ def write_giga(
     base = f"{stem(participant)}_seg-{atlas}"
     if matrix is not None:
         table = pd.DataFrame(matrix, columns=labels)
-        table.to_csv(func / f"{base}_meas-{measure}_desc-denoiseSimple_relmat.tsv", sep="\t", index=False)
+        table.to_csv(
+            func / f"{base}_meas-{measure}_desc-denoiseSimple_relmat.tsv", float_format="%.8f", sep="\t", index=False
+        )
     if series is not None:
         table = pd.DataFrame(series, columns=labels)
-        table.to_csv(func / f"{base}_desc-denoiseSimple_timeseries.tsv", sep="\t", index=False)
+        table.to_csv(func / f"{base}_desc-denoiseSimple_timeseries.tsv", float_format="%.8f", sep="\t", index=False)
 
 
 def write_cpac(
@@ -181,7 +183,7 @@ def write_cpac(
     scan = stem(participant, session, run=run)
     base = f"{scan}_atlas-{atlas}_space-MNI152NLin6ASym_reg-{strategy}"
     if matrix is not None:
-        np.savetxt(func / f"{base}_desc-{estimate}_correlations.tsv", matrix, delimiter="\t")
+        np.savetxt(func / f"{base}_desc-{estimate}_correlations.tsv", matrix, fmt="%.8f", delimiter="\t")
     if series is not None:
         header = "\t".join(f"#{i}" for i in range(1, series.shape[1] + 1))
         np.savetxt(func / f"{base}_desc-Mean_timeseries.1D", series, delimiter="\t", header=header, comments="")

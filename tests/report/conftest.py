@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from folders import Made, line, write_folder
+from painting import paint
 
 from nerve.quality.likeness import Likeness, Signature
 from nerve.report.load import load_results
@@ -22,7 +23,7 @@ EVIL = "<script>window.pwned=1</script>\"'>&amp;<img src=x onerror=window.pwned=
 def pytest_collection_modifyitems(items):
     """What reads a page with all of its figures waits until they are painted."""
     for item in items:
-        if {"experiment_page", "hostile_page"} & set(getattr(item, "fixturenames", ())):
+        if {"painted", "hostile_page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
 
 
@@ -32,17 +33,17 @@ def experiment(made_once):
 
 
 @pytest.fixture(scope="session")
-def experiment_page(made_once, experiment):
-    """The experiment's report: a dozen seconds of drawing."""
-    return made_once("experiment-page", lambda folder: write_page(experiment, folder)) / "report.html"
-
-
-@pytest.fixture(scope="session")
 def results(experiment):
     mean = np.random.default_rng(0).uniform(-0.2, 0.8, 300).astype(np.float32)
     both = (Signature(scale * mean, 20, 0.2 * scale, 0.4, 0.9) for scale in (1, 1.8))
     like = Likeness("group means correlate by 1.00", ("The entries of a matrix spread by 0.360.",), *both)
     return replace(load_results(experiment), likeness={("NERVE", "alpha"): like})
+
+
+@pytest.fixture(scope="session")
+def painted(made_once, results):
+    """Every figure painted once, on one page: report.html, and words.json with each word and the room around it."""
+    return made_once("painted", lambda folder: paint(results, folder))
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +65,8 @@ def hostile(made_once):
 
 @pytest.fixture(scope="session")
 def hostile_page(made_once, hostile):
-    return made_once("hostile-page", lambda folder: write_page(hostile, folder)) / "report.html"
+    def write(folder):
+        (hostile / "interpretation" / "network_weights.tsv").unlink()  # no text of a user's is in its figures
+        write_report(hostile).rename(folder / "report.html")
 
-
-def write_page(experiment, folder):
-    write_report(experiment).rename(folder / "report.html")
+    return made_once("hostile-page", write) / "report.html"

@@ -238,7 +238,8 @@ def write_run(folder: Path, run: dict[str, Any], made: Made, rng: np.random.Gene
     masked = np.where(patching.group_of[:, None] == patching.group_of, np.nan, original)
     pictures = {"original": original, "masked": masked, "reconstructed": original * 0.8}
     np.savez_compressed(folder / "reconstruction.npz", **pictures, group_of=patching.group_of)
-    errors = {"model": 0.03, "group_mean": 0.04, "patch_mean": 0.06, "model_se": 0.002, "n_people": 12, "example_n": 12}
+    errors = {"model": 0.03, "group_mean": 0.04, "patch_mean": 0.06, "n_people": 12, "example_n": 12}
+    errors |= dict.fromkeys(("model_se", "group_mean_se", "patch_mean_se"), 0.002)
     write_json(folder / "reconstruction.json", errors | {"networks": list(patching.group_names), "example_r": 0.7})
 
 
@@ -253,12 +254,18 @@ def write_interpretation(folder: Path, made: Made, rng: np.random.Generator) -> 
     parts = []
     for target in made.targets:
         drop = rng.normal(0, 0.01, len(pairs))
-        bounds = {"drop_low": drop - 0.01, "drop_high": drop + 0.01}
+        bounds = {
+            "drop_low": drop - 0.01,
+            "drop_high": drop + 0.01,
+            "pattern_low": -0.1,
+            "pattern_high": 0.1,
+            "r_low": 0.1,
+        }
         part = {"target": target, "network_a": names[pairs[:, 0]], "network_b": names[pairs[:, 1]], "drop": drop}
         parts.append(pd.DataFrame(part | bounds | {"pattern": rng.normal(size=len(pairs))} | agreed))
     write_tsv(folder / "importance.tsv", pd.concat(parts))
     n = len(names) + 1
     tokens = np.array(["CLS", *names])
     places = {"from": np.repeat(tokens, n), "to": np.tile(tokens, n), "seed": 0, "head": "mean"}
-    layers = [pd.DataFrame(places | {"layer": k, "ratio": rng.lognormal(0, 0.3, n * n)}) for k in ("rollout", "1", "2")]
+    layers = [pd.DataFrame(places | {"layer": k, "ratio": rng.lognormal(0, 0.3, n * n)}) for k in ("rollout", "1")]
     write_tsv(folder / "attention.tsv", pd.concat(layers).assign(**agreed))

@@ -4,7 +4,7 @@ import pytest
 
 from nerve.report.privacy import Scrubber
 
-IDS = ["sub-01", "1234", "12", "5", "ab", "NDAR_INV7KX", "Ada Lovelace", "x7"]
+IDS = ["sub-01", "1234", "12", "5", "ab", "NDAR_INV7KX", "Ada Lovelace", "x7", "B 2", "sub-zoe"]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,11 @@ IDS = ["sub-01", "1234", "12", "5", "ab", "NDAR_INV7KX", "Ada Lovelace", "x7"]
         ("it is ab.", "it is [participant]."),
         ("ab_fc.tsv and 12_fc.tsv", "[participant]_fc.tsv and [participant]_fc.tsv"),
         ("5 of 12 folds, r/z and true/false", "5 of 12 folds, r/z and true/false"),
+        ("/data/Li, Ann (old copy of the first)/fc.npy: empty", "[…]/fc.npy: empty"),
+        ("/home/o'neil/fc.npy has no rows and/or columns", "[…]/fc.npy has no rows and/or columns"),
+        ("'/a/b.npy', '/c/d.npy' differ in r/z", "'[…]/b.npy', '[…]/d.npy' differ in r/z"),
+        ("B 2 has no age", "[participant] has no age"),
+        ("sub_zoe and zoe", "sub_[participant] and [participant]"),
         ("the file x7.npy", "the file [participant].npy"),
     ],
 )  # fmt: skip

@@ -1,22 +1,21 @@
 """Tables print and mark what the paper prints and marks, cell by cell, when the paper's own numbers are fed in."""
 
 import re
+import shutil
 import subprocess
 from dataclasses import replace
-from shutil import which
 
 import numpy as np
 import pandas as pd
 import pytest
-from folders import COMPARED, Made, line, write_folder
+from folders import COMPARED, line
 from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 
 from nerve.evaluation.rows import rows_table
 from nerve.experiments.screen import show_results
-from nerve.report.paper_table import extended_table, paper_table
 from nerve.report.results import Results
 from nerve.report.table_formats import to_csv, to_frame, to_latex, to_markdown, to_text, write_tables
-from nerve.report.tables import number
+from nerve.report.tables import extended_table, number, paper_table
 
 REFERENCES = {"raw": "Raw FC", "covariates": "Covariates only"}
 
@@ -213,8 +212,8 @@ def test_the_extended_table_keeps_what_reviewers_ask_for(results):
     assert {"r_fold_mean", "r2", "mae", "p", "q", "scope"} <= set(columns)
 
 
-def test_tables_of_a_folder_are_written(tmp_path):
-    folder = write_folder(tmp_path, Made(interpretation=False, stored=False))
+def test_tables_of_a_folder_are_written(tmp_path, experiment):
+    folder = shutil.copytree(experiment, tmp_path / "e", ignore=shutil.ignore_patterns("cohorts", "runs"))
     write_tables(folder)
     assert {path.name for path in (folder / "tables").iterdir()} == {
         "table.md",
@@ -230,7 +229,7 @@ def test_a_printed_number_is_the_rounded_one(r):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles_with_the_papers_packages(tmp_path):
     document = (
         r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,adjustbox}\usepackage[table]{xcolor}"

@@ -30,7 +30,7 @@ def test_a_line_that_is_gone_is_said_and_nothing_is_tried(tmp_path, monkeypatch)
 def test_broken_lines_are_noticed_harmless_changes_not_and_another_copy_is_not_believed(tmp_path):
     """In one process, which imports what nerve imports once."""
     broken = mutations.MUTATIONS[0]
-    harmless = broken._replace(new="return np.array(np.triu_indices(self.n_groups)).T")
+    harmless = broken._replace(new="self.pairs = np.array(np.triu_indices(n_groups)).T")
     jobs = []
     for name, mutation in (("broken", broken), ("harmless", harmless), ("elsewhere", None)):
         tree = mutations.copied_tree(tmp_path / name)

@@ -7,8 +7,9 @@ import torch
 
 import nerve.training.loop as loop_module
 from nerve.checks import NerveError
-from nerve.training import ArraySource, Draws, TrainingSettings, TrainingStopped, train
-from nerve.training.splits import split_rows
+from nerve.training import ArraySource, Draws, TrainingSettings, train
+from nerve.training.checkpoint import TrainingStopped
+from nerve.training.sources import split_rows
 
 SETTINGS = TrainingSettings(epochs=6, batch_size=8, lr=1e-2, warmup_epochs=1, checkpoint_seconds=0, device="cpu")
 
@@ -31,7 +32,7 @@ class Noisy(torch.nn.Module):
         return ((self.linear(x)[:, 0] - y) ** 2).mean()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def source() -> ArraySource:
     generator = np.random.default_rng(0)
     x = generator.normal(size=(60, 4))
@@ -47,28 +48,33 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 
 def test_loss_falls_and_history_has_one_row_an_epoch(source):
-    result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 60, "lr": 0.05}), progress=False)
-    assert len(result.history) == 60
+    result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 20, "lr": 0.2}), progress=False)
+    assert len(result.history) == 20
     assert result.history["validation_loss"].iloc[-1] < 0.3 * result.history["validation_loss"].iloc[0]
 
 
-def test_same_seed_same_weights_and_global_generator_untouched(source):
+def test_same_seed_same_weights_and_global_generator_untouched(source, whole):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, second = Noisy(), Noisy()
+    module = Noisy()
     torch.manual_seed(5)
-    train(first, source, SETTINGS, progress=False)
+    train(module, source, SETTINGS, progress=False)
     assert torch.equal(torch.rand(3), expected)
-    train(second, source, SETTINGS, progress=False)
-    assert same(weights(first), weights(second))
+    assert same(weights(module), whole[1])
 
 
-@pytest.mark.parametrize("stop_at", [1, 7, 13, 29])
-def test_resume_after_a_kill_is_bit_for_bit(source, tmp_path, monkeypatch, stop_at):
-    whole = Noisy()
-    reference = train(whole, source, SETTINGS, run_dir=tmp_path / "whole", progress=False)
+@pytest.fixture(scope="module")
+def whole(source, tmp_path_factory):
+    """A run that nothing stopped, and its weights."""
+    module = Noisy()
+    result = train(module, source, SETTINGS, run_dir=tmp_path_factory.mktemp("runs") / "whole", progress=False)
+    return result, weights(module)
 
+
+@pytest.mark.parametrize("stop_at", [1, 7, 29])
+def test_resume_after_a_kill_is_bit_for_bit(source, whole, tmp_path, monkeypatch, stop_at):
+    reference, expected = whole
     advance, calls = loop_module._Trainer._advance, []
 
     def dies(self, rows, batch):
@@ -83,18 +89,16 @@ def test_resume_after_a_kill_is_bit_for_bit(source, tmp_path, monkeypatch, stop_
     monkeypatch.undo()
     resumed = Noisy()
     result = train(resumed, source, SETTINGS, run_dir=tmp_path / "cut", resume=True, progress=False)
-    assert same(weights(whole), weights(resumed))
+    assert same(expected, weights(resumed))
     timeless = [c for c in reference.history if c not in ("seconds", "samples_per_second")]
     pd.testing.assert_frame_equal(reference.history[timeless], result.history[timeless], check_exact=True)
 
 
-def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, tmp_path, monkeypatch):
+def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, whole, tmp_path, monkeypatch):
     import os
     import signal
 
     settings = SETTINGS.model_copy(update={"checkpoint_seconds": 1e9})
-    whole = Noisy()
-    train(whole, source, settings, run_dir=tmp_path / "whole", progress=False)
     advance, calls = loop_module._Trainer._advance, []
 
     def interrupted(self, rows, batch):
@@ -110,7 +114,7 @@ def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, tmp_path, mon
     monkeypatch.undo()
     resumed = Noisy()
     train(resumed, source, settings, run_dir=tmp_path / "cut", resume=True, progress=False)
-    assert same(weights(whole), weights(resumed))
+    assert same(whole[1], weights(resumed))
 
 
 def test_non_finite_loss_stops_before_it_spoils_the_checkpoint(source, tmp_path):
@@ -136,7 +140,7 @@ def test_a_changed_setting_is_named_when_resuming(source, tmp_path):
 
 
 def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
-    settings = SETTINGS.model_copy(update={"lr": 0.9, "schedule": "constant", "epochs": 12})
+    settings = SETTINGS.model_copy(update={"lr": 0.9, "schedule": "constant", "epochs": 6})
     module = Noisy()
     result = train(module, source, settings, run_dir=tmp_path, progress=False)
     assert result.best_loss == result.history["validation_loss"].min()

@@ -1,7 +1,9 @@
 """Real processes: stopped by signals, two that share one batch; `tests/torture` kills one and resumes it."""
 
+import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,33 +72,40 @@ def test_signals_checkpoint_and_end_with_a_sentence(cohort, tmp_path):
             assert (out / "last.safetensors").is_file()
 
 
+def be_worker(rank: int, port: int, arguments: list[str], said: Path) -> None:
+    """One of two processes with what torchrun tells them; what it says goes into a file."""
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    ended = CliRunner().invoke(app, arguments)
+    said.write_text(f"{ended.output}{ended.exception}")
+    os._exit(ended.exit_code)
+
+
 @pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.timeout(600)
 def test_two_processes_draw_the_curve_of_one_and_survive_a_killed_worker(cohort, uninterrupted, tmp_path):
-    out = tmp_path / "two"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "nerve"]
-
-    def start(*more: str) -> subprocess.Popen[str]:
-        arguments = torchrun + command(cohort, out, *more)
-        return subprocess.Popen(
-            arguments,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=ENVIRONMENT,
-            start_new_session=True,
-        )
-
-    cut = start()
-    wait_for(out / "last.safetensors", lambda: cut.poll() is None)
-    children = subprocess.run(["pgrep", "-P", str(cut.pid)], capture_output=True, text=True).stdout.split()
-    os.kill(int(children[-1]), signal.SIGKILL)
-    cut.communicate(timeout=120)
+    out, context = tmp_path / "two", multiprocessing.get_context("fork")  # forked: torch is imported already
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    workers = [
+        context.Process(target=be_worker, args=(rank, port, command(cohort, out), tmp_path / f"said{rank}"))
+        for rank in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    wait_for(out / "last.safetensors", workers[1].is_alive)
+    workers[1].kill()
+    workers[0].join(120)
+    assert workers[0].exitcode == 1
+    assert "Start it again with --resume" in (tmp_path / "said0").read_text()
     assert not (out / "model.safetensors").exists()
-    resumed = start("--resume")
-    said, _ = resumed.communicate(timeout=240)
-    assert resumed.returncode == 0, said
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "nerve"]
+    resumed = subprocess.run(
+        torchrun + command(cohort, out, "--resume"), capture_output=True, text=True, env=ENVIRONMENT, timeout=240
+    )
+    assert resumed.returncode == 0, resumed.stderr
     one, two = (pd.read_csv(run / "history.tsv", sep="\t") for run in (uninterrupted, out))
     for curve in ("training_loss", "validation_loss"):
         np.testing.assert_allclose(two[curve], one[curve], atol=5e-4)  # sums in another order, over 12 steps

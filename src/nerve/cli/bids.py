@@ -19,24 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from nerve.cli.common import note, say
+import nerve
+from nerve.checks import NerveWarning, listed, problem
+from nerve.cli.common import note, refusing, say
 
 EMBEDDING = "desc-nerve_embedding.tsv"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the app: a `NerveError` becomes one sentence and exit code 1."""
-    from nerve.checks import NerveError
-
-    warnings.showwarning = lambda message, *_, **__: note(f"note: {message}", typer.colors.YELLOW)
     chosen = _parser().parse_args(arguments)
-    try:
+    with refusing("nerve-bids"):
         {"participant": participant, "group": group}[chosen.level](chosen)
-    except NerveError as error:
-        note(f"nerve-bids: {error}", typer.colors.RED)
-        sys.exit(1)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("derivatives", type=Path, help="derivatives that `nerve ingest` reads (XCP-D, fMRIPrep …)")
     parser.add_argument("out", type=Path, help="the folder to write")
     parser.add_argument("level", choices=["participant", "group"])
-    parser.add_argument("--participant-label", nargs="+", default=[], help="only these, with or without sub-")
+    parser.add_argument(
+        "--participant-label", nargs="+", default=[], type=_label, help="only these, with or without sub-"
+    )
     parser.add_argument("--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV")
     parser.add_argument(
         "--model",
@@ -57,33 +53,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _label(word: str) -> str:
+    return word.removeprefix("sub-")
+
+
 def participant(chosen: argparse.Namespace) -> None:
     """FC, and with a model the embedding, of some or all participants."""
     import pandas as pd
 
-    from nerve.export import write_bids_people
-    from nerve.files import claim, write_tsv
-    from nerve.readers import read_cohort
     from nerve.readers.ids import counted
 
-    labels = [label.removeprefix("sub-") for label in chosen.participant_label]
+    labels = chosen.participant_label
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
         source = _only(chosen.derivatives, labels, Path(folder)) if labels else chosen.derivatives
-        cohort = read_cohort(source, parcellation=chosen.parcellation)
-    values = None if chosen.model is None else _embedded(chosen.model, cohort)
-    written = write_bids_people(cohort, claim(chosen.out))
-    for row, path in enumerate(written.values()):
-        if values is not None:
+        cohort = nerve.read_cohort(source, parcellation=chosen.parcellation)
+    values = None if chosen.model is None else _encoder(chosen.model, cohort).transform(cohort)
+    written = nerve.export.write_bids_people(cohort, nerve.files.claim(chosen.out))
+    if values is not None:
+        table = pd.DataFrame(values).add_prefix("dim")
+        for row, path in enumerate(written.values()):
             named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
-            columns = [f"dim{k}" for k in range(values.shape[1])]
-            write_tsv(named, pd.DataFrame(values[row : row + 1], columns=columns))
+            nerve.files.write_tsv(named, table.iloc[[row]])
     say(f"{chosen.out}: {counted(len(written))} written{'' if values is None else ', with embeddings'}")
 
 
 def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
     """A folder of links to the files of some participants, and to those that are nobody's."""
-    from nerve.checks import listed, problem
-
     wanted, found = {f"sub-{label}" for label in labels}, set()
     for place, _, names in os.walk(derivatives):
         for name in names:
@@ -96,47 +91,42 @@ def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path.resolve())
     if wanted - found:
-        raise problem(derivatives, f"there are no files of {listed(sorted(wanted - found))} (--participant-label)")
+        lacking = listed(sorted(wanted - found))
+        raise problem(derivatives, f"there are no files of {lacking} (--participant-label)")
     return folder
 
 
-def _embedded(model: str, cohort: Any, embed: bool = True) -> Any:
-    """Embeddings of a cohort, which is warned about where it is not like the model's training cohort."""
-    from nerve.checks import NerveWarning
-    from nerve.methods.nerve import NERVE
-
-    encoder = NERVE.from_pretrained(model)
+def _encoder(model: str, cohort: Any) -> Any:
+    """A trained model; a cohort that is not like its training cohort is warned about."""
+    encoder = nerve.NERVE.from_pretrained(model)
     for difference in encoder.likeness(cohort).differences:
         text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
         warnings.warn(text, NerveWarning, stacklevel=2)
-    return encoder.transform(cohort) if embed else None
+    return encoder
 
 
 def group(chosen: argparse.Namespace) -> None:
     """A cohort of what was written for participants; with targets their evaluation and its report."""
-    from nerve.cohort import Cohort
     from nerve.experiments import commands
-    from nerve.protocol import Protocol, as_names
-    from nerve.readers import ingest
     from nerve.readers.ids import counted
 
     place = chosen.out / "group"
     own = chosen.derivatives / "participants.tsv"
     table = chosen.participants or (own if own.is_file() else None)
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
-        people = [one.name.removeprefix("sub-") for one in chosen.out.glob("sub-*") if one.is_dir()]
-        labels = [label.removeprefix("sub-") for label in chosen.participant_label] or people
+        labels = chosen.participant_label or [_label(one.name) for one in chosen.out.glob("sub-*") if one.is_dir()]
         source = _only(chosen.out, labels, Path(folder))
         name = chosen.derivatives.resolve().name
-        report = ingest(source, place / "cohort", format="bep017", participants=table, name=name, overwrite=True)
+        options = {"format": "bep017", "participants": table, "name": name, "overwrite": True}
+        report = nerve.readers.ingest(source, place / "cohort", **options)
     if chosen.model is not None:
-        _embedded(chosen.model, Cohort.load(report.path), embed=False)
+        _encoder(chosen.model, nerve.Cohort.load(report.path))
     rows = [{"method": "raw"}, {"method": "pca"}]
     if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
         rows.append({"features": str(embeddings), "label": "NERVE"})
     say(f"{report.path}: {counted(report.n_participants)}")
     if chosen.targets:
-        protocol = Protocol(targets=as_names(chosen.targets), covariates=as_names(chosen.covariates))
+        protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
         notes, failures = commands.evaluate(str(report.path), rows, protocol, str(place / "results"), "nerve-bids")
         for one in [*notes, *failures]:
             note(one)
@@ -148,11 +138,9 @@ def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:
     """The embeddings of participants in one table, if there are any."""
     import pandas as pd
 
-    from nerve.files import read_tsv, write_tsv
-
     found = {label: path for label in labels for path in sorted((out / f"sub-{label}").glob(f"func/*_{EMBEDDING}"))}
     if not found:
         return None
-    rows = pd.concat([read_tsv(path) for path in found.values()], ignore_index=True)
-    write_tsv(table, pd.concat([pd.Series(list(found), name="participant_id"), rows], axis=1))
+    rows = pd.concat([nerve.files.read_tsv(path) for path in found.values()], ignore_index=True)
+    nerve.files.write_tsv(table, pd.concat([pd.Series(list(found), name="participant_id"), rows], axis=1))
     return table

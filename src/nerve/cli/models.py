@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, draw_likeness, models, named, note, say, shown_progress
+import nerve
+from nerve.cli.common import app, argument, draw_likeness, models, named, note, option, say
+from nerve.cli.options import protocol_table, with_table
 
+# what decides the prediction that `interpret` explains
+EXPLAINED = ("targets", "covariates", "groups", "n_folds", "n_repeats", "kernel", "n_bootstrap", "seed")
 LEARNS = {
     "supervised": "learns with a target, inside each fold",
     "self-supervised": "learns without labels",
@@ -20,15 +24,13 @@ LEARNS = {
 
 @app.command()
 def pretrain(
-    cohorts: Annotated[list[str], typer.Argument(help="Cohort folders, pooled in the region order of the first.")],
-    out: Annotated[str, typer.Option("--out", callback=named, help="The run folder to write.")],
-    preset: Annotated[str | None, typer.Option(help="default, paper or small.")] = None,
-    config: Annotated[str | None, typer.Option(help="A YAML file of settings.")] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, as key=value; repeat it.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the run folder.")] = False,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = None,
+    cohorts: Annotated[list[str], argument("Cohort folders, pooled in the region order of the first.")],
+    out: Annotated[str, option("The run folder to write.", "--out", callback=named)],
+    preset: Annotated[str | None, option("default, paper or small.")] = None,
+    config: Annotated[str | None, option("A YAML file of settings.")] = None,
+    assignments: Annotated[list[str] | None, option("One setting, as key=value; repeat it.", "--set")] = None,
+    resume: Annotated[bool, option("Go on from the last checkpoint in the run folder.", "--resume")] = False,
+    device: Annotated[str | None, option("auto, cpu, cuda, cuda:1 or mps.")] = None,
 ) -> None:
     """Train NERVE on one or several cohorts. Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
 
@@ -38,26 +40,23 @@ def pretrain(
     """
     import logging
 
-    from nerve.cohort import Cohort
     from nerve.interpret.pretraining import describe_run
     from nerve.methods.runs import pretrain as run
-    from nerve.progress import Progress
-    from nerve.training import TrainingStopped
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         encoder = run(
             cohorts, out, preset=preset, config=config, assignments=assignments or [], resume=resume, device=device
         )
-    except TrainingStopped as stopped:
+    except nerve.training.checkpoint.TrainingStopped as stopped:
         note(f"nerve: {stopped}", typer.colors.YELLOW)
         raise typer.Exit(128 + stopped.signal_number) from None
     if os.environ.get("RANK", "0") == "0":
         for last in encoder.history_.tail(1).to_dict("records"):  # none where the curve was lost
             steps, loss = int(last["step"]), last["training_loss"]
             say(f"{out}: {steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
-        with Progress("describing the run"):
-            described = describe_run(encoder, [Cohort.load(cohort) for cohort in cohorts], out)
+        with nerve.progress.Progress("describing the run"):
+            described = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
         if described:
             error, mean = described["model"], described["group_mean"]
             say(f"masked patches of held-out participants: {error / mean:.3f} of the error of the group mean")
@@ -65,14 +64,14 @@ def pretrain(
 
 @app.command()
 def embed(
-    run: Annotated[str, typer.Argument(help="A trained model: its folder, archive, or name in `nerve models list`.")],
-    cohort: Annotated[str, typer.Argument(help="The cohort folder to embed.")],
-    out: Annotated[str, typer.Argument(callback=named, help="A .tsv (participant_id, dim0 …) or a .npy.")],
+    run: Annotated[str, argument("A trained model: its folder, archive, or name in `nerve models list`.")],
+    cohort: Annotated[str, argument("The cohort folder to embed.")],
+    out: Annotated[str, argument("A .tsv (participant_id, dim0 …) or a .npy.", callback=named)],
     pooling: Annotated[
-        str | None, typer.Option(help="pca, mean, cls or tokens (needs .npy); as the model does by default.")
+        str | None, option("pca, mean, cls or tokens (needs .npy); as the model does by default.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    overwrite: Annotated[bool, option("Replace an existing file.", "--overwrite")] = False,
 ) -> None:
     """Write the embeddings of a cohort. Its regions are matched by label; missing ones are named.
 
@@ -106,7 +105,7 @@ def models_list() -> None:
 
 @models.command("show")
 def models_show(
-    model: Annotated[str, typer.Argument(help="A trained model: its folder, archive, or name in `nerve models list`.")],
+    model: Annotated[str, argument("A trained model: its folder, archive, or name in `nerve models list`.")],
 ) -> None:
     """Show the card of a model: what it is, what it was trained on, and how to use it.
 
@@ -119,15 +118,15 @@ def models_show(
 
 @app.command()
 def pack(
-    run: Annotated[str, typer.Argument(help="The folder of a trained model.")],
-    archive: Annotated[str, typer.Argument(callback=named, help="The .zip to write.")],
-    half: Annotated[bool, typer.Option("--half", help="Numbers in half precision: a smaller file.")] = False,
+    run: Annotated[str, argument("The folder of a trained model.")],
+    archive: Annotated[str, argument("The .zip to write.", callback=named)],
+    half: Annotated[bool, option("Numbers in half precision: a smaller file.", "--half")] = False,
 ) -> None:
     """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
 
     Example: `nerve pack runs/first first.zip`
     """
-    from nerve.methods.archive import pack as write
+    from nerve.methods.pretrained import pack as write
 
     path = write(run, archive, half=half)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
@@ -135,22 +134,16 @@ def pack(
 
 
 @app.command()
+@with_table(protocol_table(EXPLAINED))
 def interpret(
-    runs: Annotated[list[str], typer.Argument(help="The folder of a trained model; several that differ in the seed.")],
-    cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
-    targets: Annotated[str, typer.Option(help="Columns whose prediction to explain, separated by commas.")] = "",
-    covariates: Annotated[str, typer.Option(help="Columns regressed from the targets on training folds.")] = "",
+    runs: Annotated[list[str], argument("The folder of a trained model; several that differ in the seed.")],
+    cohort: Annotated[str, argument("The cohort folder.")],
+    options: dict[str, Any],
     out: Annotated[
-        str | None, typer.Option(callback=named, help="Where to write interpretation/; the first run by default.")
+        str | None, option("Where to write interpretation/; the first run by default.", callback=named)
     ] = None,
-    pooling: Annotated[str | None, typer.Option(help="pca, mean, cls or tokens; as in the run by default.")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of families, kept whole.")] = None,
-    n_folds: Annotated[int, typer.Option(help="Folds.")] = 10,
-    n_repeats: Annotated[int, typer.Option(help="Repeats with other folds.")] = 1,
-    kernel: Annotated[str, typer.Option(help="correlation, linear, cosine or rbf.")] = "correlation",
-    n_bootstrap: Annotated[int, typer.Option(help="Bootstrap resamples of participants.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of folds and bootstrap.")] = 42,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    pooling: Annotated[str | None, option("pca, mean, cls or tokens; as in the run by default.")] = None,
+    device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
     """Say what encoders rely on: regions, attention between networks, and the network pairs behind a prediction.
 
@@ -158,19 +151,13 @@ def interpret(
 
     Example: `nerve interpret runs/seed0 runs/seed1 cohorts/ucla --targets age --out results/ucla`
     """
-    from nerve.cohort import Cohort
-    from nerve.interpret import interpret_to, load_encoder
-
-    encoders = [load_encoder(run, device) for run in runs]
+    encoders = [nerve.interpret.load_encoder(run, device) for run in runs]
     for encoder in encoders if pooling else []:
         encoder.set_params(pooling=pooling)
-    options = {"groups": groups, "n_folds": n_folds, "n_repeats": n_repeats, "kernel": kernel, "seed": seed}
-    with shown_progress() as progress:
-        tables = interpret_to(
-            out or runs[0], encoders, Cohort.load(cohort), targets, covariates, progress=progress,
-            n_bootstrap=n_bootstrap, **options,
-        )  # fmt: skip
-    for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if targets else []:
+    with nerve.progress.Progress("preparing", 1.0) as progress:
+        options["progress"] = lambda label, share: progress.update(share, label=label)
+        tables = nerve.interpret.interpret_to(out or runs[0], encoders, nerve.Cohort.load(cohort), **options)
+    for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if options["targets"] else []:
         say(
             f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, hidden {row.r_occluded:+.3f}, "
             f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
@@ -183,10 +170,10 @@ def interpret(
 @app.command("methods")
 def methods(
     parcellation: Annotated[
-        str, typer.Option("--parcellation", help="Count parameters for this parcellation.")
+        str, option("Count parameters for this parcellation.", "--parcellation")
     ] = "schaefer400-17",
-    preset: Annotated[str | None, typer.Option("--preset", help="Only this preset: paper, default or small.")] = None,
-    tsv: Annotated[bool, typer.Option("--tsv", help="Print a table for other programs.")] = False,
+    preset: Annotated[str | None, option("Only this preset: paper, default or small.", "--preset")] = None,
+    tsv: Annotated[bool, option("Print a table for other programs.", "--tsv")] = False,
 ) -> None:
     """List the methods: what each needs, its size by preset, its paper, and what we changed.
 

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from nerve.cli.common import app, named, note, say
-from nerve.cli.protocol_options import with_protocol
+import nerve
+from nerve.cli.common import app, argument, named, note, option, say
+from nerve.cli.options import with_protocol
 
 
 @app.command()
-@with_protocol
+@with_protocol()
 def evaluate(
-    cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
-    out: Annotated[
-        str, typer.Option(callback=named, help="The folder to write; what it already holds is not computed again.")
-    ],
+    cohort: Annotated[str, argument("The cohort folder.")],
+    out: Annotated[str, option("The folder to write; what it already holds is not computed again.", callback=named)],
     protocol: Any,
     features: Annotated[
         str,
-        typer.Option(
-            help="What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, covariates …), "
+        option(
+            "What predicts, separated by commas: names of `nerve methods` (raw, pca, tangent, covariates …), "
             "trained models (folder, archive, name in `nerve models list`), tables with participant_id."
         ),
     ] = "raw",
     test: Annotated[
-        list[str] | None,
-        typer.Option(help="Another cohort folder, predicted by what is fitted on COHORT; may be repeated."),
+        list[str] | None, option("Another cohort folder, predicted by what is fitted on COHORT; may be repeated.")
     ] = None,
     save_model: Annotated[
         str | None,
-        typer.Option(
-            callback=named, help="A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."
-        ),
+        option("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`.", callback=named),
     ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
@@ -44,47 +40,43 @@ def evaluate(
     Example: `nerve evaluate cohorts/ucla --features raw,pca,runs/first --targets age,sex --out results/ucla`
     """
     from nerve.experiments import commands
-    from nerve.protocol import as_names
 
-    rows = [commands.feature_row(name) for name in as_names(features)]
-    if save_model is not None:
-        commands.check_probe(rows, protocol, save_model)
-    ended = commands.evaluate(cohort, rows, protocol, out, _typed(), test=test or [])
-    if save_model is not None and not ended[1]:
-        say(f"{commands.save_probe(cohort, rows[0], protocol, save_model)}: `nerve predict` reads it")
-    _close(*ended)
+    rows = [commands.feature_row(name) for name in nerve.protocol.as_names(features)]
+    probe = commands.kept_probe(rows, protocol, save_model) if save_model else None
+    notes, failures = commands.evaluate(cohort, rows, protocol, out, commands.typed(*sys.argv[1:]), test=test or [])
+    if save_model and probe and not failures:
+        say(f"{probe.fit(nerve.Cohort.load(cohort)).save(save_model)}: `nerve predict` reads it")
+    _close(notes, failures)
 
 
 @app.command()
 def predict(
-    probe: Annotated[str, typer.Argument(help="What `nerve evaluate --save-model` wrote.")],
-    cohort: Annotated[str, typer.Argument(help="The cohort folder whose participants are predicted.")],
-    out: Annotated[str, typer.Argument(callback=named, help="A .tsv: participant_id, target, predicted …")],
+    probe: Annotated[str, argument("What `nerve evaluate --save-model` wrote.")],
+    cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
+    out: Annotated[str, argument("A .tsv: participant_id, target, predicted …", callback=named)],
 ) -> None:
     """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
 
     Example: `nerve predict probes/age cohorts/new predictions.tsv`
     """
     from nerve.methods.probe import predict_file
+    from nerve.readers.ids import counted
 
     table = predict_file(probe, cohort, out)
-    n = table["participant_id"].nunique()
-    say(f"{out}: {n} participant{'s' if n != 1 else ''}, {table['target'].nunique()} target(s)")
+    say(f"{out}: {counted(table['participant_id'].nunique())}, {counted(table['target'].nunique(), 'target')}")
 
 
 @app.command()
-@partial(with_protocol, pretrain_scope="all")
+@with_protocol(pretrain_scope="all")
 def run(
-    cohort: Annotated[str, typer.Argument(help="The cohort folder.")],
-    out: Annotated[str, typer.Option(callback=named, help="The folder to write; what is done is not done again.")],
+    cohort: Annotated[str, argument("The cohort folder.")],
+    out: Annotated[str, option("The folder to write; what is done is not done again.", callback=named)],
     protocol: Any,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="A trained model (folder, archive, name in `nerve models list`); without it, NERVE is trained."
-        ),
+        option("A trained model (folder, archive, name in `nerve models list`); without it, NERVE is trained."),
     ] = None,
-    preset: Annotated[str, typer.Option(help="Preset of the pretraining: default, small or paper.")] = "default",
+    preset: Annotated[str, option("Preset of the pretraining: default, small or paper.")] = "default",
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
 
@@ -95,14 +87,8 @@ def run(
     learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
     rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
     quality = commands.check_usable(cohort)
-    _close(*commands.evaluate(cohort, rows, protocol, out, _typed(), interpret=True, quality=quality))
-
-
-def _typed() -> str:
-    import shlex
-    import sys
-
-    return shlex.join(["nerve", *sys.argv[1:]])
+    typed = commands.typed(*sys.argv[1:])
+    _close(*commands.evaluate(cohort, rows, protocol, out, typed, interpret=True, quality=quality))
 
 
 def _close(notes: list[str], failures: list[str]) -> None:
@@ -114,15 +100,15 @@ def _close(notes: list[str], failures: list[str]) -> None:
 
 @app.command()
 def experiment(
-    config: Annotated[str | None, typer.Argument(help="A YAML file: cohorts, methods, protocol, seeds.")] = None,
-    out: Annotated[str | None, typer.Option("--out", callback=named, help="The folder of runs and results.")] = None,
-    launcher: Annotated[str, typer.Option(help="local or slurm.")] = "local",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time (local); one per core or card.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs and estimate the time; run none.")] = False,
+    config: Annotated[str | None, argument("A YAML file: cohorts, methods, protocol, seeds.")] = None,
+    out: Annotated[str | None, option("The folder of runs and results.", "--out", callback=named)] = None,
+    launcher: Annotated[str, option("local or slurm.")] = "local",
+    jobs: Annotated[int | None, option("Runs at a time (local); one per core or card.", min=1)] = None,
+    dry_run: Annotated[bool, option("Count the runs and estimate the time; run none.", "--dry-run")] = False,
     rehearse: Annotated[
-        bool, typer.Option("--rehearse", help="The same rows and tables in minutes, on small simulated cohorts.")
+        bool, option("The same rows and tables in minutes, on small simulated cohorts.", "--rehearse")
     ] = False,
-    status: Annotated[str | None, typer.Option("--status", help="Say how the runs of this folder stand.")] = None,
+    status: Annotated[str | None, option("Say how the runs of this folder stand.", "--status")] = None,
 ) -> None:
     """Run a whole comparison from one file; what is done already is skipped.
 
@@ -136,38 +122,34 @@ def experiment(
     if config is None or out is None:
         raise typer.BadParameter("expected CONFIG and --out DIR, or --status DIR")
     if dry_run:
-        failures = commands.plan_only(config, out, rehearse)
+        commands.plan_only(config, out, rehearse)
     else:
-        failures = commands.run(config, out, launcher, jobs, rehearse)
-    if failures:
-        raise typer.Exit(1)
+        _close([], commands.run(config, out, launcher, jobs, rehearse))
 
 
 @app.command()
 def report(
-    folder: Annotated[str, typer.Argument(help="What `nerve experiment`, `evaluate` or `pretrain` wrote.")],
+    folder: Annotated[str, argument("What `nerve experiment`, `evaluate` or `pretrain` wrote.")],
     cohort: Annotated[
-        list[str] | None, typer.Option(help="Folder of a cohort, for figures of its participants; may be repeated.")
+        list[str] | None, option("Folder of a cohort, for figures of its participants; may be repeated.")
     ] = None,
 ) -> None:
     """Write report.html beside what it reads; nothing outside the folder is opened but what --cohort names.
 
     Example: `nerve report out/table2`
     """
-    from nerve.cohort import Cohort
-    from nerve.progress import Progress
     from nerve.report.page import write_report
 
-    opened = [Cohort.load(path) for path in cohort or []]
-    with Progress("writing the report"):
+    opened = [nerve.Cohort.load(path) for path in cohort or []]
+    with nerve.progress.Progress("writing the report"):
         path = write_report(folder, {one.name: one for one in opened})
-    say(f"{path}")
+    say(str(path))
 
 
 @app.command()
 def demo(
-    out: Annotated[str, typer.Argument(callback=named, help="Folder for everything it makes.")] = "out/demo",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one per core by default.")] = None,
+    out: Annotated[str, argument("Folder for everything it makes.", callback=named)] = "out/demo",
+    jobs: Annotated[int | None, option("Runs at a time; one per core by default.", min=1)] = None,
 ) -> None:
     """Simulated cohorts with a known answer → pretrain → embed → evaluate → report.html, in minutes.
 
@@ -175,5 +157,4 @@ def demo(
     """
     from nerve.experiments import commands
 
-    if commands.demo(out, jobs):
-        raise typer.Exit(1)
+    _close([], commands.demo(out, jobs))

@@ -4,9 +4,9 @@ from nerve.evaluation.combat import ComBat
 from nerve.evaluation.features import Features, Given, Learned, Predictor, feature_sets
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.permutation import adjusted_p, permutation_p, restricted_permutations
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
+from nerve.evaluation.resampling import adjusted_p, permutation_p, restricted_permutations
 from nerve.evaluation.results import ResultsFolder, is_results, read_results, write_results
 from nerve.evaluation.rows import Row, line_label
 from nerve.evaluation.run import evaluate

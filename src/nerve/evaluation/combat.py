@@ -34,19 +34,12 @@ class ComBat:
     """
 
     def __init__(self, site: str, preserve: Sequence[str] = (), on: tuple[str, str] | None = None) -> None:
-        self.site = site
-        self.preserve = tuple(preserve)
-        self.on = on
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the participants table that the step reads."""
-        return (self.site, *self.preserve)
+        self.site, self.preserve, self.on = site, tuple(preserve), on
+        self.columns = (site, *preserve)  # of the participants table that the step reads
 
     def without(self, names: Iterable[str]) -> ComBat:
         """The same step that does not preserve those columns: a test participant's target must not be looked at."""
-        dropped = set(names)
-        return ComBat(self.site, [name for name in self.preserve if name not in dropped], self.on)
+        return ComBat(self.site, [name for name in self.preserve if name not in set(names)], self.on)
 
     def fit(self, features: np.ndarray, table: pd.DataFrame) -> ComBat:
         """Learn the site effects; `features` is (n, d)."""
@@ -122,15 +115,15 @@ def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200)
     A normal prior for γ and an inverse-gamma prior for δ², with moments matched over features; the two conditional
     posterior means are iterated until they agree.
     """
-    n = len(standard)
-    raw_shift = standard.mean(axis=0)
+    n, raw_shift = len(standard), standard.mean(axis=0)
     if raw_shift.size == 0:  # no feature varies
         return raw_shift, raw_shift
     if n < 2:  # one participant says nothing of a scale
-        return raw_shift * _shrinkage(raw_shift, n), np.ones_like(raw_shift)
+        return raw_shift * raw_shift.var() / (raw_shift.var() + 1.0), np.ones_like(raw_shift)
     raw_scale = standard.var(axis=0, ddof=1)
-    centre, spread = raw_shift.mean(), raw_shift.var(ddof=1) if len(raw_shift) > 1 else 1.0
-    mean, variance = raw_scale.mean(), raw_scale.var(ddof=1) if len(raw_scale) > 1 else 1.0
+    (centre, spread), (mean, variance) = (
+        (raw.mean(), raw.var(ddof=1) if len(raw) > 1 else 1.0) for raw in (raw_shift, raw_scale)
+    )
     if variance <= 1e-12 or spread <= 1e-12:  # nothing to learn across features: the plain estimates
         return raw_shift, np.sqrt(np.where(raw_scale > 0, raw_scale, 1.0))
     shape, rate = 2.0 + mean**2 / variance, mean + mean**3 / variance
@@ -140,17 +133,9 @@ def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200)
         new_shift = (n * spread * raw_shift + scale * centre) / (n * spread + scale)
         errors = squares - 2 * new_shift * total + n * new_shift**2
         new_scale = (0.5 * errors + rate) / (n / 2.0 + shape - 1.0)
-        change = max(_relative(new_shift, shift), _relative(new_scale, scale))
+        steps = ((new_shift, shift), (new_scale, scale))
+        change = max((np.abs(new - old) / np.maximum(np.abs(old), 1e-8)).max() for new, old in steps)
         shift, scale = new_shift, new_scale
         if change < tolerance:
             break
     return shift, np.sqrt(scale)
-
-
-def _shrinkage(shift: np.ndarray, n: int) -> float:
-    spread = float(shift.var())
-    return n * spread / (n * spread + 1.0)
-
-
-def _relative(new: np.ndarray, old: np.ndarray) -> float:
-    return float((np.abs(new - old) / np.maximum(np.abs(old), 1e-8)).max())

@@ -11,10 +11,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from nerve.fitted import NotFitted
 
-MISSING_RULE = (
-    "a missing covariate value, or a category that the training fold does not have, "
-    "counts as the training fold's average"
-)
 _MOTION_NAMES = ("meanfd", "fdmean", "funcmeanfd", "meanframewisedisplacement", "framewisedisplacement", "fd", "motion")
 
 
@@ -43,17 +39,13 @@ class Design:
             for name, column in table.items()
         }
         encoded = self._encode(table)
-        with np.errstate(invalid="ignore"):
-            count = np.isfinite(encoded).sum(axis=0)
-            total = np.nansum(encoded, axis=0)
-        self.means_ = np.divide(total, count, out=np.zeros(encoded.shape[1]), where=count > 0)
+        count = np.isfinite(encoded).sum(axis=0)
+        self.means_ = np.nansum(encoded, axis=0) / np.maximum(count, 1)
         return self
 
     def transform(self, table: pd.DataFrame) -> np.ndarray:
         """(n, p) numbers."""
-        if not hasattr(self, "means_"):
-            raise NotFitted("This Design is not fitted yet. Call fit(table) first.")
-        return np.nan_to_num(self._encode(table) - self.means_, nan=0.0, posinf=0.0, neginf=0.0)
+        return np.nan_to_num(self._encode(table) - self.means_, nan=0.0)
 
     def _encode(self, table: pd.DataFrame) -> np.ndarray:
         blocks = [np.empty((len(table), 0))]
@@ -74,11 +66,16 @@ def is_numeric(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-class CovariateRegression:
-    """Least squares of targets (or features) on an intercept and covariates.
+class CovariateRegression(RegressorMixin, BaseEstimator):
+    """Least squares of targets (or features) on an intercept and covariates; the model of the row of covariates too.
 
     ŷ = b₀ + C b with C centred on the training participants, the smallest b where columns of C depend on one another.
     """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def fit(self, table: pd.DataFrame, values: np.ndarray) -> CovariateRegression:
         """Learn coefficients from training participants; `values` is (n, T)."""
@@ -127,45 +124,26 @@ class FeatureRegression:
     """Covariates removed from every feature. A fold step: `fit` on training participants, `transform` anyone.
 
     Removing confounds from features can leak them into non-linear models, and a correlation kernel is non-linear.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Columns of the participants table that the step reads.
     """
 
-    def __init__(self, covariates: Sequence[str]) -> None:
-        self.covariates = tuple(covariates)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the participants table that the step reads."""
-        return self.covariates
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
 
     def without(self, names: Iterable[str]) -> FeatureRegression:
         """The same step that does not look at those columns: a target never shapes the features."""
-        dropped = set(names)
-        return FeatureRegression([name for name in self.covariates if name not in dropped])
+        return FeatureRegression([name for name in self.columns if name not in set(names)])
 
     def fit(self, features: np.ndarray, table: pd.DataFrame) -> FeatureRegression:
-        """Learn one coefficient a covariate and feature."""
-        self.regression_ = CovariateRegression().fit(table[list(self.covariates)], np.asarray(features, float))
+        """Learn one coefficient per covariate and feature."""
+        self.regression_ = CovariateRegression().fit(table[list(self.columns)], np.asarray(features, float))
         return self
 
     def transform(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
         """Residual features plus their training mean, (n, d)."""
-        residuals = self.regression_.residuals(table[list(self.covariates)], np.asarray(features, float))
+        residuals = self.regression_.residuals(table[list(self.columns)], np.asarray(features, float))
         return residuals + self.regression_.intercept_  # keep the profile that a correlation kernel compares
-
-
-class CovariatesOnly(RegressorMixin, BaseEstimator):
-    """A model that predicts targets from a table of covariates by linear regression: the reference row."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def fit(self, table: pd.DataFrame, y: np.ndarray) -> CovariatesOnly:
-        """Learn from training participants; `y` is (n, T)."""
-        self.regression_ = CovariateRegression().fit(table, np.asarray(y, float))
-        return self
-
-    def predict(self, table: pd.DataFrame) -> np.ndarray:
-        """What the covariates say, (n, T)."""
-        return self.regression_.predict(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +10,11 @@ from sklearn.base import clone
 
 from nerve.checks import NerveError, naming
 from nerve.cohort import Cohort
-from nerve.evaluation.bootstrap import weighted_auc, weighted_correlations
-from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.features import Features
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.people import People
+from nerve.evaluation.predict import without_covariates
+from nerve.evaluation.resampling import correlation, weighted_auc
 from nerve.evaluation.statistics import is_binary
 from nerve.protocol import Protocol
 
@@ -36,15 +35,22 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
         cohort, target, labels, draw, metric (r, or auc for two-class targets), score
     """
     rows = []
+    covariates, mine = people.covariates if features.removes_covariates else None, people.without(features.missing)
     with naming(people.ids):
         model, source = features.prepare(cohort, people, protocol)
-        mine = people.without(features.missing)
         for target, pool, test, draw in _draws(mine, protocol):
-            inside, outside = source.split(pool, test, [people.whole.get(target, target)])
+            raw, column = mine.targets[target].to_numpy(float), people.whole.get(target, target)
+            inside, outside = source.split(pool, test, [column])
             for k in protocol.labels:
-                parts = _first(inside, outside, k, model)
-                scores = _score(model, parts, mine, target, pool[:k], test, features.removes_covariates)
-                rows.append({"cohort": people.cohort, "target": target, "labels": k, "draw": draw, **scores})
+                values, _ = without_covariates(raw, column, pool[:k], test, covariates)
+                left, right = inside.iloc[:k] if hasattr(inside, "iloc") else inside[:k], outside
+                if getattr(model, "kernel", "") == "precomputed":  # it has a column for each of the pool
+                    left, right = left[:, :k], right[:, :k]
+                predicted = np.ravel(clone(model).fit(left, values[pool[:k]]).predict(right)).astype(float)
+                name, score = "r", correlation(values[test], predicted)
+                if is_binary(raw[np.isfinite(raw)]):
+                    name, score = "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
+                rows.append((people.cohort, target, k, draw, name, score))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -76,32 +82,6 @@ def _stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return np.argsort(place, kind="stable")
 
 
-def _first(inside: Any, outside: Any, k: int, model: Any) -> tuple[Any, Any]:
-    """The features of the first k of the pool and of those tested; a kernel has a column for each of the pool."""
-    left = inside.iloc[:k] if hasattr(inside, "iloc") else inside[:k]
-    if getattr(model, "kernel", "") == "precomputed":
-        return left[:, :k], outside[:, :k]
-    return left, outside
-
-
-def _score(
-    model: Any, parts: tuple[Any, Any], people: People, target: str, train: np.ndarray, test: np.ndarray, remove: bool
-) -> dict[str, Any]:
-    raw = people.targets[target].to_numpy(float)
-    table = people.covariates.drop(columns=people.whole.get(target, target), errors="ignore")
-    values = raw
-    if remove and table.shape[1]:
-        both = np.concatenate([train, test])
-        regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
-        values = np.full(len(raw), np.nan)
-        values[both] = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
-    predicted = np.asarray(clone(model).fit(parts[0], values[train]).predict(parts[1]), float).reshape(-1)
-    once = np.ones((1, len(test)))
-    if is_binary(raw[np.isfinite(raw)]):
-        return {"metric": "auc", "score": float(weighted_auc(once, raw[test] == 1, predicted)[0])}
-    return {"metric": "r", "score": float(weighted_correlations(once, values[test, None], predicted[:, None])[0, 0])}
-
-
 def curve_table(curves: pd.DataFrame) -> pd.DataFrame:
     """Mean over draws with a 95 % interval of the draws, per cohort, target, row and number of labels."""
     grouped = curves.groupby(["cohort", "target", "row", "metric", "labels"], sort=False)["score"]
@@ -121,12 +101,8 @@ def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) ->
     reached = np.flatnonzero(curve["score"].to_numpy() >= score)
     if not len(reached):
         return float("nan")
-    last = int(reached[0])
-    x, y = np.log(curve["labels"].to_numpy(float)), curve["score"].to_numpy()
-    if last == 0:
-        return float(np.exp(x[0]))
-    share = (score - y[last - 1]) / (y[last] - y[last - 1])
-    return float(np.exp(x[last - 1] + share * (x[last] - x[last - 1])))
+    between = curve.iloc[max(reached[0] - 1, 0) : reached[0] + 1]
+    return float(np.exp(np.interp(score, between["score"], np.log(between["labels"]))))
 
 
 def curve_sentences(table: pd.DataFrame, label: dict[str, str], best: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +17,10 @@ import pandas as pd
 from nerve.checks import NerveError, did_you_mean, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.combat import ComBat
-from nerve.evaluation.covariates import CovariatesOnly, FeatureRegression
+from nerve.evaluation.covariates import CovariateRegression, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.kernels import Rows as ReadRows
-from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cosine_rows
-from nerve.evaluation.landmarks import LandmarkComponents, Landmarks, RbfLandmarks, cross_products, landmark_pool
+from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, squared_distances
+from nerve.evaluation.landmarks import Landmarks, cross_products, landmark_pool
 from nerve.evaluation.people import People
 from nerve.evaluation.sources import Adjusted, CovariateTable, FittedInFolds, Kernel, PrincipalComponents, Rows, Source
 from nerve.files import read_foreign_table
@@ -28,6 +28,7 @@ from nerve.protocol import Protocol
 from nerve.store import open_npy
 
 Progress = Callable[[float], None] | None
+Prepared = tuple[Any, Source]  # the model that is fitted in each fold, and where its features come from
 
 
 @dataclass
@@ -48,9 +49,7 @@ class Features:
         """Whether another few folds, to predict the site, take seconds rather than hours."""
         return self.permutes
 
-    def prepare(
-        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
-    ) -> tuple[Any, Source]:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """The model that is fitted in each fold, and the source of its features."""
         raise NotImplementedError
 
@@ -68,21 +67,6 @@ class Features:
 
 
 @dataclass
-class Predictor(Features):
-    """An estimator with `fit(cohort, y)` and `predict(cohort)`, trained inside each fold."""
-
-    estimator: Any = None
-    scope: str = "train_folds"
-    permutes: ClassVar[bool] = False
-
-    def prepare(
-        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
-    ) -> tuple[Any, Source]:
-        """The estimator itself, on the participants of each fold."""
-        return self.estimator, Rows(cohort)
-
-
-@dataclass
 class Learned(Features):
     """An estimator with `fit(cohort)` and `transform(cohort)`, fitted on the training participants of each fold."""
 
@@ -94,11 +78,18 @@ class Learned(Features):
         """Where the features of a fold come from."""
         return FittedInFolds(self.estimator, cohort)
 
-    def prepare(
-        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
-    ) -> tuple[Any, Source]:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """Kernel ridge on what the estimator gives."""
         return self.reader(protocol), adjusted(self.source(cohort), people, protocol)
+
+
+@dataclass
+class Predictor(Learned):
+    """An estimator with `fit(cohort, y)` and `predict(cohort)`, trained inside each fold."""
+
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+        """The estimator itself, on the participants of each fold."""
+        return self.estimator, Rows(cohort)
 
 
 @dataclass
@@ -108,15 +99,13 @@ class CovariatesAlone(Features):
     name: str = "covariates"
     removes_covariates: ClassVar[bool] = False
 
-    def prepare(
-        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
-    ) -> tuple[Any, Source]:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """A linear model of the covariates."""
         if people.covariates.shape[1] == 0:
             raise NerveError(
                 "The feature set 'covariates' needs covariates, expected covariates=['age', 'sex'] or the like."
             )
-        return CovariatesOnly(), CovariateTable(people.covariates)
+        return CovariateRegression(), CovariateTable(people.covariates)
 
 
 @dataclass
@@ -125,24 +114,28 @@ class Entries(Features):
 
     name: str = "raw"
 
-    def read(self, cohort: Cohort) -> ReadRows:
+    def read(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
         """A function from rows to (rows, d) numbers; a large cohort is never read as a whole."""
         return lambda rows: cohort.inputs("upper", rows)
 
-    def prepare(
-        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
-    ) -> tuple[Any, Source]:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """Kernel ridge; a kernel that depends on nobody else is computed once for all folds."""
         ridge, read, n = self.reader(protocol), self.read(cohort), len(cohort)
-        if _steps(protocol) or self.probe is not None:
-            return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol)
+        transform = UNIT_ROWS.get(protocol.kernel)
         if self.is_approximate(n, protocol):
-            return self._through_landmarks(ridge, cohort, people, protocol, progress)
-        if protocol.kernel in _UNIT_ROWS and read(np.arange(1)).shape[1] >= n / 2:
-            kernel = blockwise_gram(read, n, _UNIT_ROWS[protocol.kernel], progress=progress)
+            pool, ridge = landmark_pool(n, protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
+            if transform is None:
+                values = np.asarray(self.all(cohort, people), float)
+                return ridge, Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
+            cross = cross_products(read, n, pool, transform, progress)
+            _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
+            return ridge, Landmarks(cross, pool)
+        alone = self.probe is None and not _steps(protocol)
+        if transform is not None and alone and self.width(cohort, protocol) >= n / 2:
+            kernel = blockwise_gram(read, n, transform, progress=progress)
             _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], self.name)
             return ridge.set_params(kernel="precomputed"), Kernel(kernel)
-        return ridge, Rows(self._all(cohort, people))
+        return ridge, adjusted(Rows(self.all(cohort, people)), people, protocol)
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
         """Columns of what is read."""
@@ -150,24 +143,10 @@ class Entries(Features):
 
     def is_approximate(self, n: int, protocol: Protocol) -> bool:
         """An exact computation would need (n, n) numbers for too many participants; few features never do."""
-        if self.probe is not None and not isinstance(self, Components):
-            return False
-        return n > protocol.exact_up_to and not _steps(protocol) and (protocol.kernel == "rbf" or self._wide(protocol))
+        return n > protocol.exact_up_to and not _steps(protocol) and self.probe is None and protocol.kernel != "linear"
 
-    def _wide(self, protocol: Protocol) -> bool:
-        return protocol.kernel in _UNIT_ROWS
-
-    def _through_landmarks(
-        self, ridge: KernelRidge, cohort: Cohort, people: People, protocol: Protocol, progress: Progress
-    ) -> tuple[Any, Source]:
-        pool, ridge = landmark_pool(len(cohort), protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
-        if protocol.kernel == "rbf":
-            return ridge, RbfLandmarks(self._all(cohort, people), pool)
-        cross = cross_products(self.read(cohort), len(cohort), pool, _UNIT_ROWS[protocol.kernel], progress)
-        _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
-        return ridge, Landmarks(cross, pool)
-
-    def _all(self, cohort: Cohort, people: People) -> np.ndarray:
+    def all(self, cohort: Cohort, people: People) -> np.ndarray:
+        """The numbers of everyone, (n, d)."""
         values = self.read(cohort)(np.arange(len(cohort)))
         _check_finite(values, people.ids, None, "connectivity")
         return values
@@ -180,16 +159,14 @@ class Components(Entries):
     name: str = "pca"
     scope: str = "train_folds"
 
-    def prepare(
-        self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None
-    ) -> tuple[Any, Source]:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """Kernel ridge on scores, from inner products computed once for all folds."""
         ridge, read, n, k = self.reader(protocol), self.read(cohort), len(cohort), protocol.n_components
         if _steps(protocol):
-            return ridge, adjusted(Rows(self._all(cohort, people)), people, protocol, n_components=k)
+            return ridge, adjusted(Rows(self.all(cohort, people)), people, protocol, n_components=k)
         if self.is_approximate(n, protocol):
             pool = landmark_pool(n, protocol.n_landmarks, protocol.seed)
-            return ridge, LandmarkComponents(cross_products(read, n, pool, _float, progress), pool, k)
+            return ridge, PrincipalComponents(cross_products(read, n, pool, _float, progress), k, pool)
         gram = blockwise_gram(read, n, _float, progress=progress)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
         return ridge, PrincipalComponents(gram, k)
@@ -198,8 +175,9 @@ class Components(Entries):
         """As many as were asked for."""
         return protocol.n_components
 
-    def _wide(self, protocol: Protocol) -> bool:
-        return True
+    def is_approximate(self, n: int, protocol: Protocol) -> bool:
+        """As for entries, whatever reads the components."""
+        return n > protocol.exact_up_to and not _steps(protocol)
 
 
 @dataclass
@@ -210,19 +188,18 @@ class Given(Entries):
     matrix: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     scope: str = "not stated"
 
-    def read(self, cohort: Cohort) -> ReadRows:
+    def read(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
         """Rows of the matrix."""
-        return lambda rows: self.matrix[rows]
+        return self.matrix.__getitem__
 
-    def _all(self, cohort: Cohort, people: People) -> np.ndarray:
-        return self.matrix
+    def is_approximate(self, n: int, protocol: Protocol) -> bool:
+        """As for entries, if there are more features than landmarks would be."""
+        wide = protocol.kernel == "rbf" or self.matrix.shape[1] > protocol.n_landmarks
+        return wide and super().is_approximate(n, protocol)
 
-    def _wide(self, protocol: Protocol) -> bool:
-        return super()._wide(protocol) and self.matrix.shape[1] > protocol.n_landmarks
 
-
+_float = partial(np.asarray, dtype=float)
 NAMED: dict[str, type[Features]] = {"raw": Entries, "pca": Components, "covariates": CovariatesAlone}
-_UNIT_ROWS = {"correlation": correlation_rows, "cosine": cosine_rows}
 
 
 def ridge_of(protocol: Protocol) -> KernelRidge:
@@ -240,11 +217,8 @@ def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: 
     """All the sets that were asked for; a mapping or a list of several gives several."""
     if isinstance(features, Mapping):
         return [one_feature_set(value, cohort, str(key), scope) for key, value in features.items()]
-    if (
-        isinstance(features, (list, tuple))
-        and features
-        and all(isinstance(value, (str, os.PathLike)) for value in features)
-    ):
+    several = isinstance(features, (list, tuple)) and len(features) > 0
+    if several and all(isinstance(value, (str, os.PathLike)) for value in features):
         return [one_feature_set(value, cohort, None, scope) for value in features]
     return [one_feature_set(features, cohort, name, scope)]
 
@@ -256,10 +230,9 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
         return features
     if isinstance(features, str) and features in NAMED:
         return NAMED[features](name or features, nobody)
-    if hasattr(features, "fit") and hasattr(features, "predict"):
-        return Predictor(name or type(features).__name__, nobody, estimator=features)
-    if hasattr(features, "fit") and hasattr(features, "transform"):
-        return Learned(name or type(features).__name__, nobody, estimator=features)
+    for verb, kind in (("predict", Predictor), ("transform", Learned)):
+        if hasattr(features, "fit") and hasattr(features, verb):
+            return kind(name or type(features).__name__, nobody, estimator=features)
     if isinstance(features, (str, os.PathLike)):
         return _from_file(Path(features), cohort, name, scope)
     if isinstance(features, pd.DataFrame):
@@ -270,11 +243,8 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
             f"The features hold {matrix.dtype}, expected numbers, a table, a file or one of {listed(NAMED)}."
         )
     if matrix.ndim < 2 or len(matrix) != len(cohort):
-        raise problem(
-            "features",
-            f"an array of shape {matrix.shape}",
-            expected=f"one row for each of the {len(cohort)} participants of {cohort.name!r}",
-        )
+        wanted = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
+        raise problem("features", f"an array of shape {matrix.shape}", expected=wanted)
     matrix = matrix.reshape(len(matrix), -1)  # tokens (n, patches, d) become one long row per participant
     _check_finite(matrix, cohort.participants["participant_id"].to_numpy(object), None, "features")
     return Given(name or "features", nobody, scope=scope, matrix=_in_range(matrix))
@@ -282,12 +252,8 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
 
 def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Features:
     if not path.is_file():
-        raise problem(
-            path,
-            "there is no such file, and it is no named feature set",
-            expected=f"one of {listed(NAMED)}, or a table with participant_id",
-            remedy=did_you_mean(str(path), NAMED).strip(),
-        )
+        found, near = "there is no such file, and it is no named feature set", did_you_mean(str(path), NAMED).strip()
+        raise problem(path, found, expected=f"one of {listed(NAMED)}, or a table with participant_id", remedy=near)
     if path.suffix == ".npy":
         array = open_npy(path, "Write it again, as one array of numbers.")
         return one_feature_set(np.asarray(array), cohort, name or path.stem, scope)
@@ -298,52 +264,34 @@ def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Feat
 def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, scope: str) -> Features:
     if "participant_id" not in table.columns:
         raise problem(where, "there is no column 'participant_id'", remedy="Add one, so that rows can be matched.")
-    ids = table["participant_id"].astype(str)
-    if ids.duplicated().any():
-        raise problem(
-            where, f"{listed(ids[ids.duplicated()].unique(), most=4)} occur twice", expected="one row per participant"
-        )
-    values = table.drop(columns="participant_id")
-    words = [str(column) for column in values if not pd.api.types.is_numeric_dtype(values[column])]
-    if words:
-        raise problem(
-            where, f"column {listed(words, most=3)} is not numeric", expected="numbers in every feature column"
-        )
+    ids, values = table["participant_id"].astype(str), table.drop(columns="participant_id")
+    if len(twice := ids[ids.duplicated()].unique()):
+        raise problem(where, f"{listed(twice, most=4)} occur twice", expected="one row per participant")
+    if words := [column for column in values if not pd.api.types.is_numeric_dtype(values[column])]:
+        found = f"column {listed(words, most=3)} is not numeric"
+        raise problem(where, found, expected="numbers in every feature column")
     if values.shape[1] == 0:
         raise problem(where, "there are no feature columns", expected="numbers beside participant_id")
     _check_finite(values.to_numpy(float), ids.to_numpy(object), list(values.columns), where)
     people = cohort.participants["participant_id"]
-    missing = ~people.isin(ids).to_numpy()
+    missing, unknown = ~people.isin(ids).to_numpy(), ids[~ids.isin(people)]
     if missing.all():
-        raise problem(
-            where,
-            f"no participant_id matches (it has {listed(ids, most=3)}, {cohort.name!r} has {listed(people, most=3)})",
-            remedy="Check how the ids are written.",
-        )
+        both = f"it has {listed(ids, most=3)}, {cohort.name!r} has {listed(people, most=3)}"
+        raise problem(where, f"no participant_id matches ({both})", remedy="Check how the ids are written.")
     matrix = values.set_index(ids).reindex(people).to_numpy(float, copy=True)
     matrix[missing] = matrix[~missing][0]  # never read: these participants have no targets in this set
-    return Given(name, missing, _unmatched(name, people, ids, missing), scope, matrix=_in_range(matrix))
+    said = {
+        f"{missing.sum()} of {len(missing)} participants are left out (no features)": people[missing],
+        f"{len(unknown)} rows belong to nobody in the cohort and are not used": unknown,
+    }
+    notes = tuple(f"{name}: {what}: {listed(who)}." for what, who in said.items() if len(who))
+    return Given(name, missing, notes, scope, matrix=_in_range(matrix))
 
 
 def _in_range(matrix: np.ndarray) -> np.ndarray:
     """The features, in other units if their squares could not be computed: no kernel here depends on the units."""
     largest = float(np.abs(matrix).max(initial=0.0))
-    if largest == 0.0 or 1e-75 < largest < 1e75:
-        return matrix
-    return matrix / largest
-
-
-def _unmatched(name: str, people: pd.Series, ids: pd.Series, missing: np.ndarray) -> tuple[str, ...]:
-    notes = []
-    if missing.any():
-        notes.append(
-            f"{name}: {missing.sum()} of {len(missing)} participants are left out (no features): "
-            f"{listed(people[missing])}."
-        )
-    unknown = ids[~ids.isin(people)]
-    if len(unknown):
-        notes.append(f"{name}: {len(unknown)} rows belong to nobody in the cohort and are not used: {listed(unknown)}.")
-    return tuple(notes)
+    return matrix if largest == 0.0 or 1e-75 < largest < 1e75 else matrix / largest
 
 
 def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, where: object) -> None:
@@ -351,16 +299,9 @@ def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, whe
     if bad.any():
         row, column = np.argwhere(bad)[0]
         named = f"column {columns[column]!r}" if columns else f"feature {column}"
-        raise problem(
-            where,
-            f"{named} of {ids[row]} is missing or infinite (so for {bad.any(axis=1).sum()} of {len(bad)} participants)",
-            expected="a number for every feature",
-            remedy="Leave those participants out, or fill the values in.",
-        )
-
-
-def _float(rows: np.ndarray) -> np.ndarray:
-    return np.asarray(rows, float)
+        so_many = f"so for {bad.any(axis=1).sum()} of {len(bad)} participants"
+        found = f"{named} of {ids[row]} is missing or infinite ({so_many}), expected a number for every feature"
+        raise problem(where, found, remedy="Leave those participants out, or fill the values in.")
 
 
 def _steps(protocol: Protocol) -> list[Any]:

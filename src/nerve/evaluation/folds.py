@@ -45,12 +45,7 @@ def strata_of(values: Any, n_folds: int, most_bins: int = MOST_BINS) -> np.ndarr
 
 
 def stratified_folds(
-    strata: Any,
-    n_folds: int,
-    *,
-    groups: Any = None,
-    seed: int = 42,
-    whole_groups_may_exceed: bool = False,
+    strata: Any, n_folds: int, *, groups: Any = None, seed: int = 42, whole_groups_may_exceed: bool = False
 ) -> np.ndarray:
     """Fold number of each participant, (n,) integers, balanced on every column of `strata`.
 
@@ -72,8 +67,22 @@ def stratified_folds(
     sizes = np.bincount(codes)
     if whole_groups_may_exceed:
         n_folds = min(n_folds, len(sizes))
-    _check_sizes(sizes, len(strata), n_folds, groups, codes, whole_groups_may_exceed)
-    counts = _label_counts(strata, codes)  # (groups, labels)
+    n, room = len(strata), -(-len(strata) // n_folds)
+    if n_folds < 2:
+        raise NerveError(f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} participants or groups).")
+    if len(sizes) < n_folds:
+        few = f"{n} participants" if n < n_folds else f"{len(sizes)} groups"
+        raise NerveError(f"There are {few} for {n_folds} folds, expected at least one per fold. Ask for fewer folds.")
+    large = np.flatnonzero(sizes > room)
+    if len(large) and not whole_groups_may_exceed:
+        names = [f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} participants)" for g in large]
+        raise NerveError(
+            f"Groups are kept whole, but {listed(names, most=3)} would not fit one of {n_folds} folds of {room} "
+            f"participants: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out (leave_site_out)."
+        )
+    labels = [column[:, None] == np.unique(column) for column in strata.T]
+    counts = np.zeros((len(sizes), 1 + sum(one.shape[1] for one in labels)))  # (groups, fold size and labels)
+    np.add.at(counts, codes, np.column_stack([np.ones(len(codes)), *labels]))
     return _place(counts, n_folds, np.random.default_rng(seed))[codes]
 
 
@@ -98,15 +107,6 @@ def group_codes(groups: Any, n: int) -> np.ndarray:
     return codes
 
 
-def _label_counts(strata: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    columns = [np.ones(len(codes))]  # fold size
-    for column in strata.T:
-        columns += [(column == label).astype(float) for label in np.unique(column)]
-    counts = np.zeros((codes.max() + 1, len(columns)))
-    np.add.at(counts, codes, np.column_stack(columns))
-    return counts
-
-
 def _place(counts: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:
     weight = 1.0 / counts.sum(axis=0)  # (labels,)
     shuffled = rng.permutation(len(counts))
@@ -120,24 +120,3 @@ def _place(counts: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.nda
         in_fold[fold] += counts[unit]
         fold_of[unit] = fold
     return fold_of
-
-
-def _check_sizes(sizes: np.ndarray, n: int, n_folds: int, groups: Any, codes: np.ndarray, may_exceed: bool) -> None:
-    if n_folds < 2:
-        raise NerveError(f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} participants or groups).")
-    if n < n_folds:
-        raise NerveError(
-            f"There are {n} participants for {n_folds} folds, expected at least one per fold. Ask for fewer folds."
-        )
-    if len(sizes) < n_folds:
-        raise NerveError(
-            f"There are {len(sizes)} groups for {n_folds} folds, expected at least one per fold. Ask for fewer folds."
-        )
-    room = int(np.ceil(n / n_folds))
-    large = np.flatnonzero(sizes > room)
-    if len(large) and not may_exceed:
-        names = [f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} participants)" for g in large]
-        raise NerveError(
-            f"Groups are kept whole, but {listed(names, most=3)} would not fit one of {n_folds} folds of {room} "
-            f"participants: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out (leave_site_out)."
-        )

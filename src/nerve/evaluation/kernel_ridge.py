@@ -20,13 +20,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from nerve.checks import NerveError, one_of
 from nerve.evaluation.folds import strata_of, stratified_folds
-from nerve.evaluation.kernels import (
-    correlation_rows,
-    cosine_rows,
-    linear_rows,
-    median_gamma,
-    rbf_kernel,
-)
+from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
 from nerve.evaluation.krylov import Krylov, pays
 from nerve.fitted import NotFitted
 from nerve.protocol import KERNELS, LAMBDAS
@@ -50,18 +44,15 @@ class Spectrum:
     rows: np.ndarray | None = None  # (n, d) Z
 
     @classmethod
-    def of_kernel(cls, kernel: np.ndarray) -> Spectrum:
-        """From an (n, n) kernel."""
-        return cls(*_eigen(kernel))
+    def of_kernel(cls, kernel: np.ndarray, rows: np.ndarray | None = None) -> Spectrum:
+        """From an (n, n) kernel, or ZᵀZ and the rows Z."""
+        values, vectors = scipy.linalg.eigh(kernel, check_finite=False, driver="evd")
+        return cls(np.maximum(values, 0.0), vectors, rows)
 
     @classmethod
-    def of_factor(cls, rows: np.ndarray, gram: np.ndarray | None = None) -> Spectrum:
-        """From (n, d) rows Z with K = Z Zᵀ, and ZᵀZ where it is known."""
-        return cls(*_eigen(rows.T @ rows if gram is None else gram), rows)
-
-    def project(self, test: np.ndarray) -> np.ndarray:
-        """(m, n) test kernel or (m, d) test rows → (m, k) in the basis."""
-        return test @ self.rotation
+    def of_factor(cls, rows: np.ndarray) -> Spectrum:
+        """From (n, d) rows Z with K = Z Zᵀ."""
+        return cls.of_kernel(rows.T @ rows, rows)
 
     def coordinates(self, targets: np.ndarray) -> np.ndarray:
         """(n, T) targets → (k, T) in the basis."""
@@ -74,56 +65,41 @@ class Spectrum:
         return np.maximum(lambdas, 1e-10 * largest if largest > 1e-290 else 1.0)
 
 
-def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, vectors = scipy.linalg.eigh(matrix, check_finite=False, driver="evd")
-    return np.maximum(values, 0.0), vectors
+def solver(
+    spectrum: Spectrum, targets: np.ndarray, bias: bool = True
+) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
+    """From one λ for all of the (n, T) targets, or one for each, to coefficients (k, T) in the basis and biases (T,).
 
-
-def solve(spectrum: Spectrum, targets: np.ndarray, lambdas: Any, bias: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients in the basis and biases; predictions are ``spectrum.project(test) @ coefficients + biases``.
-
-    Parameters
-    ----------
-    targets : (n, T) array
-    lambdas : float or (T,) array
-        One λ for all targets, or one for each.
-
-    Returns
-    -------
-    coefficients : (k, T) array
-    biases : (T,) array
+    Predictions are ``test @ spectrum.rotation @ coefficients + biases``, for test rows or a test kernel.
     """
-    ones = spectrum.coordinates(np.ones(len(targets)))  # (k,)
-    return _solve(spectrum, spectrum.coordinates(targets), ones, targets, np.atleast_1d(lambdas), bias)
+    coordinates, ones = spectrum.coordinates(targets), spectrum.coordinates(np.ones(len(targets)))
+    there = (spectrum.values > 1e-13 * spectrum.values.max(initial=0.0))[:, None]  # elsewhere rows are rounding error
 
+    def solve(lambdas: Any) -> tuple[np.ndarray, np.ndarray]:
+        inverse = 1.0 / (spectrum.values[:, None] + spectrum.damping(np.atleast_1d(lambdas)))  # (k, 1) or (k, T)
+        if not bias:
+            return coordinates * (inverse * there), np.zeros(targets.shape[1])
+        weighted = ones[:, None] * inverse  # (k, 1) or (k, T)
+        if inverse.shape[1] == 1:
+            above, below = weighted[:, 0] @ coordinates, weighted[:, 0] @ ones
+        else:
+            above, below = np.einsum("kt,kt->t", weighted, coordinates), ones @ weighted
+        if spectrum.rows is not None:  # Woodbury: λ · 1ᵀK_r⁻¹v = 1ᵀv − (Zᵀ1)ᵀ(ZᵀZ + λ)⁻¹ Zᵀv, λ cancels in the ratio
+            above, below = targets.sum(axis=0) - above, len(targets) - below
+        biases = above / below
+        coefficients = coordinates - np.multiply.outer(ones, biases)
+        coefficients *= inverse * there
+        return coefficients, biases
 
-def _solve(
-    spectrum: Spectrum, coordinates: np.ndarray, ones: np.ndarray, targets: np.ndarray, lambdas: np.ndarray, bias: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    inverse = 1.0 / (spectrum.values[:, None] + spectrum.damping(lambdas))  # (k, 1) or (k, T)
-    if not bias:
-        return coordinates * inverse, np.zeros(coordinates.shape[1])
-    weighted = ones[:, None] * inverse  # (k, 1) or (k, T)
-    if inverse.shape[1] == 1:
-        above, below = weighted[:, 0] @ coordinates, weighted[:, 0] @ ones
-    else:
-        above, below = np.einsum("kt,kt->t", weighted, coordinates), ones @ weighted
-    if spectrum.rows is not None:  # Woodbury: λ · 1ᵀK_r⁻¹v = 1ᵀv − (Zᵀ1)ᵀ(ZᵀZ + λ)⁻¹ Zᵀv, and λ cancels in the ratio
-        above, below = targets.sum(axis=0) - above, len(targets) - below
-    biases = above / below
-    coefficients = coordinates - np.multiply.outer(ones, biases)
-    coefficients *= inverse
-    return coefficients, biases
+    return solve
 
 
 def path(
     spectrum: Spectrum, test: np.ndarray, targets: np.ndarray, lambdas: Sequence[float], bias: bool = True
 ) -> Iterator[np.ndarray]:
     """Predictions (m, T) for one λ after another; the decomposition and projections are shared."""
-    projected = spectrum.project(test)  # (m, k)
-    coordinates, ones = spectrum.coordinates(targets), spectrum.coordinates(np.ones(len(targets)))
-    for value in lambdas:
-        coefficients, biases = _solve(spectrum, coordinates, ones, targets, np.atleast_1d(value), bias)
+    projected = test @ spectrum.rotation  # (m, k)
+    for coefficients, biases in map(solver(spectrum, targets, bias), lambdas):
         predicted = projected @ coefficients  # (m, T)
         predicted += biases
         yield predicted
@@ -137,16 +113,6 @@ def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: A
     errors = np.einsum("nt,nt->t", observed - predicted, observed - predicted)
     spread = ((observed - training_mean) ** 2).sum(axis=0)
     return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=spread > 0)
-
-
-def inner_scores(held_out: HeldOut, targets: np.ndarray, folds: np.ndarray, n_lambdas: int) -> np.ndarray:
-    """Predictive COD of every λ and target, averaged over the inner folds, (L, T)."""
-    total = np.zeros((n_lambdas, targets.shape[1]))
-    labels = np.unique(folds)
-    means = {label: targets[folds != label].mean(axis=0) for label in labels}
-    for i, label, predicted in held_out:
-        total[i] += predictive_cod(targets[folds == label], predicted, means[label])
-    return total / len(labels)
 
 
 def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, bias: bool, lambdas: Any) -> HeldOut:
@@ -173,14 +139,13 @@ def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
 
 def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, bias: bool, lambdas: Any) -> HeldOut:
     """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs."""
-    rows = spectrum.rows
-    assert rows is not None
+    rows: Any = spectrum.rows
     grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
     for label in grams:
-        others = rows[folds != label]
+        some = folds == label
         gram = np.sum([one for other, one in grams.items() if other != label], axis=0)
-        part = Spectrum.of_factor(others, gram)
-        for i, predicted in enumerate(path(part, rows[folds == label], targets[folds != label], lambdas, bias)):
+        part = Spectrum.of_kernel(gram, rows[~some])
+        for i, predicted in enumerate(path(part, rows[some], targets[~some], lambdas, bias)):
             yield i, label, predicted
 
 
@@ -224,11 +189,8 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         bias: bool = True,
         seed: int = 42,
     ) -> None:
-        self.kernel = kernel
-        self.lambdas = lambdas
-        self.n_inner_folds = n_inner_folds
-        self.bias = bias
-        self.seed = seed
+        self.kernel, self.lambdas, self.n_inner_folds = kernel, lambdas, n_inner_folds
+        self.bias, self.seed = bias, seed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -259,47 +221,42 @@ class KernelRidge(RegressorMixin, BaseEstimator):
             raise NerveError(
                 f"There is {len(X)} participant to train on, expected at least 2. Use more, or fewer folds."
             )
-        data = self._training_data(X)
-        centre = targets.mean(axis=0) if self.bias else np.zeros(targets.shape[1])
-        targets = targets - centre  # the bias takes it up again: digits are not lost on a large offset
-        self.one_target_ = y.ndim == 1
-        self.n_features_in_ = X.shape[1]
-        folds = self._inner_folds(targets, groups, strata)
-        if self.pairwise_ and pays(len(X), targets.shape[1], self.n_inner_folds):
-            krylov = Krylov(data, targets, folds, self.bias)
-            self.lambda_ = self._choose(krylov.held_out, targets, folds)
-            alpha, self.bias_ = krylov.solution(self.lambda_)
-            # the solutions themselves as the basis: rows of a test kernel times α
-            self.spectrum_, self.coefficients_ = Spectrum(np.ones(alpha.shape[1]), alpha), np.eye(alpha.shape[1])
-        else:
-            self.spectrum_ = Spectrum.of_kernel(data) if self.pairwise_ else Spectrum.of_factor(data)
-            held_out = held_out_of_kernel if self.pairwise_ else held_out_of_factor
-            predict = partial(held_out, self.spectrum_, targets, folds, self.bias)
-            self.lambda_ = self._choose(predict, targets, folds)
-            self.coefficients_, self.bias_ = solve(self.spectrum_, targets, self.lambda_, self.bias)
-        self.bias_ = self.bias_ + centre
-        return self
-
-    def _training_data(self, X: np.ndarray) -> np.ndarray:
         self.training_ = X if self.kernel in ("linear", "rbf") else X[:0]
         if self.kernel == "rbf":
-            self.gamma_ = median_gamma(X)
-        rows = self._rows(X)
-        self.factor_ = None
-        self.pairwise_ = self.kernel in ("rbf", "precomputed")
-        if not self.pairwise_ and rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
-            self.factor_, self.pairwise_ = rows, True
-            return rows @ rows.T
-        return rows
+            self.gamma_ = median_gamma(squared_distances(X, X))
+        self.one_target_, self.n_features_in_ = y.ndim == 1, X.shape[1]
+        centre = targets.mean(axis=0) if self.bias else np.zeros(targets.shape[1])
+        targets = targets - centre  # the bias takes it up again: digits are not lost on a large offset
+        folds = self._inner_folds(targets, groups, strata)
+        rows, pairwise = self._rows(X), self.kernel in ("rbf", "precomputed")
+        if not pairwise and rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
+            weights, bias = self._solved(rows @ rows.T, True, targets, folds)
+            weights = rows.T @ weights
+        else:
+            weights, bias = self._solved(rows, pairwise, targets, folds)
+        self.weights_, self.bias_ = weights, bias + centre
+        return self
+
+    def _solved(
+        self, data: np.ndarray, pairwise: bool, targets: np.ndarray, folds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What rows, or rows of a test kernel, are multiplied by, (d, T) or (n, T), and biases (T,)."""
+        if pairwise and pays(len(data), targets.shape[1], self.n_inner_folds):
+            krylov = Krylov(data, targets, folds, self.bias)
+            self.lambda_ = self._choose(krylov.held_out, targets, folds)
+            return krylov.solution(self.lambda_)
+        spectrum = Spectrum.of_kernel(data) if pairwise else Spectrum.of_factor(data)
+        held_out = held_out_of_kernel if pairwise else held_out_of_factor
+        self.lambda_ = self._choose(partial(held_out, spectrum, targets, folds, self.bias), targets, folds)
+        coefficients, bias = solver(spectrum, targets, self.bias)(self.lambda_)
+        return spectrum.rotation @ coefficients, bias
 
     def _rows(self, X: np.ndarray) -> np.ndarray:
-        if self.kernel == "correlation":
-            return correlation_rows(X)
-        if self.kernel == "cosine":
-            return cosine_rows(X)
         if self.kernel == "linear":
             return linear_rows(X, self.training_)
-        return X if self.kernel in ("precomputed", "rows") else rbf_kernel(X, self.training_, self.gamma_)
+        if self.kernel == "rbf":
+            return np.exp(-self.gamma_ * squared_distances(X, self.training_))
+        return UNIT_ROWS[self.kernel](X) if self.kernel in UNIT_ROWS else X
 
     def _inner_folds(self, targets: np.ndarray, groups: Any, strata: Any) -> np.ndarray:
         if len(self.lambdas) == 1:
@@ -312,7 +269,10 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
             return np.repeat(grid, targets.shape[1])
-        self.inner_scores_ = inner_scores(held_out(grid), targets, folds, len(grid))
+        means = {label: targets[folds != label].mean(axis=0) for label in np.unique(folds)}
+        self.inner_scores_ = np.zeros((len(grid), targets.shape[1]))  # averaged over the inner folds
+        for i, label, predicted in held_out(grid):
+            self.inner_scores_[i] += predictive_cod(targets[folds == label], predicted, means[label]) / len(means)
         best = self.inner_scores_.max(axis=0)
         tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
         return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide
@@ -324,21 +284,16 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         for the two others.
         """
         one_of("kernel", self.kernel, ("correlation", "cosine", "linear"))
-        weights = self.spectrum_.rotation @ self.coefficients_  # (n, T) or (d, T)
-        weights = weights if self.factor_ is None else self.factor_.T @ weights
         if self.kernel != "linear":
-            return weights, self.bias_
+            return self.weights_, self.bias_
         zero, one = linear_rows(np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1), self.training_)  # z-scoring
-        return (one - zero)[:, None] * weights, self.bias_ + zero @ weights
+        return (one - zero)[:, None] * self.weights_, self.bias_ + zero @ self.weights_
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, (m,) or (m, T) as `y` was."""
-        if not hasattr(self, "coefficients_"):
+        if not hasattr(self, "weights_"):
             raise NotFitted("This KernelRidge is not fitted yet. Call fit(X, y) first.")
-        rows = self._rows(_finite(X, "features"))
-        if self.factor_ is not None:
-            rows = rows @ self.factor_.T  # (m, n)
-        predicted = self.spectrum_.project(rows) @ self.coefficients_ + self.bias_
+        predicted = self._rows(_finite(X, "features")) @ self.weights_ + self.bias_
         return predicted[:, 0] if self.one_target_ else predicted
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nerve.checks import AboutPeople
+from nerve.checks import AboutPeople, placing
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
 
@@ -48,6 +48,9 @@ def cosine_rows(features: np.ndarray) -> np.ndarray:
     return features / length
 
 
+UNIT_ROWS = {"correlation": correlation_rows, "cosine": cosine_rows}
+
+
 def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
     """Features z-scored with the mean and deviation of `training`, divided by √d so that Z Zᵀ has a diagonal near 1.
 
@@ -61,32 +64,27 @@ def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
 
 
 def squared_distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Squared Euclidean distances between rows, (n, m), never negative."""
-    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :] - 2.0 * left @ right.T
-    return np.maximum(squares, 0.0)
+    """Squared Euclidean distances between rows, (n, m), never negative; what is only rounding is zero."""
+    lengths = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)[None, :]
+    squares = lengths - 2.0 * left @ right.T
+    return np.where(squares > 1e-12 * lengths, squares, 0.0)
 
 
-def median_gamma(training: np.ndarray) -> float:
-    """The median heuristic: γ = 1 / (2 · median of the squared distances between training participants)."""
-    distances = squared_distances(training, training)[np.triu_indices(len(training), 1)]
+def median_gamma(squares: np.ndarray) -> float:
+    """The median heuristic: γ = 1 / (2 · median of the squared distances between training participants, (n, n))."""
+    distances = squares[np.triu_indices(len(squares), 1)]
     return 1.0 / (2.0 * max(float(np.median(distances)), np.finfo(float).tiny))
-
-
-def rbf_kernel(left: np.ndarray, right: np.ndarray, gamma: float) -> np.ndarray:
-    """exp(−γ ‖x − x′‖²), (n, m)."""
-    return np.exp(-gamma * squared_distances(left, right))
 
 
 def blockwise_gram(
     read: Rows,
     n: int,
-    transform: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    transform: Callable[[np.ndarray], np.ndarray],
     *,
     block: int | None = None,
-    dtype: type = np.float64,
     progress: Callable[[float], None] | None = None,
 ) -> np.ndarray:
-    """Z Zᵀ of transformed rows, reading two blocks of rows at a time: memory is the result and two blocks.
+    """Z Zᵀ of transformed rows in float64, reading two blocks of rows at a time: memory is the result and two blocks.
 
     Parameters
     ----------
@@ -98,25 +96,19 @@ def blockwise_gram(
         Applied to a block of rows by itself, e.g. `correlation_rows`.
     block : int, optional
         Participants in a block; by default as many as fit 256 MiB in float64.
-    dtype : type
-        float64 by default; float32 halves the result for very large cohorts.
     progress : function, optional
         Called with the share of the work done, from 0 to 1.
     """
-    width = read(np.arange(1)).shape[1]
-    block = block or max(16, _BLOCK_BYTES // (8 * max(width, 1)))
-    starts = range(0, n, block)
-    gram: np.ndarray = np.empty((n, n), dtype)
-    done, total = 0, len(starts) * (len(starts) + 1) // 2
-    for i in starts:
-        some = np.arange(i, min(i + block, n))
-        upper: np.ndarray = transformed_rows(read, some, transform).astype(dtype, copy=False)  # (block, d)
-        for j in range(i, n, block):
-            others = np.arange(j, min(j + block, n))
-            right = upper if j == i else transformed_rows(read, others, transform).astype(dtype, copy=False)
+    block = block or max(16, _BLOCK_BYTES // (8 * max(read(np.arange(1)).shape[1], 1)))
+    parts = [np.arange(start, min(start + block, n)) for start in range(0, n, block)]
+    gram: np.ndarray = np.empty((n, n))
+    done, total = 0, len(parts) * (len(parts) + 1) // 2
+    for i, some in enumerate(parts):
+        upper = transformed_rows(read, some, transform)  # (block, d)
+        for j in range(i, len(parts)):
+            right = upper if j == i else transformed_rows(read, parts[j], transform)
             product = upper @ right.T  # (block, block)
-            gram[i : i + len(upper), j : j + len(right)] = product
-            gram[j : j + len(right), i : i + len(upper)] = product.T
+            gram[np.ix_(some, parts[j])], gram[np.ix_(parts[j], some)] = product, product.T
             done += 1
             if progress:
                 progress(done / total)
@@ -125,12 +117,5 @@ def blockwise_gram(
 
 def transformed_rows(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Rows read and transformed; what is said of one of them is said of the right participant."""
-    try:
+    with placing(rows):
         return transform(read(rows))
-    except AboutPeople as somebody:
-        raise somebody.at(rows) from None
-
-
-def correlation_kernel(features: np.ndarray) -> np.ndarray:
-    """Pearson correlation between the feature vectors of every two participants, (n, n) float64."""
-    return blockwise_gram(lambda rows: features[rows], len(features), correlation_rows)

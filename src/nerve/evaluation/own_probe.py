@@ -29,19 +29,23 @@ class OwnProbe(BaseEstimator):
         """Fit a copy of the estimator to one target."""
         self.estimator_ = clone(self.estimator)
         if is_classifier(self.estimator_):
-            y = _classes(y, type(self.estimator).__name__)
-        self.estimator_.fit(
-            X, y, **({"groups": groups} if groups is not None and _asks_for_groups(self.estimator_) else {})
-        )
+            if not np.isin(y, (0.0, 1.0)).all():
+                raise NerveError(
+                    f"The probe {type(self.estimator).__name__} is a classifier, but the target holds numbers: it is "
+                    "one, or covariates were removed from its classes. Expected a regressor (Ridge, SVR …), or classes "
+                    "and no covariates (motion='none' leaves head motion out)."
+                )
+            y = np.asarray(y, int)
+        asked = groups is not None and _asks_for_groups(self.estimator_)
+        self.estimator_.fit(X, y, **({"groups": groups} if asked else {}))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, (n,)."""
-        if not is_classifier(self.estimator_):
-            return np.asarray(self.estimator_.predict(X), float).reshape(-1)
-        if hasattr(self.estimator_, "decision_function"):
-            return np.asarray(self.estimator_.decision_function(X), float).reshape(-1)
-        return np.asarray(self.estimator_.predict_proba(X), float)[:, 1]
+        if is_classifier(self.estimator_) and not hasattr(self.estimator_, "decision_function"):
+            return np.asarray(self.estimator_.predict_proba(X), float)[:, 1]
+        verb = "decision_function" if is_classifier(self.estimator_) else "predict"
+        return np.asarray(getattr(self.estimator_, verb)(X), float).reshape(-1)
 
 
 def checked_probe(probe: Any) -> OwnProbe:
@@ -80,17 +84,6 @@ def _spelt(value: Any) -> str:
     if hasattr(value, "get_params"):
         return f"{type(value).__qualname__} {_spelt(value.get_params(deep=False))}"
     return getattr(value, "__qualname__", None) or repr(value)
-
-
-def _classes(y: Any, name: str) -> np.ndarray:
-    values = np.asarray(y, float)
-    if not np.isin(values, (0.0, 1.0)).all():
-        raise NerveError(
-            f"The probe {name} is a classifier, but the target holds numbers: it is one, or covariates were removed "
-            "from its classes. Expected a regressor (Ridge, SVR …), or classes and no covariates (motion='none' leaves "
-            "head motion out)."
-        )
-    return values.astype(int)
 
 
 def _asks_for_groups(estimator: Any) -> bool:

@@ -48,7 +48,7 @@ class People:
     @property
     def order(self) -> np.ndarray:
         """Positions of the participants by id, (n,): random draws follow this order, not that of the table."""
-        return np.argsort(self.ids.astype(str), kind="stable")
+        return _by_id(self.ids)
 
     def only(self, column: str) -> People:
         """The same participants with one column to predict, all of its classes."""
@@ -65,50 +65,29 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
 
     Returns the participants and the protocol with motion and preserved columns resolved.
     """
-    table = cohort.participants
-    where = f"participants of {cohort.name!r}"
+    table, where = cohort.participants, f"participants of {cohort.name!r}"
     optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
     known_columns([*protocol.targets, *protocol.covariates, *protocol.preserve, *optional], table.columns, where)
-    if protocol.site and (protocol.combat or protocol.leave_site_out) and table[protocol.site].isna().any():
-        raise problem(
-            where,
-            f"column {protocol.site!r} is empty for {table[protocol.site].isna().sum()} of {len(table)} participants",
-            expected="a site for everyone",
-            remedy="Fill it in, or leave them out (cohort.subset).",
-        )
-    if protocol.combat:
-        _check_sites(table, protocol, where)
-    named = {protocol.site, protocol.groups, "participant_id", *protocol.targets}
-    if protocol.non_numeric == "missing":
-        table = as_numbers(table, [column for column in table if column not in named], missing=True)
+    _check_sites(table, protocol, where)
     protocol, notes = _resolved(protocol, table, where)
-    as_numbers(table, [name for name in (*protocol.covariates, *protocol.preserve) if name not in named])
+    table = _in_numbers(table, protocol, where)
     targets, classes, whole = code_targets(table, protocol)
-    covariates = _covariates(table, protocol)
-    notes += (
-        _missing_notes(table[list(protocol.targets)], covariates)
-        + _overlap_notes(protocol)
-        + _doubtful_notes(targets, covariates, whole)
-    )
+    covariates, sites = table[list(protocol.covariates)].copy(), None
+    if protocol.site:  # a site number is a name, not a quantity
+        known = table[protocol.site].notna()
+        table = table.assign(**{protocol.site: table[protocol.site].astype(str)})
+        sites = table[protocol.site].to_numpy(object)
+        if protocol.site in covariates:
+            covariates[protocol.site] = table[protocol.site].where(known)
+    for name in covariates.columns[covariates.isna().all()]:
+        raise problem(f"covariate {name!r}", "every value is missing", remedy="Leave it out.")
     groups, twice = _one_fold_each(cohort, protocol)
-    notes += twice
-    sites = table[protocol.site].astype(str).to_numpy(object) if protocol.site else None
-    people = People(
-        cohort=cohort.name,
-        ids=table["participant_id"].to_numpy(object),
-        targets=targets,
-        classes=classes,
-        whole=whole,
-        covariates=covariates,
-        table=table.assign(**{protocol.site: table[protocol.site].astype(str)}) if protocol.site else table,
-        groups=groups,
-        sites=sites,
-        inner_groups=sites if protocol.leave_site_out else groups,
-        motion=None if protocol.motion == NONE else protocol.motion,
-        folds=_folds_by_id(targets, protocol, table, groups),
-        notes=tuple(notes),
-    )
-    return people, protocol
+    ids, inner_groups = table["participant_id"].to_numpy(object), sites if protocol.leave_site_out else groups
+    notes += _notes(cohort.participants, targets, covariates, whole, protocol) + twice
+    folds = _folds(targets, protocol, _by_id(ids), groups, sites)
+    motion = None if protocol.motion == NONE else protocol.motion
+    about = (cohort.name, ids, targets, classes, whole, covariates, table, groups, sites, inner_groups, motion)
+    return People(*about, folds=folds, notes=tuple(notes)), protocol
 
 
 def code_targets(
@@ -119,16 +98,15 @@ def code_targets(
     classes: dict[str, tuple[str, str]] = {}
     whole: dict[str, str] = {}
     for name in protocol.targets:
-        words = not is_numeric(table[name])
-        if words and name not in protocol.classes and table[name].nunique() > 2 and len(odd_cells(table[name])):
-            table, words = as_numbers(table, [name], missing=protocol.non_numeric == "missing"), False
-        if table[name].nunique() < 3 or not (words or name in protocol.classes):
-            values[name], pair = code_target(table[name], name, protocol.n_folds)
+        column, are_classes = table[name], not is_numeric(table[name]) or name in protocol.classes
+        if are_classes and name not in protocol.classes and column.nunique() > 2 and len(odd_cells(column)):
+            column, are_classes = as_numbers(table, [name], missing=protocol.non_numeric == "missing")[name], False
+        if column.nunique() < 3 or not are_classes:
+            values[name], pair = code_target(column, name, protocol.n_folds)
             classes |= {name: pair} if pair else {}
             continue
-        for label, member in code_classes(
-            table[name], name, 2 if protocol.leave_site_out else protocol.n_folds
-        ).items():
+        least = 2 if protocol.leave_site_out else protocol.n_folds
+        for label, member in code_classes(column, name, least).items():
             one = class_target(name, label)
             values[one], classes[one], whole[one] = member, ("others", label), name
     return pd.DataFrame(values), classes, whole
@@ -143,17 +121,13 @@ def code_classes(column: pd.Series, name: str, least: int = 2) -> dict[str, np.n
     array([ 0.,  1.,  0., nan,  0.,  1.,  0.])
     """
     labels = column.map(_label, na_action="ignore")
-    counts = labels.value_counts()
-    small = counts[counts < least].sort_index()
-    if len(small):
-        raise problem(
-            f"target {name!r}",
-            f"class {listed((f'{label} ({n})' for label, n in small.items()), most=5)} has too few participants",
-            expected=f"at least {least} of every class, so that each fold can have one",
-            remedy="Ask for fewer folds, join classes, or leave such participants empty (n/a).",
-        )
-    known = labels.notna().to_numpy()
-    return {label: np.where(known, (labels == label).to_numpy(float), np.nan) for label in sorted(counts.index)}
+    counts = labels.value_counts().sort_index()
+    if (counts < least).any():
+        small = listed((f"{label} ({n})" for label, n in counts[counts < least].items()), most=5)
+        wanted = f"at least {least} of every class, so that each fold can have one"
+        remedy = "Ask for fewer folds, join classes, or leave such participants empty (n/a)."
+        raise problem(f"target {name!r}", f"class {small} has too few participants", expected=wanted, remedy=remedy)
+    return {label: (labels == label).astype(float).where(labels.notna()).to_numpy() for label in counts.index}
 
 
 def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndarray, tuple[str, str] | None]:
@@ -164,66 +138,50 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
     >>> code_target(pd.Series(["M", "F", None, "F", "M"]), "sex")
     (array([ 1.,  0., nan,  0.,  1.]), ('F', 'M'))
     """
-    where = f"target {name!r}"
-    present = column.dropna()
-    if present.empty:
-        raise problem(where, "every value is missing", expected="numbers or classes", remedy="Leave it out.")
-    different = sorted(present.unique().tolist())
-    if len(different) == 1:
-        raise problem(where, f"every value is {different[0]!r}", expected="values that differ", remedy="Leave it out.")
-    if len(present) < n_folds:
-        raise problem(
-            where,
-            f"there are values for {len(present)} of {len(column)} participants",
-            expected=f"at least one for each of {n_folds} folds",
-            remedy="Ask for fewer folds.",
+    where, present = f"target {name!r}", column.dropna()
+    different, n = sorted(present.unique().tolist()), len(present)
+    if len(different) < 2:
+        found = f"every value is {different[0]!r}" if different else "every value is missing"
+        raise problem(where, found, expected="values that differ", remedy="Leave it out.")
+    if n < n_folds:
+        found, wanted = (
+            f"there are values for {n} of {len(column)} participants",
+            f"at least one for each of {n_folds} folds",
         )
-    if len(present) - -(-len(present) // n_folds) < 2:
-        raise problem(where, f"it has values for {len(present)}", expected="at least two to train on in every fold")
+        raise problem(where, found, expected=wanted, remedy="Ask for fewer folds.")
+    if n - -(-n // n_folds) < 2:
+        raise problem(where, f"it has values for {n}", expected="at least two to train on in every fold")
     if is_numeric(column) and np.isinf(present.to_numpy(float)).any():
         raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
-    if len(different) > 2:
-        values = column.to_numpy(float, na_value=np.nan)
-        spread = different[-1] / 2 - different[0] / 2  # halves: the difference of the largest numbers is none
-        if not LEAST_SPREAD < spread < MOST_SPREAD:
-            raise problem(
-                where,
-                f"its values span {2 * spread:.0e}",
-                expected=f"between {LEAST_SPREAD:.0e} and {MOST_SPREAD:.0e}",
-                remedy="Give it in other units.",
-            )
-        return values, None
-    values = (column == different[1]).to_numpy(float, na_value=np.nan)
-    values[column.isna().to_numpy()] = np.nan
-    return values, (_label(different[0]), _label(different[1]))
+    if len(different) == 2:
+        values = (column == different[1]).astype(float).where(column.notna()).to_numpy(float)
+        return values, (_label(different[0]), _label(different[1]))
+    spread = different[-1] / 2 - different[0] / 2  # halves: the difference of the largest numbers is none
+    if not LEAST_SPREAD < spread < MOST_SPREAD:
+        limits = f"between {LEAST_SPREAD:.0e} and {MOST_SPREAD:.0e}"
+        raise problem(where, f"its values span {2 * spread:.0e}", expected=limits, remedy="Give it in other units.")
+    return column.to_numpy(float, na_value=np.nan), None
 
 
-def make_folds(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any = None) -> np.ndarray:
-    """Test fold of each participant in each repeat, (repeats, n); −1 for participants without any target."""
-    used = targets.notna().any(axis=1).to_numpy()
-    folds = np.full((protocol.n_repeats, len(targets)), NO_FOLD)
-    strata = np.column_stack([strata_of(values, protocol.n_folds) for values in targets[used].to_numpy(float).T])
-    groups = None if groups is None else groups[used]
+def _by_id(ids: np.ndarray) -> np.ndarray:
+    return np.argsort(ids.astype(str), kind="stable")
+
+
+def _folds(targets: pd.DataFrame, protocol: Protocol, order: np.ndarray, groups: Any, sites: Any) -> np.ndarray:
+    """Test fold of each participant in each repeat, (repeats, n); −1 for participants without any target.
+
+    Made of the participants sorted by id: a table in another order gives the same folds.
+    """
+    rows = order[targets.notna().any(axis=1).to_numpy()[order]]
+    folds = np.full((protocol.n_repeats, len(order)), NO_FOLD)
+    strata = np.column_stack([strata_of(column, protocol.n_folds) for column in targets.to_numpy(float)[rows].T])
+    groups = None if groups is None else groups[rows]
     for repeat in range(protocol.n_repeats):
         seed = protocol.seed + repeat
         if protocol.leave_site_out:
-            sites = table.loc[used, protocol.site].astype(str).to_numpy(object)
-            folds[repeat, used] = leave_groups_out(sites, protocol.n_folds, seed)
+            folds[repeat, rows] = leave_groups_out(sites[rows], protocol.n_folds, seed)
         else:
-            folds[repeat, used] = stratified_folds(strata, protocol.n_folds, groups=groups, seed=seed)
-    return folds
-
-
-def _folds_by_id(targets: pd.DataFrame, protocol: Protocol, table: pd.DataFrame, groups: Any) -> np.ndarray:
-    """`make_folds` of the participants sorted by id: a table in another order gives the same folds."""
-    order = np.argsort(table["participant_id"].to_numpy(object).astype(str), kind="stable")
-    folds = np.empty((protocol.n_repeats, len(table)), int)
-    folds[:, order] = make_folds(
-        targets.iloc[order].reset_index(drop=True),
-        protocol,
-        table.iloc[order].reset_index(drop=True),
-        None if groups is None else groups[order],
-    )
+            folds[repeat, rows] = stratified_folds(strata, protocol.n_folds, groups=groups, seed=seed)
     return folds
 
 
@@ -243,105 +201,87 @@ def _one_fold_each(cohort: Cohort, protocol: Protocol) -> tuple[np.ndarray | Non
         groups[joined] = known[0]
     pairs = listed((" = ".join(map(str, ids[rows])) for rows in same), most=3)
     kept = "folds of sites may part them" if protocol.leave_site_out else "they are kept in one fold"
-    return groups, [
-        f"The same FC under several ids, probably one participant ({pairs}): {kept}. Leave all but one out."
-    ]
+    said = f"The same FC under several ids, probably one participant ({pairs}): {kept}. Leave all but one out."
+    return groups, [said]
 
 
 def _resolved(protocol: Protocol, table: pd.DataFrame, where: str) -> tuple[Protocol, list[str]]:
-    notes = []
-    motion = None if protocol.motion == NONE else protocol.motion
-    if motion == AUTO:
-        motion = motion_column(table.columns)
-        if motion and motion not in protocol.covariates and motion not in protocol.targets:
+    """The protocol with the column of motion and the preserved columns by name, and what is to be said of them."""
+    notes, covariates, preserve = [], protocol.covariates, protocol.preserve
+    motion = protocol.motion if protocol.motion != AUTO else motion_column(table.columns) or NONE
+    if motion not in (NONE, *covariates, *protocol.targets):
+        known_columns([motion], table.columns, where)
+        covariates = (*covariates, motion)
+        if protocol.motion == AUTO:
             notes.append(
                 f"Head motion ({motion}) is a covariate because the cohort has it; --motion none leaves it out."
             )
-    elif motion:
-        known_columns([motion], table.columns, where)
-    if motion and not is_numeric(table[motion]):
-        words = table[motion][pd.to_numeric(table[motion].astype(str), errors="coerce").isna() & table[motion].notna()]
-        raise problem(
-            where,
-            f"column {motion!r} holds {listed(map(repr, words), most=1) if len(words) else 'words'}",
-            expected="mean framewise displacement in mm",
-            remedy="Mend it, or say --motion none.",
-        )
-    covariates = protocol.covariates
-    if motion and motion not in covariates and motion not in protocol.targets:
-        covariates = (*covariates, motion)
-    preserve = protocol.preserve
     if protocol.combat and not preserve:
         preserve = tuple(column for column in table.columns if str(column).lower() in ("age", "sex", "age_at_scan"))
         notes.append(f"ComBat preserves {listed(preserve) or 'nothing (no column is called age or sex)'}.")
-    return replace(protocol, motion=motion or NONE, covariates=covariates, preserve=preserve), notes
+    return replace(protocol, motion=motion, covariates=covariates, preserve=preserve), notes
 
 
-def _covariates(table: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
-    covariates = table[list(protocol.covariates)].copy()
-    for name in covariates:
-        if covariates[name].isna().all():
-            raise problem(f"covariate {name!r}", "every value is missing", remedy="Leave it out.")
-    if protocol.site in covariates:  # a site number is a name, not a quantity
-        covariates[protocol.site] = covariates[protocol.site].astype(str).where(covariates[protocol.site].notna())
-    return covariates
+def _in_numbers(table: pd.DataFrame, protocol: Protocol, where: str) -> pd.DataFrame:
+    """The table with covariates in numbers, but for categories; words among numbers are refused, or missing."""
+    named = {protocol.site, protocol.groups, *protocol.targets}
+    quantities = [name for name in (*protocol.covariates, *protocol.preserve) if name not in named]
+    if protocol.non_numeric == "missing":
+        table = as_numbers(table, quantities, missing=True)
+    motion = protocol.motion
+    if motion != NONE and not is_numeric(table[motion]):
+        words = table[motion][pd.to_numeric(table[motion].astype(str), errors="coerce").isna() & table[motion].notna()]
+        found = f"column {motion!r} holds {listed(map(repr, words), most=1) if len(words) else 'words'}"
+        remedy = "Mend it, or say --motion none."
+        raise problem(where, found, expected="mean framewise displacement in mm", remedy=remedy)
+    return as_numbers(table, quantities)
 
 
 def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
-    """ComBat needs everyone's site in training and in test."""
-    sites = table[str(protocol.site)].astype(str)
+    """ComBat and folds of sites need everyone's site, and ComBat two participants of each to learn from."""
+    if not (protocol.combat or protocol.leave_site_out):
+        return
+    sites = table[str(protocol.site)]
+    if sites.isna().any():
+        found = f"column {protocol.site!r} is empty for {sites.isna().sum()} of {len(table)} participants"
+        remedy = "Fill it in, or leave them out (cohort.subset)."
+        raise problem(where, found, expected="a site for everyone", remedy=remedy)
     learned_from = in_subset(table, protocol.subset) if protocol.combat_on else np.ones(len(table), bool)
-    counts = sites[learned_from].value_counts().reindex(sites.unique(), fill_value=0)
+    counts = sites.astype(str)[learned_from].value_counts().reindex(sites.astype(str).unique(), fill_value=0)
     lonely = sorted(counts.index[counts < 2])
-    if lonely:
+    if protocol.combat and lonely:
         of = f" with {protocol.combat_on}" if protocol.combat_on else ""
-        raise problem(
-            where,
-            f"site {listed(lonely, most=5)} has {'fewer than two participants' + of if of else 'one participant'}",
-            expected=f"at least two participants{of} of every site with ComBat",
-            remedy="Leave these participants out, or ComBat.",
-        )
+        found = f"site {listed(lonely, most=5)} has {'fewer than two participants' + of if of else 'one participant'}"
+        wanted = f"at least two participants{of} of every site with ComBat"
+        raise problem(where, found, expected=wanted, remedy="Leave these participants out, or ComBat.")
 
 
-def _missing_notes(targets: pd.DataFrame, covariates: pd.DataFrame) -> list[str]:
-    notes = []
-    for name, values in targets.items():
-        if values.isna().any():
-            notes.append(f"{name}: {values.isna().sum()} of {len(values)} participants have no value and are left out.")
-    for name, values in covariates.items():
-        missing = values.isna()
-        if is_numeric(values):
-            missing = missing | np.isinf(values.to_numpy(float, na_value=np.nan))
-        if missing.any():
+def _notes(
+    table: pd.DataFrame, targets: pd.DataFrame, covariates: pd.DataFrame, whole: dict[str, str], protocol: Protocol
+) -> list[str]:
+    """Who is left out, what counts as an average, and which targets have hardly anything that could be predicted."""
+    gaps = {name: int(table[name].isna().sum()) for name in protocol.targets}
+    notes = [
+        f"{name}: {n} of {len(table)} participants have no value and are left out." for name, n in gaps.items() if n
+    ]
+    for name, column in covariates.items():
+        missing = (~np.isfinite(column.to_numpy(float, na_value=np.nan)) if is_numeric(column) else column.isna()).sum()
+        if missing:
             notes.append(
-                f"Covariate {name}: {missing.sum()} missing or infinite values count as the training fold's average."
+                f"Covariate {name}: {missing} missing or infinite values count as the training fold's average."
             )
-    return notes
-
-
-def _doubtful_notes(targets: pd.DataFrame, covariates: pd.DataFrame, whole: dict[str, str]) -> list[str]:
-    """Which targets have hardly anything in them that could be predicted."""
-    notes = []
+    both = [name for name in protocol.targets if name in (*protocol.covariates, *protocol.preserve)]
+    notes += [f"{listed(both)}: a target is no covariate of itself; it is left out there."] if both else []
     for name, column in targets.items():
-        used = column.notna().to_numpy()
-        values, table = (
-            column.to_numpy(float)[used],
-            covariates.loc[used].drop(columns=whole.get(str(name), name), errors="ignore"),
-        )
+        values, others = column.dropna(), covariates.drop(columns=whole.get(str(name), name), errors="ignore")
         if np.ptp(values) < LAST_DIGITS * np.abs(values).max():
             notes.append(f"{name}: its values differ in their last digits only. Take a constant away from it first.")
-        if table.shape[1] and np.ptp(values) > 0:
-            left = CovariateRegression().fit(table, values[:, None]).residuals(table, values[:, None])
+        if others.shape[1] and np.ptp(values) > 0:
+            known = others.loc[values.index]
+            left = values - CovariateRegression().fit(known, values.to_numpy()).predict(known)
             if np.ptp(left) < 1e-8 * np.ptp(values):
                 notes.append(f"{name}: the covariates explain all of it. Nothing is left to predict: use fewer.")
     return notes
-
-
-def _overlap_notes(protocol: Protocol) -> list[str]:
-    both = [name for name in protocol.targets if name in (*protocol.covariates, *protocol.preserve)]
-    if not both:
-        return []
-    return [f"{listed(both)}: a target is no covariate of itself; it is left out there."]
 
 
 def _label(value: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from nerve.checks import AboutPeople
+from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
-from nerve.evaluation.permutation import restricted_permutations
+from nerve.evaluation.resampling import restricted_permutations, weighted_correlations
 from nerve.evaluation.sources import Source
 
 Progress = Callable[[float], None]
@@ -45,11 +45,8 @@ def out_of_fold_predictions(
     targets: pd.DataFrame,
     folds: np.ndarray,
     *,
-    covariates: pd.DataFrame | None = None,
     groups: Any = None,
-    order: np.ndarray | None = None,
-    whole: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    **options: Any,
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
 
@@ -65,14 +62,16 @@ def out_of_fold_predictions(
     folds : (n,) integers
         Test fold of each participant; `folds.NO_FOLD` for participants who are left out, `folds.ONLY_TRAINED_ON` for
         those who are never tested.
-    covariates : DataFrame, optional
-        (n, p). Regressed from each target (never a target from itself) with training coefficients.
     groups : (n,) labels, optional
         Kept whole when the model makes inner folds.
+    covariates : DataFrame, optional
+        (n, p). Regressed from each target (never a target from itself) with training coefficients.
     order : (n,) positions, optional
         In which participants are given to the model; by position by default.
     whole : mapping, optional
         Of targets that are one class against all others: the column of classes, which must not be looked at either.
+    progress : function, optional
+        Called with the share of the work done, from 0 to 1.
 
     Returns
     -------
@@ -80,31 +79,21 @@ def out_of_fold_predictions(
         Columns position, target, fold, observed (after covariates), predicted, observed_raw, training_mean.
     """
     parts = []
-    for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
+    for task in fold_tasks(source, targets, folds, **options):
         predicted = fit_and_predict(model, task, task.values[task.train], groups)
         for i, name in enumerate(task.names):
-            _check_predictions(predicted[:, i], name, task)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "position": task.test,
-                        "target": name,
-                        "fold": task.fold,
-                        "observed": task.values[task.test, i],
-                        "predicted": predicted[:, i],
-                        "observed_raw": targets[name].to_numpy(float)[task.test],
-                        "training_mean": task.values[task.train, i].mean(),
-                    }
+            if (wrong := ~np.isfinite(predicted[:, i])).any():
+                raise AboutPeople(
+                    task.test[wrong],
+                    f"The predictions of {name} in fold {task.fold} are missing or infinite for {{people}}, expected "
+                    "numbers. Check the features of these participants and the settings of the model.",
                 )
-            )
+            part = {"position": task.test, "target": name, "fold": task.fold, "observed": task.values[task.test, i]}
+            part |= {"predicted": predicted[:, i], "observed_raw": targets[name].to_numpy(float)[task.test]}
+            parts.append(pd.DataFrame(part | {"training_mean": task.values[task.train, i].mean()}))
     table = pd.concat(parts, ignore_index=True)
     place = table["target"].map({name: i for i, name in enumerate(targets.columns)})
-    return (
-        table.assign(order=place)
-        .sort_values(["order", "position"], kind="stable")
-        .drop(columns="order")
-        .reset_index(drop=True)
-    )
+    return table.iloc[np.lexsort((table["position"], place))].reset_index(drop=True)
 
 
 def null_correlations(
@@ -115,48 +104,46 @@ def null_correlations(
     *,
     n_permutations: int,
     seed: int = 42,
-    covariates: pd.DataFrame | None = None,
     groups: Any = None,
     blocks: Any = None,
     order: np.ndarray | None = None,
-    whole: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    **options: Any,
 ) -> dict[str, np.ndarray]:
     """Concatenated r of each target after permuting what is left of it after covariates, {target: (permutations,)}.
 
     Values are exchanged within outer folds (which keeps the folds stratified and the null unbiased), within `blocks`
-    (sites) and, with `groups`, by whole families of equal size. All permutations share a fold's decomposition.
+    (sites) and, with `groups`, by whole families of equal size. All permutations share a fold's decomposition. The
+    `options` are covariates, whole and progress, as those of `out_of_fold_predictions`.
     """
-    n = len(targets)
-    folds = np.asarray(folds)
-    observed = {name: np.full((n_permutations, n), np.nan) for name in targets}
-    predicted = {name: np.full((n_permutations, n), np.nan) for name in targets}
-    orders: dict[bytes, np.ndarray] = {}
+    n, folds = len(targets), np.asarray(folds)
+    observed, predicted = ({name: np.full((n, n_permutations), np.nan) for name in map(str, targets)} for _ in range(2))
     order = np.arange(n) if order is None else order
-    for task in fold_tasks(source, targets, folds, covariates, order, whole, progress):
-        used = np.zeros(n, bool)
-        used[np.concatenate([task.train, task.test])] = True
-        key = used.tobytes()
-        if key not in orders:
-            block = pd.DataFrame(
-                {"fold": folds, "used": used, "block": 0 if blocks is None else np.asarray(blocks, object)}
-            )
-            orders = {key: _permutations_in(order, block, n_permutations, seed, groups)}  # one pattern at a time
+    families = None if groups is None else np.asarray(groups, object)[order]
+    drawn_for, shuffle = b"", np.empty((0, n), int)
+    for task in fold_tasks(source, targets, folds, order=order, **options):
+        used = np.isin(np.arange(n), np.concatenate([task.train, task.test]))
+        if used.tobytes() != drawn_for:  # drawn as if participants stood in this order, for one pattern at a time
+            block = pd.DataFrame({"fold": folds, "used": used, "block": 0 if blocks is None else blocks}).iloc[order]
+            drawn = restricted_permutations(block.reset_index(drop=True), n_permutations, seed, families=families)
+            drawn_for, shuffle = used.tobytes(), np.empty_like(drawn)
+            shuffle[:, order] = order[drawn]
         for i, name in enumerate(task.names):
-            shuffled = task.values[:, i][orders[key]]  # (permutations, n)
-            alone = copy.copy(task)
-            alone.strata = task.strata[:, [i]]
-            guess = fit_and_predict(model, alone, shuffled[:, task.train].T, groups)  # (test, permutations)
-            observed[name][:, task.test] = shuffled[:, task.test]
-            predicted[name][:, task.test] = guess.T
-    return {name: _row_correlations(observed[name], predicted[name]) for name in map(str, targets)}
+            shuffled = task.values[:, i][shuffle].T  # (n, permutations)
+            alone = replace(task, strata=task.strata[:, [i]])
+            predicted[name][task.test] = fit_and_predict(model, alone, shuffled[task.train], groups)
+            observed[name][task.test] = shuffled[task.test]
+    known = {name: np.isfinite(values[:, 0]) for name, values in observed.items()}
+    return {
+        name: weighted_correlations(np.ones((1, mine.sum())), observed[name][mine], predicted[name][mine])[0]
+        for name, mine in known.items()
+    }
 
 
 def fold_tasks(
     source: Source,
     targets: pd.DataFrame,
     folds: np.ndarray,
-    covariates: pd.DataFrame | None,
+    covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
     whole: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -164,7 +151,7 @@ def fold_tasks(
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
     asked = [(whole or {}).get(str(name), str(name)) for name in targets.columns]  # columns of the participants table
-    shared = list(sharing(raw, asked, source.columns))
+    shared = sharing(raw, asked, source.columns)
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
     for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
@@ -184,51 +171,27 @@ def fold_tasks(
 
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
     """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
-    options: dict[str, Any] = {}
-    accepted = inspect.signature(model.fit).parameters
-    if groups is not None and "groups" in accepted:
-        options["groups"] = np.asarray(groups, object)[task.train]
-    if "strata" in accepted:
-        options["strata"] = task.strata
-    columns = [values] if _takes_several(model) else list(values.T)
+    given = {"strata": task.strata} | ({} if groups is None else {"groups": np.asarray(groups, object)[task.train]})
+    options = {name: one for name, one in given.items() if name in inspect.signature(model.fit).parameters}
+    takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     parts = []
-    for column in columns:
+    for column in [values] if takes_several else values.T:
         fresh = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
-        fitted = _knowing(task.train, lambda: fresh.fit(task.features[0], column, **options))  # noqa: B023 - at once
-        predicted = np.asarray(_knowing(task.test, lambda: fitted.predict(task.features[1])), float)  # noqa: B023
+        with placing(task.train):
+            fitted = fresh.fit(task.features[0], column, **options)
+        with placing(task.test):
+            predicted = np.asarray(fitted.predict(task.features[1]), float)
         parts.append(predicted.reshape(len(task.test), -1))
     return np.column_stack(parts)
 
 
-def _knowing(people: np.ndarray, compute: Callable[[], Any]) -> Any:
-    """What `compute` gives; an error about some of these participants says where they stand in the cohort."""
-    try:
-        return compute()
-    except AboutPeople as somebody:
-        raise somebody.at(people) from None
-
-
-def _check_predictions(predicted: np.ndarray, target: str, task: FoldTask) -> None:
-    wrong = ~np.isfinite(predicted)
-    if wrong.any():
-        raise AboutPeople(
-            task.test[wrong],
-            f"The predictions of {target} in fold {task.fold} are missing or infinite for {{people}}, expected "
-            "numbers. Check the features of these participants and the settings of the model.",
-        )
-
-
-def _takes_several(model: Any) -> bool:
-    return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).target_tags.multi_output)
-
-
-def sharing(raw: np.ndarray, names: list[str], read: Collection[str] = ()) -> Iterator[list[int]]:
+def sharing(raw: np.ndarray, names: list[str], read: Collection[str] = ()) -> list[list[int]]:
     """Columns with the same participants observed, apart from those that the features must not look at (`read`)."""
     shared: dict[tuple[bytes, str], list[int]] = {}
     for i, name in enumerate(names):
         key = (np.isfinite(raw[:, i]).tobytes(), name if name in read else "")
         shared.setdefault(key, []).append(i)
-    yield from shared.values()
+    return list(shared.values())
 
 
 def without_covariates(
@@ -246,21 +209,3 @@ def without_covariates(
     left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
     values[both] = left
     return values, regression
-
-
-def _permutations_in(order: np.ndarray, block: pd.DataFrame, n_permutations: int, seed: int, groups: Any) -> np.ndarray:
-    """`restricted_permutations`, drawn as if participants stood in this order."""
-    families = None if groups is None else np.asarray(groups, object)[order]
-    drawn = restricted_permutations(block.iloc[order].reset_index(drop=True), n_permutations, seed, families=families)
-    permutations = np.empty_like(drawn)
-    permutations[:, order] = order[drawn]
-    return permutations
-
-
-def _row_correlations(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    kept = np.isfinite(left[0]) & np.isfinite(right[0])
-    left, right = left[:, kept], right[:, kept]
-    left = left - left.mean(axis=1, keepdims=True)
-    right = right - right.mean(axis=1, keepdims=True)
-    scale = np.sqrt((left**2).sum(axis=1)) * np.sqrt((right**2).sum(axis=1))
-    return np.divide((left * right).sum(axis=1), scale, out=np.zeros(len(left)), where=scale > 0)

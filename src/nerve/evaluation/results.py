@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nerve.checks import NerveError, problem
+from nerve.checks import problem
 from nerve.files import read_json, read_tsv, write_json, write_tsv
 
 FORMAT = 1
@@ -74,12 +74,14 @@ def read_results(folder: str | os.PathLike[str]) -> ResultsFolder:
     own = {name: value for name, value in about.items() if name not in ("format", "id", "files")}
     if _identity(about["files"], own) != about.get("id"):
         raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)
+    tables = {}
     for name in TABLES:
         path = folder / f"{name}.tsv"
-        if not path.is_file() or _digest(path) != about["files"].get(name):
-            found = "it is not there" if not path.is_file() else f"it is not the one that {PROTOCOL} belongs to"
-            raise problem(path, found, remedy=AGAIN)
-    tables = {name: _table(folder / f"{name}.tsv") for name in TABLES}
+        if not path.is_file():
+            raise problem(path, "it is not there", remedy=AGAIN)
+        tables[name] = _table(path)
+        if _digest(path) != about["files"].get(name):
+            raise problem(path, f"it is not the one that {PROTOCOL} belongs to", remedy=AGAIN)
     tables["rows"]["settings"] = [json.loads(text) for text in tables["rows"]["settings"]]
     return ResultsFolder(about=about, **tables)
 
@@ -100,7 +102,4 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _digest(path: Path) -> str:
-    try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    except OSError as error:
-        raise NerveError(f"{path}: could not be read ({error.strerror}).") from error
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()

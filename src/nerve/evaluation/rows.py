@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL = "reference", "supervised", "self-supervised", "given", "null"
-KINDS = (REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,22 +46,13 @@ def evaluate(
         for one in sets:
             one.probe = checked_probe(probe)
         variant = variant or probe_name(probe)
-    for note in all_notes(people, sets, protocol):
+    notes = [*people.notes, *(note for one in sets for note in feature_notes(one, people, protocol))]
+    for note in dict.fromkeys(notes):
         warnings.warn(note, NerveWarning, stacklevel=2)
-    seed = protocol.seed if model_seed is None else model_seed
-    parts = []
-    for one in sets:
-        part = predict_one(one, cohort, people, protocol, progress)
-        part = part.assign(method=one.name, variant=variant, seed=seed)
-        parts.append(part[[*NAMED_BY, *part.columns.difference(NAMED_BY, sort=False)]])
-    return pd.concat(parts, ignore_index=True)
-
-
-def all_notes(people: People, sets: Sequence[Features], protocol: Protocol) -> list[str]:
-    """What a user should be told: who is left out, what was added, what to beware of."""
-    return list(
-        dict.fromkeys([*people.notes, *(note for one in sets for note in feature_notes(one, people, protocol))])
-    )
+    names: dict[str, Any] = {"variant": variant, "seed": protocol.seed if model_seed is None else model_seed}
+    parts = [predict_one(one, cohort, people, protocol, progress).assign(method=one.name, **names) for one in sets]
+    table = pd.concat(parts, ignore_index=True)
+    return table[[*NAMED_BY, *table.columns.difference(NAMED_BY, sort=False)]]
 
 
 def feature_notes(features: Features, people: People, protocol: Protocol) -> list[str]:
@@ -94,40 +85,49 @@ def predict_one(
     Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
     trained on, `training_mean` is the mean of its values after covariates.
     """
-    say = (lambda part: progress(features.name, part)) if progress else None
-    step, parts = 0.7 / len(people.folds), []
+    step, parts, options = 0.7 / len(people.folds), [], _options(features, people)
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol, _share(say, 0.0, 0.3))
+        model, source = features.prepare(cohort, people, protocol, _share(progress, features.name, 0.0, 0.3))
         for repeat, folds in enumerate(people.folds):
+            say = _share(progress, features.name, 0.3 + repeat * step, step)
             part = out_of_fold_predictions(
-                model,
-                source,
-                people.without(features.missing).targets,
-                folds,
-                covariates=people.covariates if features.removes_covariates else None,
-                groups=people.inner_groups,
-                order=people.order,
-                whole=people.whole,
-                progress=_share(say, 0.3 + repeat * step, step),
+                model, source, folds=folds, groups=people.inner_groups, progress=say, **options
             )
             parts.append(part.assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
-    table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)])
     _warn_of_no_difference(table, features.name)
-    table["whole"] = [people.whole.get(target, "") for target in table["target"]]
+    whole = [people.whole.get(target, "") for target in table["target"]]
+    table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)], whole=whole)
     more = {"whole": people.whole, "training_mean": people.trained_on, "repeat": protocol.n_repeats > 1}
     return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 
 
+def null_of_one(
+    features: Features, cohort: Cohort, people: People, protocol: Protocol, progress: Progress | None = None
+) -> pd.DataFrame:
+    """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
+    name = f"{features.name}, permuted"
+    drawn: dict[str, Any] = {"n_permutations": protocol.n_permutations, "seed": protocol.seed, "groups": people.groups}
+    with naming(people.ids):
+        model, source = features.prepare(cohort, people, protocol, _share(progress, name, 0.0, 0.3))
+        drawn |= {"blocks": people.sites, "progress": _share(progress, name, 0.3, 0.7), **_options(features, people)}
+        null = null_correlations(model, source, folds=people.folds[0], **drawn)
+    return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
+
+
+def _options(features: Features, people: People) -> dict[str, Any]:
+    """What predictions of targets, permuted or not, are made with."""
+    covariates = people.covariates if features.removes_covariates else None
+    targets = people.without(features.missing).targets
+    return {"targets": targets, "covariates": covariates, "order": people.order, "whole": people.whole}
+
+
 def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
     """Say of which targets everyone in a fold is predicted to be alike: r then only compares means of folds."""
-    alike = []
-    for target, rows in table.groupby("target", sort=False):
-        folds = [part for _, part in rows.groupby(["repeat", "fold"]) if len(part) > 1]
-        spread = max((float(np.ptp(part["predicted"])) for part in folds), default=np.inf)
-        if spread <= 1e-9 * float(rows["observed"].std()):
-            alike.append(str(target))
-    if alike:
+    folds = table.groupby(["target", "repeat", "fold"], sort=False)["predicted"].agg(["size", "min", "max"])
+    spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
+    least = 1e-6 * table.groupby("target")["observed"].std()  # features of float32 differ by more where they differ
+    if alike := [str(target) for target in spread.index if spread[target] <= least[target]]:
         warnings.warn(
             f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it, "
             "and its r only compares means of folds.",
@@ -136,29 +136,5 @@ def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
         )
 
 
-def null_of_one(
-    features: Features, cohort: Cohort, people: People, protocol: Protocol, progress: Progress | None = None
-) -> pd.DataFrame:
-    """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
-    say = (lambda part: progress(f"{features.name}, permuted", part)) if progress else None
-    with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol, _share(say, 0.0, 0.3))
-        null = null_correlations(
-            model,
-            source,
-            people.without(features.missing).targets,
-            people.folds[0],
-            n_permutations=protocol.n_permutations,
-            seed=protocol.seed,
-            covariates=people.covariates if features.removes_covariates else None,
-            groups=people.groups,
-            blocks=people.sites,
-            order=people.order,
-            whole=people.whole,
-            progress=_share(say, 0.3, 0.7),
-        )
-    return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
-
-
-def _share(say: Callable[[float], None] | None, start: float, length: float) -> Callable[[float], None] | None:
-    return (lambda part: say(start + length * part)) if say else None
+def _share(progress: Progress | None, name: str, start: float, length: float) -> Callable[[float], None] | None:
+    return (lambda part: progress(name, start + length * part)) if progress else None

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from sklearn.metrics import balanced_accuracy_score
 
 from nerve.checks import naming
 from nerve.cohort import Cohort
-from nerve.evaluation.bootstrap import weighted_correlations
 from nerve.evaluation.features import Features
 from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.people import People
-from nerve.evaluation.statistics import IDENTITY
+from nerve.evaluation.predict import out_of_fold_predictions
+from nerve.evaluation.resampling import correlation
+from nerve.evaluation.statistics import IDENTITY, of_each_row
 from nerve.protocol import Protocol
 
 N_FOLDS = 5
@@ -32,13 +33,13 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
     table = predictions.assign(site=predictions["participant"].map(dict(sites))).dropna(subset=["site"])
     identity = ["cohort", "target", *(name for name in IDENTITY if name in table)]
     table = table[table.groupby([*identity, "site"])["predicted"].transform("size") >= LEAST]
-    rows = []
-    for key, runs in table.groupby(identity, sort=False, dropna=False):
-        sides = [runs[name] - runs.groupby("site")[name].transform("mean") for name in ("observed", "predicted")]
-        left, right = (side.to_numpy(float)[:, None] for side in sides)
-        r = float(weighted_correlations(np.ones((1, len(left))), left, right)[0, 0]) if len(left) > 2 else np.nan
-        rows.append(dict(zip(identity, key, strict=True)) | {"r_within_site": r})
-    return pd.DataFrame(rows, columns=[*identity, "r_within_site"])
+
+    def inside(runs: pd.DataFrame) -> dict[str, float]:
+        both = runs[["observed", "predicted"]]
+        centred = both - both.groupby(runs["site"]).transform("mean")
+        return {"r_within_site": correlation(centred["observed"], centred["predicted"])}
+
+    return of_each_row(table, inside) if len(table) else pd.DataFrame(columns=[*identity, "r_within_site"])
 
 
 def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> float:
@@ -48,21 +49,18 @@ def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: 
     """
     if people.sites is None or people.trained_on:
         return float("nan")
-    names, codes = np.unique(people.sites.astype(str), return_inverse=True)
-    if len(names) < 2:
+    sites = people.sites.astype(str)
+    targets = pd.DataFrame({f"site {name}": (sites == name).astype(float) for name in np.unique(sites)})
+    if targets.shape[1] < 2:
         return float("nan")
-    indicators = np.eye(len(names))[codes]  # (n, sites)
-    folds = np.empty(len(codes), int)
+    codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
     folds[people.order] = stratified_folds(codes[people.order, None], N_FOLDS, seed=protocol.seed)
-    guessed = np.empty(len(codes), int)
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol)
-        for fold in np.unique(folds):
-            train, test = people.order[folds[people.order] != fold], people.order[folds[people.order] == fold]
-            left, right = source.split(train, test, [])
-            fitted = clone(model).fit(left, indicators[train])
-            guessed[test] = np.asarray(fitted.predict(right)).argmax(axis=1)
-    return float(np.mean([np.mean(guessed[codes == code] == code) for code in range(len(names))]))
+        predicted = out_of_fold_predictions(
+            *features.prepare(cohort, people, protocol), targets, folds, order=people.order
+        )
+    guessed = predicted.pivot(index="position", columns="target", values="predicted")[list(targets)].to_numpy()
+    return float(balanced_accuracy_score(codes, guessed.argmax(axis=1)))
 
 
 def site_verdict(r: float, r_within: float) -> str:

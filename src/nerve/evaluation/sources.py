@@ -18,32 +18,25 @@ from sklearn.base import clone
 class Source(Protocol):
     """What the cross-validation loop asks of features."""
 
-    columns: tuple[str, ...]  # of the participants table that the source reads
+    columns: tuple[str, ...] = ()  # of the participants table that the source reads
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[Any, Any]:
         """Features of training and test participants; none of the targets may be looked at."""
 
 
-class Rows:
+class Rows(Source):
     """Frozen features (n, d), or a Cohort whose participants are given to a model that trains inside each fold."""
 
-    columns: tuple[str, ...] = ()
-
     def __init__(self, data: Any) -> None:
-        self.data = data
+        self.take = data.subset if hasattr(data, "subset") else data.__getitem__
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[Any, Any]:
         """Rows of the two sets of participants."""
-        return self._take(train), self._take(test)
-
-    def _take(self, people: np.ndarray) -> Any:
-        return self.data.subset(people) if hasattr(self.data, "subset") else self.data[people]
+        return self.take(train), self.take(test)
 
 
-class Kernel:
+class Kernel(Source):
     """A kernel (n, n) that does not depend on who is in training, computed once for all folds."""
-
-    columns: tuple[str, ...] = ()
 
     def __init__(self, kernel: np.ndarray) -> None:
         self.kernel = kernel
@@ -53,44 +46,50 @@ class Kernel:
         return self.kernel[np.ix_(train, train)], self.kernel[np.ix_(test, train)]
 
 
-class PrincipalComponents:
-    """Scores on the first components of the training participants, from the Gram matrix X Xᵀ, computed once.
+class PrincipalComponents(Source):
+    """Scores on the first components of the training participants, from inner products computed once.
 
-    With the Gram matrix centred on the training participants, G = U S² Uᵀ: training scores are U S, test scores
-    G_test U / S.
-    They are turned so that each participant's numbers sum to zero (Helmert's matrix; distances stay): the correlation
-    kernel
-    takes a participant's mean away, and over components whose signs are arbitrary that mean is an arbitrary direction.
+    With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, for the centred products
+    G_x of anyone with them. They are turned so that each participant's numbers sum to zero (Helmert's matrix; distances
+    stay): the correlation kernel takes a participant's mean away, and over components whose signs are arbitrary that
+    mean is an arbitrary direction.
+
+    Parameters
+    ----------
+    products : (n, m) array
+        X X_poolᵀ, in float32 where there are very many participants.
+    n_components : int
+    pool : (m,) positions, optional
+        Ascending. Components come from those of them who are in training; everyone by default.
     """
 
-    columns: tuple[str, ...] = ()
-
-    def __init__(self, gram: np.ndarray, n_components: int) -> None:
-        self.gram = gram
-        self.n_components = n_components
+    def __init__(self, products: np.ndarray, n_components: int, pool: np.ndarray | None = None) -> None:
+        self.products, self.n_components = products, n_components
+        self.pool = np.arange(len(products)) if pool is None else pool
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Scores (train, k + 1) and (test, k + 1), turned."""
-        inner, cross = self.gram[np.ix_(train, train)], self.gram[np.ix_(test, train)]
-        column = inner.mean(axis=0)
-        cross = cross - cross.mean(axis=1, keepdims=True) - column + column.mean()
-        inner = inner - column - column[:, None] + column.mean()
-        k = min(self.n_components, len(train) - 1)
-        values, vectors = scipy.linalg.eigh(inner, subset_by_index=[len(train) - k, len(train) - 1])
-        rounding = 1e-15 * len(train) * np.abs(self.gram[train, train]).max()  # of the centring
-        kept = values > max(values[-1] * 1e-10, rounding)
+        known = train[np.isin(train, self.pool)]
+        columns = np.searchsorted(self.pool, known)
+        average = self.products[np.ix_(known, columns)].mean(axis=0, dtype=float)
+
+        def centred(people: np.ndarray) -> np.ndarray:
+            part = np.asarray(self.products[np.ix_(people, columns)], float)
+            return part - part.mean(axis=1, keepdims=True) - average + average.mean()
+
+        k, n = min(self.n_components, len(known) - 1), len(known)
+        values, vectors = scipy.linalg.eigh(centred(known), subset_by_index=[n - k, n - 1])
+        rounding = 1e-15 * n * np.abs(self.products[known, columns]).max()  # of the centring
+        kept = values > max(values[-1] * (1e-6 if self.products.dtype == np.float32 else 1e-10), rounding)
         if not kept.any():  # everybody is alike: one component, of nothing
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
-        size = np.sqrt(values[kept][::-1])
-        vectors = vectors[:, kept][:, ::-1]
-        turn = scipy.linalg.helmert(len(size) + 1)  # (k, k + 1)
-        return vectors * size @ turn, cross @ vectors / size @ turn
+        turn = scipy.linalg.helmert(kept.sum() + 1)  # (k, k + 1)
+        onto = (vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1] @ turn
+        return centred(train) @ onto, centred(test) @ onto
 
 
-class FittedInFolds:
+class FittedInFolds(Source):
     """Features of an estimator that is fitted, without labels, on the training participants of each fold."""
-
-    columns: tuple[str, ...] = ()
 
     def __init__(self, estimator: Any, cohort: Any) -> None:
         self.estimator, self.cohort = estimator, cohort
@@ -106,16 +105,13 @@ class FittedInFolds:
         return clone(self.estimator).fit(cohort)
 
 
-class Adjusted:
+class Adjusted(Source):
     """Features that pass through steps (ComBat, regression of covariates) fitted on training participants."""
 
     def __init__(
         self, source: Source, table: pd.DataFrame, steps: Sequence[Any], n_components: int | None = None
     ) -> None:
-        self.source = source
-        self.n_components = n_components
-        self.table = table
-        self.steps = list(steps)
+        self.source, self.table, self.steps, self.n_components = source, table, steps, n_components
         self.columns = tuple(dict.fromkeys([*source.columns, *(column for step in steps for column in step.columns)]))
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +128,7 @@ class Adjusted:
         return components.split(np.arange(len(train)), np.arange(len(train), len(both)), targets)
 
 
-class CovariateTable:
+class CovariateTable(Source):
     """The covariates themselves, for the reference row that says what they predict; a target is never among them."""
 
     def __init__(self, table: pd.DataFrame) -> None:

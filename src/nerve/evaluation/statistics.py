@@ -9,7 +9,7 @@ Of a column of three or more classes each class is a target, against all others,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -17,27 +17,22 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, NerveWarning, known_columns, listed
-from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_auc, weighted_correlations
-from nerve.evaluation.permutation import adjusted_p, permutation_p
+from nerve.evaluation.resampling import (
+    adjusted_p,
+    correlation,
+    interval,
+    resample_counts,
+    two_sided_p,
+    weighted_auc,
+    weighted_correlations,
+)
 from nerve.evaluation.rows import contenders, references
-
-__all__ = [
-    "COLUMNS",
-    "adjusted_p",
-    "all_comparisons",
-    "best_two",
-    "compare",
-    "cross_validation_interval",
-    "line_id",
-    "motion_table",
-    "permutation_p",
-    "score_table",
-]
 
 COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
 IDENTITY = ["row", "method", "variant", "seed"]  # columns that tell one set of predictions from another, where present
 ALWAYS = ["r", "r2", "mae", "r_fold_mean"]  # scores that every target has
 BOUNDS = ["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"]
+SCORES = ["r", *BOUNDS, "r_fold_mean", "r2", "mae", "auc", "auc_low", "auc_high", "balanced_accuracy"]
 # fmt: off
 NO_COMPARISON = ["cohort", "target", "line_a", "line_b", "metric", "score_a", "score_b", "difference", "difference_low",
                  "difference_high", "p", "tie", "n", "among", "best_two", "q"]
@@ -84,12 +79,7 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
 
 
 def compare(
-    predictions: pd.DataFrame,
-    line_a: str,
-    line_b: str,
-    n_bootstrap: int = 1000,
-    seed: int = 42,
-    groups: Any = None,
+    predictions: pd.DataFrame, line_a: str, line_b: str, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None
 ) -> pd.DataFrame:
     """Two-sided paired bootstrap between two lines, one row per cohort and target.
 
@@ -103,10 +93,10 @@ def compare(
     """
     rows = []
     for (cohort, target), _, models in _by_target(predictions):
-        sides = [models[models["line"] == line] for line in (line_a, line_b)]
-        if any(side.empty for side in sides):
-            continue
-        rows.append({"cohort": cohort, "target": target} | _comparison(sides[0], sides[1], n_bootstrap, seed, groups))
+        left, right = (models[models["line"] == line] for line in (line_a, line_b))
+        if len(left) and len(right):
+            row = _comparison(left, right, n_bootstrap, seed, groups)
+            rows.append({"cohort": cohort, "target": target} | row)
     if not rows:
         known = sorted(with_lines(predictions)["line"].astype(str).unique())
         raise NerveError(f"No target has predictions of both {line_a} and {line_b}; the table has {known}.")
@@ -132,10 +122,8 @@ def all_comparisons(
         What each row is (rows.tsv); without it all lines but one called covariates count as methods.
     """
     table = with_lines(predictions, rows)
-    compared = [line for line in dict.fromkeys(table["line"]) if line != "covariates"]
-    apart: list[str] = []
-    if rows is not None:
-        compared, apart = contenders(rows), references(rows)
+    lines = [line for line in dict.fromkeys(table["line"]) if line != "covariates"]
+    compared, apart = (lines, []) if rows is None else (contenders(rows), references(rows))
     found = []
     for (cohort, target), _, models in _by_target(table):
         place, options = {"cohort": cohort, "target": target}, (n_bootstrap, seed, groups)
@@ -148,10 +136,9 @@ def all_comparisons(
         for line in _ranked(sides, apart) if ranked else []:
             row = _comparison(sides[ranked[0]], sides[line], *options)
             found.append(place | row | {"among": "reference", "best_two": False})
-    return _with_q(pd.DataFrame(found)) if found else pd.DataFrame(columns=NO_COMPARISON)
-
-
-def _with_q(table: pd.DataFrame) -> pd.DataFrame:
+    if not found:
+        return pd.DataFrame(columns=NO_COMPARISON)
+    table = pd.DataFrame(found)
     pairs = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
     families = pairs.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
     return table.assign(q=table["p"].groupby(families).transform(adjusted_p))
@@ -173,15 +160,18 @@ def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
     """
     values = predictions["participant"].map(dict(motion)).to_numpy(float)
     table = predictions.assign(motion=values).dropna(subset=["motion"])
+    raw = "observed_raw" if "observed_raw" in table else "observed"
+    sides = {"r_target_motion": raw, "r_prediction_motion": "predicted"}
+    return of_each_row(
+        table, lambda runs: {name: correlation(runs[side], runs["motion"]) for name, side in sides.items()}
+    )
+
+
+def of_each_row(table: pd.DataFrame, scores: Callable[[pd.DataFrame], dict[str, Any]]) -> pd.DataFrame:
+    """What is computed from the predictions of each row of results and target."""
     identity = ["cohort", "target", *(name for name in IDENTITY if name in table)]
-    rows = []
-    for key, runs in table.groupby(identity, sort=False, dropna=False):
-        raw = runs["observed_raw"] if "observed_raw" in runs else runs["observed"]
-        row = dict(zip(identity, key, strict=True))
-        row["r_target_motion"] = _pearson(raw, runs["motion"])
-        row["r_prediction_motion"] = _pearson(runs["predicted"], runs["motion"])
-        rows.append(row)
-    return pd.DataFrame(rows)
+    parts = table.groupby(identity, sort=False, dropna=False)
+    return pd.DataFrame([dict(zip(identity, key, strict=True)) | scores(runs) for key, runs in parts])
 
 
 def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -209,15 +199,6 @@ def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.
         table["observed_raw"] = table["observed"]
     if table.duplicated(["cohort", "target", "row", "repeat", "participant"]).any():
         raise NerveError("The predictions table predicts a participant twice by the same row, target and repeat.")
-    _check_finite(table)
-    for (cohort, target), rows in table.groupby(["cohort", "target"], sort=False):
-        yield (str(cohort), str(target)), _people(rows), rows
-    if "whole" in table:
-        for (cohort, column), rows in table[table["whole"] != ""].groupby(["cohort", "whole"], sort=False):
-            yield (str(cohort), str(column)), _people(rows), rows
-
-
-def _check_finite(table: pd.DataFrame) -> None:
     wrong = table[~np.isfinite(table[["observed", "predicted"]].to_numpy(float)).all(axis=1)]
     if len(wrong):
         first = wrong.iloc[0]
@@ -226,6 +207,11 @@ def _check_finite(table: pd.DataFrame) -> None:
             f"The predictions table holds missing or infinite values of {first['target']} by {first['line']} for "
             f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
         )
+    columns = table[table["whole"] != ""] if "whole" in table else table[:0]
+    for name, part in (("target", table), ("whole", columns)):
+        if len(part):
+            for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
+                yield (str(cohort), str(target)), _people(rows), rows
 
 
 def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
@@ -244,8 +230,8 @@ def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
 
 
 def _people(rows: pd.DataFrame) -> np.ndarray:
-    people = sorted(rows["participant"].unique(), key=str)  # so that resamples do not depend on the order of the table
-    return np.array(people, object)
+    """Sorted, so that resamples do not depend on the order of the table."""
+    return np.array(sorted(rows["participant"].unique(), key=str), object)
 
 
 def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.ndarray:
@@ -253,71 +239,45 @@ def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.
     return resample_counts(len(people), n_bootstrap, seed, families)
 
 
-def _columns(runs: pd.DataFrame, people: np.ndarray, value: str) -> np.ndarray:
-    """(participants, runs): one column for each row and repeat."""
+def _columns(runs: pd.DataFrame, people: np.ndarray, *values: str) -> np.ndarray:
+    """(values, participants, runs): one column for each row and repeat."""
     run = runs.groupby(["row", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
-    wide = np.full((len(people), run.max() + 1), np.nan)
-    wide[pd.Index(people).get_indexer(runs["participant"]), run] = runs[value].to_numpy(float)
+    wide = np.full((len(values), len(people), run.max() + 1), np.nan)
+    wide[:, pd.Index(people).get_indexer(runs["participant"]), run] = runs[list(values)].to_numpy(float).T
     return wide
 
 
 def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
-    if runs["target"].nunique() > 1:
-        return _scores_of_classes(runs, people, counts)
+    """Scores of a target; of a column of several classes their means, and how often the right class is named."""
     own = pd.Index(people).isin(runs["participant"])
-    observed, predicted = (_columns(runs, people[own], value) for value in ("observed", "predicted"))
-    row: dict[str, Any] = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), "r": _mean_r(observed, predicted)}
-    row |= dict.fromkeys(["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"], np.nan)
-    if counts is not None:
-        row |= _bounds("r", weighted_correlations(counts[:, own], observed, predicted).mean(axis=1))
-        row["r_low_cv"], row["r_high_cv"] = _wider(row, runs)
-    repeats = [part for _, part in runs.groupby("repeat", sort=False)]
-    row["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in repeats]))
-    row["r2"] = float(np.mean([_predictive_cod(part) for part in repeats]))
-    row["mae"] = float((runs["observed"] - runs["predicted"]).abs().mean())
-    row |= {"auc": np.nan, "auc_low": np.nan, "auc_high": np.nan, "balanced_accuracy": np.nan}
-    if is_binary(runs["observed_raw"]):
-        positive = _columns(runs, people[own], "observed_raw")[:, 0] == 1
-        row["auc"] = _mean_auc(np.ones((1, len(positive))), positive, predicted)[0]
-        row["balanced_accuracy"] = float(np.mean([_balanced_accuracy(part) for part in repeats]))
+    row = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), **dict.fromkeys(SCORES, np.nan)}
+    binary = is_binary(runs["observed_raw"])
+    for name in ("r", "auc") if binary else ("r",):
+        row[name] = _score(name, runs, people[own])
         if counts is not None:
-            bounds = _bounds("auc", _mean_auc(counts[:, own], positive, predicted))
-            row |= {name: bounds[name] for name in ("auc_low", "auc_high")}
-    return row
-
-
-def _scores_of_classes(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
-    """Means over the classes of a column, with intervals of the means, and how often the right class is named."""
-    each = pd.DataFrame([_scores(part, people, None) for _, part in runs.groupby("target", sort=False)])
-    row: dict[str, Any] = {**each.mean(), "n": int(each["n"].max()), "n_folds": int(each["n_folds"].max())}
-    row["balanced_accuracy"] = float(np.mean([_named_rightly(part) for _, part in runs.groupby("repeat", sort=False)]))
+            row[f"{name}_low"], row[f"{name}_high"] = interval(_metric(name, runs, people[own], counts[:, own]))
     if counts is not None:
-        own = pd.Index(people).isin(runs["participant"])
-        resampled = {name: _metric(name, runs, people[own], counts[:, own]) for name in ("r", "auc")}
-        row |= {**_bounds("r", resampled["r"]), **_bounds("auc", resampled["auc"])}
-        row["r_low_cv"], row["r_high_cv"] = _wider(row, runs)
-        del row["auc_half_width"]
+        row["r_half_width"] = (row["r_high"] - row["r_low"]) / 2
+        bounds = row["r"], row["r_low"], row["r_high"]
+        row["r_low_cv"], row["r_high_cv"] = bounds[1:] if _elsewhere(runs) else cross_validation_interval(*bounds)
+    parts = [part for _, part in runs.groupby(["target", "repeat"], sort=False)]
+    row["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in parts]))
+    row["r2"] = float(np.mean([_predictive_cod(part) for part in parts]))
+    row["mae"] = float((runs["observed"] - runs["predicted"]).abs().mean())
+    if binary:
+        row["balanced_accuracy"] = float(np.mean([_named_rightly(part) for _, part in runs.groupby("repeat")]))
     return row
 
 
 def _named_rightly(runs: pd.DataFrame) -> float:
-    """Mean over classes of the share of members whose class is predicted highest above its training mean."""
+    """Balanced accuracy of the class predicted highest above its training mean; with two, of being above it."""
     parts = [one.assign(above=one["predicted"] - _training_means(one)) for _, one in runs.groupby("target")]
     wide = pd.concat(parts).pivot(index="participant", columns="target", values=["above", "observed_raw"])
-    said, truth = (wide[name].to_numpy(float).argmax(axis=1) for name in ("above", "observed_raw"))
+    above, truth = (wide[name].to_numpy(float) for name in ("above", "observed_raw"))
+    if len(parts) == 1:  # against all others, at the training mean
+        above, truth = (np.column_stack([-one, one]) for one in (above, 2 * truth - 1))
+    said, truth = above.argmax(axis=1), truth.argmax(axis=1)
     return float(np.mean([np.mean(said[truth == k] == k) for k in np.unique(truth)]))
-
-
-def _bounds(name: str, statistic: np.ndarray) -> dict[str, float]:
-    low, high = interval(statistic)
-    return {f"{name}_half_width": (high - low) / 2, f"{name}_low": low, f"{name}_high": high}
-
-
-def _wider(row: dict[str, Any], runs: pd.DataFrame) -> tuple[float, float]:
-    """The interval that counts what resampling cannot see: nothing, where another cohort was trained on."""
-    if _elsewhere(runs):
-        return row["r_low"], row["r_high"]
-    return cross_validation_interval(row["r"], row["r_low"], row["r_high"])
 
 
 def cross_validation_interval(r: float, low: float, high: float) -> tuple[float, float]:
@@ -340,13 +300,11 @@ def is_binary(observed_raw: Any) -> bool:
 def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed: int, groups: Any) -> dict[str, Any]:
     people = _people(left)
     people = people[pd.Index(people).isin(right["participant"])]
-    left, right = (side[side["participant"].isin(people)] for side in (left, right))
-    counts = _counts(people, n_bootstrap, seed, groups)
-    metric = "auc" if is_binary(left["observed_raw"]) else "r"
-    full = np.ones((1, len(people)))
-    score_a, score_b = (float(_metric(metric, side, people, full)[0]) for side in (left, right))
-    differences = _metric(metric, left, people, counts) - _metric(metric, right, people, counts)
-    low, high = interval(differences)
+    sides = [side[side["participant"].isin(people)] for side in (left, right)]
+    metric, counts = _metric_of(sides[0]), _counts(people, n_bootstrap, seed, groups)
+    score_a, score_b = (_score(metric, side, people) for side in sides)
+    resampled = [_metric(metric, side, people, counts) for side in sides]
+    low, high = interval(resampled[0] - resampled[1])
     return {
         "line_a": left["line"].iloc[0],
         "line_b": right["line"].iloc[0],
@@ -356,48 +314,40 @@ def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed:
         "difference": score_a - score_b,
         "difference_low": low,
         "difference_high": high,
-        "p": two_sided_p(differences),
+        "p": two_sided_p(resampled[0] - resampled[1]),
         "tie": round(score_a, 3) == round(score_b, 3),
         "n": len(people),
     }
+
+
+def _metric_of(runs: pd.DataFrame) -> str:
+    return "auc" if is_binary(runs["observed_raw"]) else "r"
 
 
 def _metric(metric: str, runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """A score in every resample, (resamples,); the mean over classes where there are several."""
     if runs["target"].nunique() > 1:
         return np.mean([_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0)
-    predicted = _columns(runs, people, "predicted")
-    if metric == "auc":
-        return _mean_auc(counts, _columns(runs, people, "observed_raw")[:, 0] == 1, predicted)
-    return weighted_correlations(counts, _columns(runs, people, "observed"), predicted).mean(axis=1)
+    observed, raw, predicted = _columns(runs, people, "observed", "observed_raw", "predicted")
+    if metric == "r":
+        return weighted_correlations(counts, observed, predicted).mean(axis=1)
+    return np.mean([weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0)
 
 
-def _mean_auc(counts: np.ndarray, positive: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    return np.mean([weighted_auc(counts, positive, column) for column in predicted.T], axis=0)
+def _score(metric: str, runs: pd.DataFrame, people: np.ndarray) -> float:
+    return float(_metric(metric, runs, people, np.ones((1, len(people))))[0])
 
 
 def _ranked(sides: dict[str, pd.DataFrame], among: list[str]) -> list[str]:
     """The lines that have predictions, from the best to the worst."""
-    scores = {}
-    for line in among:
-        if line in sides:
-            people = _people(sides[line])
-            metric = "auc" if is_binary(sides[line]["observed_raw"]) else "r"
-            scores[line] = float(_metric(metric, sides[line], people, np.ones((1, len(people))))[0])
+    known = {line: sides[line] for line in among if line in sides}
+    scores = {line: _score(_metric_of(runs), runs, _people(runs)) for line, runs in known.items()}
     return sorted(scores, key=lambda line: -scores[line])
-
-
-def _mean_r(observed: np.ndarray, predicted: np.ndarray) -> float:
-    return float(weighted_correlations(np.ones((1, len(observed))), observed, predicted).mean())
-
-
-def _pearson(left: Any, right: Any) -> float:
-    return _mean_r(np.asarray(left, float)[:, None], np.asarray(right, float)[:, None])
 
 
 def _fold_mean_r(runs: pd.DataFrame) -> float:
     folds = [part for _, part in runs.groupby("fold", sort=False) if len(part) > 2]
-    values = [_pearson(part["observed"], part["predicted"]) for part in folds]
+    values = [correlation(part["observed"], part["predicted"]) for part in folds]
     return float(np.mean(values)) if values else np.nan
 
 
@@ -418,9 +368,3 @@ def _elsewhere(runs: pd.DataFrame) -> bool:
 def _predictive_cod(runs: pd.DataFrame) -> float:
     spread = ((runs["observed"] - _training_means(runs)) ** 2).sum()
     return float(1.0 - ((runs["observed"] - runs["predicted"]) ** 2).sum() / spread) if spread > 0 else np.nan
-
-
-def _balanced_accuracy(runs: pd.DataFrame) -> float:
-    said = runs["predicted"].to_numpy(float) > _training_means(runs)
-    truth = runs["observed_raw"].to_numpy(float) == 1
-    return float((said[truth].mean() + (~said[~truth]).mean()) / 2)

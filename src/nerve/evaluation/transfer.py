@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
@@ -29,12 +28,9 @@ def joined(train: Cohort, test: Cohort) -> Cohort:
     for rows in both.same_matrices():
         if rows.min() < len(train) <= rows.max():
             names = listed(both.participants["participant_id"].iloc[rows])
-            raise problem(
-                f"{train.name!r} and {test.name!r}",
-                f"the same FC stands in both ({names})",
-                expected="other participants to test on than to train on",
-                remedy="Leave them out of one.",
-            )
+            both_names, wanted = f"{train.name!r} and {test.name!r}", "other participants to test on than to train on"
+            found = f"the same FC stands in both ({names})"
+            raise problem(both_names, found, expected=wanted, remedy="Leave them out of one.")
     return both
 
 
@@ -52,15 +48,17 @@ def prepare_transfer(train: Cohort, test: Cohort, protocol: Protocol) -> tuple[C
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
     """Refuse a column that one cohort lacks, or that holds something else there."""
     asked = [*protocol.targets, *protocol.covariates, *protocol.preserve]
-    tables = [(f"participants of {one.name!r}", one.participants) for one in (train, test)]
-    for where, table in tables:
-        known_columns(
-            [*asked, *(name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name)],
-            table.columns,
-            where,
-        )
-    _check_motion(tables, protocol)
-    (_, here), (where, there) = tables
+    optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
+    here, there = train.participants, test.participants
+    for cohort in (train, test):
+        where = f"participants of {cohort.name!r}"  # of the second, after the loop
+        known_columns([*asked, *optional], cohort.participants.columns, where)
+    motion = [motion_column(here.columns), motion_column(there.columns)]
+    if protocol.motion == AUTO and motion[0] != motion[1]:
+        column = motion[0] or motion[1]
+        lacking = where if motion[0] else f"participants of {train.name!r}"
+        found = f"there is no column {column!r}, head motion, which the other cohort has"
+        raise problem(lacking, found, remedy="Add it under that name, or say --motion none.")
     for name in dict.fromkeys(asked):
         if there[name].isna().all():
             raise problem(where, f"{name!r} is missing for everyone", remedy="Fill it in, or leave it out.")
@@ -68,31 +66,9 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
             kind = "numbers" if is_numeric(there[name]) else "words"
             raise problem(where, f"{name!r} holds {kind}", expected=f"what it holds in {train.name!r}")
     for name in protocol.targets:
-        _check_classes(here[name], there[name], name, where, name in protocol.classes)
-
-
-def _check_motion(tables: list[tuple[str, pd.DataFrame]], protocol: Protocol) -> None:
-    if protocol.motion != AUTO:
-        return
-    found = [motion_column(table.columns) for _, table in tables]
-    if found[0] != found[1]:
-        column = found[0] or found[1]
-        raise problem(
-            next(where for (where, _), own in zip(tables, found, strict=True) if own != column),
-            f"there is no column {column!r}, head motion, which the other cohort has",
-            remedy="Add it under that name, or say --motion none.",
-        )
-
-
-def _check_classes(here: pd.Series, there: pd.Series, name: str, where: str, are_classes: bool) -> None:
-    known = set(here.dropna())
-    if len(known) > 2 and is_numeric(here) and not are_classes:
-        return
-    strange = sorted(set(there.dropna()) - known, key=str)
-    if strange:
-        raise problem(
-            f"{where}, target {name!r}",
-            f"class {listed(strange, most=5)}",
-            expected=f"only classes to train on: {listed(sorted(known, key=str), most=6)}",
-            remedy="Write the classes alike in both cohorts.",
-        )
+        known = set(here[name].dropna())
+        strange = sorted(set(there[name].dropna()) - known, key=str)
+        if strange and (len(known) < 3 or not is_numeric(here[name]) or name in protocol.classes):
+            wanted = f"only classes to train on: {listed(sorted(known, key=str), most=6)}"
+            found, remedy = f"class {listed(strange, most=5)}", "Write the classes alike in both cohorts."
+            raise problem(f"{where}, target {name!r}", found, expected=wanted, remedy=remedy)

@@ -1,4 +1,4 @@
-"""The commands `experiment` and `demo`: what they do and what they say."""
+"""The commands `evaluate`, `run`, `experiment` and `demo`: what they do and what they say."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from typing import Any
 
 import yaml
 
-from nerve.checks import did_you_mean, listed, problem
+from nerve.checks import as_utf8, did_you_mean, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.features import NAMED
 from nerve.evaluation.results import read_results
-from nerve.experiments.collect import runs_table
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
+from nerve.experiments.estimate import remaining_seconds
 from nerve.experiments.launch import default_jobs
-from nerve.experiments.main import Experiment, prepare, reopen
+from nerve.experiments.main import Experiment
 from nerve.experiments.rehearse import rehearsal
-from nerve.experiments.screen import RunsProgress, duration, found, show_results, show_scores, show_status
+from nerve.experiments.screen import RunsProgress, duration, found, say, show_results, show_scores, show_status
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.files import write_tsv
+from nerve.files import read_json, write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
+from nerve.methods.probe import Probe, free_folder
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.quality.report import Quality
+from nerve.readers.ids import counted
+from nerve.report import page
 from nerve.report.load import CHECKS
-from nerve.terminal import Console
 
 
 def run(
@@ -43,14 +45,12 @@ def run(
 ) -> list[str]:
     """Run an experiment, or rehearse it, and show its table; returns one line per failed run."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    console = Console(stderr=True)
-    console.print(f"Preparing {Path(config).name}: cohorts, folds and runs …", highlight=False)
-    experiment = prepare(_wanted(config, rehearse), out)
+    say(f"Preparing {Path(config).name}: cohorts, folds and runs …", stderr=True)
+    experiment = _prepared(config, out, rehearse)
     with RunsProgress(experiment) as progress:
         results = experiment.run(launcher, jobs, progress, command or typed("experiment", config, "--out", out))
     show_results(results)
-    _close(experiment)
-    return experiment.failures()
+    return _close(experiment)
 
 
 def evaluate(
@@ -73,51 +73,32 @@ def evaluate(
         other = _short_name(path)
         other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
         cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
-    config = validated(
-        ExperimentConfig,
-        {
-            "name": name,
-            "title": f"Evaluation of {name}",
-            "kind": "evaluation",
-            "cohorts": cohorts,
-            "methods": list(rows),
-            "interpret": interpret,
-        },
-        "nerve evaluate",
-    )
+    content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": interpret}
+    config = validated(ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate")
     check_methods(config, "--features")
-    experiment = prepare(config, out)
+    experiment = Experiment.prepare(config, out)
     if quality is not None:
-        write_tsv(experiment.workspace.folder / CHECKS, quality.table)
+        write_tsv(experiment.folder / CHECKS, quality.table)
     with RunsProgress(experiment) as progress:
         results = experiment.run("local", 1, progress, command)
     show_scores(results)
-    for line in found(results):
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
-    _close(experiment)
+    say(*found(results))
     notes = [one for about in results.about["participants"].values() for one in about["notes"]]
-    return list(dict.fromkeys(notes)), experiment.failures()
+    return list(dict.fromkeys(notes)), _close(experiment)
 
 
-def check_probe(rows: Sequence[dict[str, Any]], protocol: Protocol, folder: str) -> None:
-    """Refuse what --save-model cannot keep, before anything is computed."""
-    from nerve.methods.probe import Probe, free_folder
-
+def kept_probe(rows: Sequence[dict[str, Any]], protocol: Protocol, folder: str) -> Probe:
+    """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
     if len(rows) != 1:
         raise problem("--save-model", f"there are {len(rows)} rows", expected="one of --features: a probe reads one")
     free_folder(folder)
-    Probe(probe_encoder(rows[0], protocol), protocol).check()
+    probe = Probe(_probe_encoder(rows[0], protocol), protocol)
+    probe.check()
+    return probe
 
 
-def save_probe(cohort: str, row: dict[str, Any], protocol: Protocol, folder: str) -> Path:
-    """The probe of a row, fitted on all participants of a cohort, in a folder."""
-    from nerve.methods.probe import Probe
-
-    return Probe(probe_encoder(row, protocol), protocol).fit(Cohort.load(cohort)).save(folder)
-
-
-def probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
-    """What gives the features of a row for anybody: a method, fitted or not."""
+def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
+    """What gives the features of a row for any participant: a method, fitted or not."""
     path = Path(row.get("features", ""))
     if "method" not in row:
         if path.is_file() and path.suffix != ".zip":
@@ -139,16 +120,18 @@ def probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
 
 def _short_name(cohort: str) -> str:
     """What results call a cohort."""
-    return re.sub(r"[\\/\0\s]+", " ", Cohort.load(cohort).name).strip()[:100] or "cohort"
+    path = Path(cohort) / "cohort.json"
+    about = read_json(path) if path.is_file() else None
+    name = about.get("name") if isinstance(about, dict) else None  # the matrices are not opened for a name
+    name = as_utf8(name) if isinstance(name, str) else Cohort.load(cohort).name  # which says what is wrong with it
+    return re.sub(r"[\\/\0\s]+", " ", name).strip()[:100] or "cohort"
 
 
 def check_usable(cohort: str) -> Quality:
     """Check a cohort and say what is in doubt; one that cannot be what it says is refused."""
     quality = check_cohort(Cohort.load(cohort), progress=True)
-    table = quality.table
-    for row in table[table["verdict"].isin(["warning", "not usable"])].itertuples(index=False):
-        text = " · ".join(str(value) for value in row)
-        Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+    doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
+    say(*(" · ".join(map(str, row)) for row in doubtful.itertuples(index=False)), stderr=True)
     if not quality.usable:
         raise problem(cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped.")
     return quality
@@ -197,67 +180,48 @@ def typed(*words: object) -> str:
 def demo(out: str, jobs: int | None = None) -> list[str]:
     """The packaged experiment on simulated cohorts, and what to do next."""
     failures = run("demo", out, "local", jobs, command=typed("demo", out))
-    console = Console()
-    for line in found(read_results(out)):
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(
-        "\nOn your own data:\n"
-        "  nerve ingest DERIVATIVES cohort --participants participants.tsv --parcellation schaefer400-17\n"
-        "  nerve check cohort\n"
-        "  nerve pretrain cohort --out run\n"
-        "  nerve evaluate cohort --features raw,pca,run --targets SCORE --covariates age,sex --out results\n"
+    say(
+        *found(read_results(out)),
+        "\nOn your own data:",
+        "  nerve ingest DERIVATIVES cohort --participants participants.tsv --parcellation schaefer400-17",
+        "  nerve check cohort",
+        "  nerve pretrain cohort --out run",
+        "  nerve evaluate cohort --features raw,pca,run --targets SCORE --covariates age,sex --out results",
         f"\nThe report to open: {Path(out) / 'report.html'}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     return failures
 
 
-def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> list[str]:
+def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> None:
     """Say how many runs there are, how many are done and about how long the others will take."""
-    from nerve.experiments.estimate import remaining_seconds
-
-    experiment = prepare(_wanted(config, rehearse), out)
-    counts = experiment.counts
-    console = Console()
-    for kind in ("encode", "probe", "train"):
-        number = sum(task.work.kind == kind for task in experiment.plan.unique)
-        console.print(f"{number:5d} {kind}", highlight=False)
-    done = counts[DONE] + counts[UNAVAILABLE]
-    console.print(f"{sum(counts.values()):5d} runs, {done} done", highlight=False)
-    seconds = remaining_seconds(experiment.workspace, experiment.plan)
-    jobs = default_jobs()
-    console.print(
+    experiment = _prepared(config, out, rehearse)
+    counts, kinds = experiment.counts, [task.kind for task in experiment.plan.unique]
+    say(*(f"{kinds.count(kind):5d} {kind}" for kind in ("encode", "probe", "train")))
+    say(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
+    seconds, jobs = remaining_seconds(experiment), default_jobs()
+    say(
         f"About {duration(seconds)} of computing on one worker of this machine, {duration(seconds / jobs)} with {jobs} "
-        "(a few steps of each kind of run were timed).",
-        highlight=False,
-        soft_wrap=True,
+        "(a few steps of each kind of run were timed)."
     )
-    return []
 
 
-def _wanted(config: str | os.PathLike[str], rehearse: bool) -> ExperimentConfig | str | os.PathLike[str]:
+def _prepared(config: str | os.PathLike[str], out: str, rehearse: bool) -> Experiment:
     """The experiment of a file, or its rehearsal."""
-    return rehearsal(load_config(config)) if rehearse else config
+    return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
 
 
 def show(folder: str) -> None:
     """Say how the runs of an experiment stand."""
-    experiment = reopen(folder)
-    show_status(experiment, runs_table(experiment.workspace, experiment.plan))
+    show_status(Experiment.open(folder))
 
 
-def _close(experiment: Experiment) -> None:
-    """Write the report and say what is where; failures come last, so that they are seen."""
-    from nerve.report.page import write_report
-
-    folder, workspace = experiment.workspace.folder, experiment.workspace
-    page = write_report(folder, {name: workspace.cohort(name) for name in workspace.config.cohorts})
-    console = Console()
-    counts = experiment.counts
+def _close(experiment: Experiment) -> list[str]:
+    """Write the report and say what is where; failures, which are returned, come last, so that they are seen."""
+    cohorts = {name: experiment.cohort(name) for name in experiment.config.cohorts}
+    path = page.write_report(experiment.folder, cohorts)
+    counts, failures = experiment.counts, experiment.failures()
     said = ", ".join(f"{number} {status}" for status, number in counts.items())
-    console.print(f"{sum(counts.values())} runs: {said}", highlight=False)
-    console.print(f"Tables: {folder / 'tables'}\nReport: {page}", highlight=False, markup=False, soft_wrap=True)
-    for line in experiment.failures():
-        console.print(f"failed: {line}", highlight=False, markup=False, soft_wrap=True, style="red")
+    say(f"{counted(counts.total(), 'run')}: {said}")
+    say(f"Tables: {experiment.folder / 'tables'}", f"Report: {path}")
+    say(*(f"failed: {line}" for line in failures), style="red")
+    return failures

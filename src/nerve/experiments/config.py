@@ -15,11 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from nerve.checks import NerveError, brief, did_you_mean, listed
 from nerve.files import read_yaml
+from nerve.methods import make_method
+from nerve.methods.settings import Device, Seed
+from nerve.parcellation import Parcellation
 from nerve.protocol import FIELDS, NONE, Protocol, known_fields
 
-Config = TypeVar("Config", bound=BaseModel)
+Model = TypeVar("Model")
 # what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults
 PAPER_PROTOCOL: dict[str, Any] = {"covariates": ("age", "sex"), "motion": NONE, "pretrain_scope": "all"}
+
+
+def _said(default: Any, says: str, **more: Any) -> Any:
+    return Field(default, description=says, **more)
 
 
 class _Strict(BaseModel):
@@ -32,19 +39,17 @@ class CohortConfig(_Strict):
     Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then holds for this cohort.
     """
 
-    path: str | None = Field(
-        None, description="Folder of a cohort; looked for beside the config file, then in the current folder."
+    path: str | None = _said(None, "Folder of a cohort; looked for beside the config file, then in the current folder.")
+    simulate: dict[str, Any] | None = _said(None, "Arguments of `simulate_cohort` instead of a path.")
+    label: str | None = _said(None, "What tables call it.")
+    target_labels: dict[str, str] = _said({}, "What tables call the targets.")
+    columns: dict[str, str] = _said({}, "our name: name in the participants table.")
+    train_on: str | None = _said(
+        None, "Another cohort of the file: everything is fitted on that one and predicts this one."
     )
-    simulate: dict[str, Any] | None = Field(None, description="Arguments of `simulate_cohort` instead of a path.")
-    label: str | None = Field(None, description="What tables call it.")
-    target_labels: dict[str, str] = Field(default_factory=dict, description="What tables call the targets.")
-    columns: dict[str, str] = Field(default_factory=dict, description="our name: name in the participants table.")
-    train_on: str | None = Field(
-        None, description="Another cohort of the file: everything is fitted on that one and predicts this one."
-    )
-    pretrain: bool = Field(True, description="Train encoders on it; false: out of domain.")
-    timeseries: bool = Field(True, description="Use its time series where a method needs them.")
-    protocol: dict[str, Any] = Field(default_factory=dict, description="Fields of the protocol for this cohort.")
+    pretrain: bool = _said(True, "Train encoders on it; false: out of domain.")
+    timeseries: bool = _said(True, "Use its time series where a method needs them.")
+    protocol: dict[str, Any] = _said({}, "Fields of the protocol for this cohort.")
 
     @model_validator(mode="before")
     @classmethod
@@ -67,17 +72,17 @@ class CohortConfig(_Strict):
 class MethodConfig(_Strict):
     """One row of the table, or several: lists in `settings` are swept, `permutations` adds null models."""
 
-    method: str | None = Field(None, description="A name of `nerve methods`.")
-    features: str | None = Field(None, description="Instead: the folder of a trained model, or a table of numbers.")
-    label: str | None = Field(None, description="What tables call it.")
-    group: str = Field("", description="Rows of one group stand together between rules.")
-    preset: str | None = Field(None, description="Settings to begin with; the experiment's by default.")
-    settings: dict[str, Any] = Field(default_factory=dict, description="Parameters of the method; lists are swept.")
-    cohorts: list[str] | None = Field(None, description="Only these cohorts are predicted by it; all by default.")
-    select: bool = Field(False, description="One row: the variant chosen in each fold on training participants only.")
+    method: str | None = _said(None, "A name of `nerve methods`.")
+    features: str | None = _said(None, "Instead: the folder of a trained model, or a table of numbers.")
+    label: str | None = _said(None, "What tables call it.")
+    group: str = _said("", "Rows of one group stand together between rules.")
+    preset: str | None = _said(None, "Settings to begin with; the experiment's by default.")
+    settings: dict[str, Any] = _said({}, "Parameters of the method; lists are swept.")
+    cohorts: list[str] | None = _said(None, "Only these cohorts are predicted by it; all by default.", min_length=1)
+    select: bool = _said(False, "One row: the variant chosen in each fold on training participants only.")
     permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
-    scope: Literal["all", "train_folds", "other_people", "not stated"] = Field(
-        "not stated", description="Of `features`: whether whatever made them had seen the tested participants."
+    scope: Literal["all", "train_folds", "other_people", "not stated"] = _said(
+        "not stated", "Of `features`: whether whatever made them had seen the tested participants."
     )
 
     @model_validator(mode="after")
@@ -114,7 +119,7 @@ class SlurmConfig(_Strict):
     memory_gb: float | None = Field(None, gt=0)
     array_limit: int = Field(32, ge=1, description="Jobs at a time.")
     requeue: int = Field(20, ge=0, description="How often a job that ran out of time may be requeued.")
-    extra: dict[str, Any] = Field(default_factory=dict, description="Further sbatch parameters.")
+    extra: dict[str, Any] = _said({}, "Further sbatch parameters.")
 
 
 class ExperimentConfig(_Strict):
@@ -122,22 +127,20 @@ class ExperimentConfig(_Strict):
 
     name: str = "experiment"
     title: str = ""
-    kind: Literal["experiment", "evaluation"] = Field("experiment", description="Which command has made the file.")
-    layout: Literal["methods", "tokenizers", "parcellations"] = Field(
-        "methods", description="Which of the paper's tables to print."
+    kind: Literal["experiment", "evaluation"] = _said("experiment", "Which command has made the file.")
+    layout: Literal["methods", "tokenizers", "parcellations"] = _said(
+        "methods", "Which of the paper's tables to print."
     )
-    parcellation: str | None = Field(
-        None, description="All cohorts are brought into this order, by label; that of the first by default."
+    parcellation: str | None = _said(
+        None, "All cohorts are brought into this order, by label; that of the first by default."
     )
-    preset: str = Field("small", description="Preset of methods that name none; every method knows small and paper.")
-    device: str = "auto"
-    interpret: bool = Field(False, description="Maps of the last NERVE row: weights, attention, patch importance.")
-    seeds: list[int] = Field(default_factory=lambda: [0], min_length=1, description="Of training.")
+    preset: str = _said("small", "Preset of methods that name none; every method knows small and paper.")
+    device: Device = "auto"
+    interpret: bool = _said(False, "Maps of the last NERVE row: weights, attention, patch importance.")
+    seeds: list[Seed] = Field([0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    protocol: dict[str, Any] = Field(
-        default_factory=dict, description="Fields of the protocol, over those of the paper: `nerve.Protocol`."
-    )
+    protocol: dict[str, Any] = _said({}, "Fields of the protocol, over those of the paper: `nerve.Protocol`.")
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
@@ -159,19 +162,9 @@ class ExperimentConfig(_Strict):
 
     def protocol_of(self, cohort: str) -> Protocol:
         """How a cohort is evaluated: the paper's protocol, changed by the file, changed for the cohort."""
-        given = {**self.protocol, **self.cohorts[cohort].protocol}
-        return checked_protocol(given, f"cohort {cohort!r}")
-
-
-def checked_protocol(given: dict[str, Any], where: object) -> Protocol:
-    """A protocol from the fields of a file, over those of the paper; each mistake is a sentence."""
-    known_fields(given, where)
-    try:
-        return TypeAdapter(Protocol).validate_python({**PAPER_PROTOCOL, **given})
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise NerveError(f"{where}: {place}: {first['msg']} (it is {brief(first['input'])}).") from None
+        where = f"cohort {cohort!r}"
+        given = known_fields({**self.protocol, **self.cohorts[cohort].protocol}, where)
+        return validated(Protocol, {**PAPER_PROTOCOL, **given}, where)
 
 
 def config_path(name: str | os.PathLike[str]) -> Path:
@@ -191,10 +184,10 @@ def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:
     return config
 
 
-def validated(model: type[Config], content: Any, where: object) -> Config:
+def validated(model: type[Model], content: Any, where: object) -> Model:
     """Content checked against a model; the first mistake becomes a sentence, with the nearest known name."""
     try:
-        return model.model_validate(content)
+        return TypeAdapter(model).validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -204,41 +197,29 @@ def validated(model: type[Config], content: Any, where: object) -> Config:
                 f"{where}: there is no setting {place!r}, expected one of {listed(known, most=30)}."
                 f"{did_you_mean(str(first['loc'][-1]), known)}"
             ) from None
-        message = first["msg"].removeprefix("Value error, ")
+        message = first["msg"].removeprefix("Value error, ").rstrip(".")
         came = "" if first["type"] in ("missing", "value_error") else f" (it is {brief(first['input'])})"
-        raise NerveError(f"{where}: {place or 'the file'}: {message}{came}.") from None
+        raise NerveError(f"{where}: {f'{place}: ' if place else ''}{message}{came}.") from None
 
 
-def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+def _fields_at(model: Any, place: tuple[int | str, ...]) -> list[str]:
     """Names of the settings at a place inside nested models."""
     for part in place:
-        field = model.model_fields.get(str(part))
-        if field is not None:
-            nested = [t for t in (field.annotation, *get_args(field.annotation)) if _is_model(t)]
-            model = nested[0] if nested else model
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        nested = [one for one in (annotation, *get_args(annotation)) if hasattr(one, "model_fields")]
+        model = nested[0] if nested else model
     return list(model.model_fields)
 
 
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def check_methods(config: ExperimentConfig, where: object) -> None:
-    """Refuse methods that do not exist and settings that they do not know, before anything is run."""
-    from nerve.methods import METHODS, make_method
-
+def check_methods(config: ExperimentConfig, where: object, parcellation: Parcellation | None = None) -> None:
+    """Refuse methods that do not exist and settings that they do not know, or cannot have for these regions."""
+    common: dict[str, Any] = {"seed": config.seeds[0], "device": config.device, "parcellation": parcellation}
     for number, entry in enumerate(config.methods):
-        place = f"{where}: methods.{number}"
-        if entry.method is None:
-            continue
-        if entry.method not in METHODS:
-            raise NerveError(
-                f"{place}: there is no method {entry.method!r}, expected one of {listed(METHODS, most=30)}."
-                f"{did_you_mean(entry.method, METHODS)}"
-            )
-        for _, settings in entry.variants():
+        place = f"{where}: methods.{number} ({entry.name})"
+        if nothing := [name for name, values in entry.settings.items() if values == []]:
+            raise NerveError(f"{place}: {nothing[0]} is an empty list, expected values to try.")
+        for _, settings in entry.variants() if entry.method is not None else ():
             try:
-                preset = entry.preset or config.preset
-                make_method(entry.method, preset, settings, seed=config.seeds[0], device=config.device)
+                make_method(str(entry.method), entry.preset or config.preset, settings, **common)
             except NerveError as error:
-                raise NerveError(f"{place} ({entry.name}): {error}") from None
+                raise NerveError(f"{place}: {error}") from None

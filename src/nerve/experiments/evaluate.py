@@ -24,12 +24,6 @@ def evaluate(
     *,
     test: Cohort | None = None,
     probe: Any = None,
-    groups: str | None = None,
-    site: str | None = None,
-    n_folds: int = 10,
-    n_repeats: int = 1,
-    kernel: str = "correlation",
-    seed: int = 42,
     method: str | None = None,
     variant: str = "",
     model_seed: int | None = None,
@@ -59,13 +53,13 @@ def evaluate(
         What reads the features instead of kernel ridge: any estimator of scikit-learn's kind, a pipeline or
         `GridSearchCV` too, cloned for every fold and target. A classifier needs classes and no covariates. `variant`
         then names it, with a hash of its parameters.
-    groups : column of families, kept whole in folds
-    site : column of the site, for ``combat=True``, ``leave_site_out=True`` and permutation within sites
     method, variant, model_seed : what the columns method, variant and seed say
     progress : function, optional
         Called with a label and the share of the work done.
     **options
-        Other fields of `nerve.Protocol`, e.g. ``combat``, ``leave_site_out``, ``regress_features``.
+        Other fields of `nerve.Protocol`, with its defaults: ``groups`` (a column of families, kept whole in folds),
+        ``site`` (for ``combat=True``, ``leave_site_out=True`` and permutation within sites), ``n_folds``,
+        ``n_repeats``, ``kernel``, ``seed``, ``regress_features`` …
         Bootstrap and permutations come after predictions: see `nerve.evaluation.score_table`.
 
     Returns
@@ -88,27 +82,10 @@ def evaluate(
     40
     """
     protocol = Protocol(
-        targets=as_names(targets),
-        covariates=as_names(covariates),
-        groups=groups,
-        site=site,
-        n_folds=n_folds,
-        n_repeats=n_repeats,
-        kernel=kernel,
-        seed=seed,
-        **known_fields(options, "evaluate()"),
+        targets=as_names(targets), covariates=as_names(covariates), **known_fields(options, "evaluate()")
     )
-    return evaluate_under(
-        _resolved(features),
-        cohort,
-        protocol,
-        test=test,
-        probe=probe,
-        method=method,
-        variant=variant,
-        model_seed=model_seed,
-        progress=progress,
-    )
+    names: dict[str, Any] = {"method": method, "variant": variant, "model_seed": model_seed}
+    return evaluate_under(_resolved(features), cohort, protocol, test=test, probe=probe, progress=progress, **names)
 
 
 def _resolved(features: Any) -> Any:

@@ -6,53 +6,47 @@ the manifest how it ended. So a launcher may die at any moment: whoever starts i
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 from nerve.checks import NerveError, one_of
 from nerve.cores import cores_among, usable_cores
-from nerve.experiments.plan import Plan, Task, make_plan
 from nerve.experiments.run import described, run_task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
+from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
 from nerve.workers import Worker, WorkerDied
 
 LAUNCHERS = ("local", "slurm")
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
 Report = Callable[[Task, str], None]
-log = logging.getLogger("nerve.experiments")
 
 
-def launch(
-    workspace: Workspace, plan: Plan, launcher: str = "local", jobs: int | None = None, report: Report | None = None
-) -> dict[str, str]:
-    """Do every run that is not done, wave after wave; returns the status of each."""
+def nothing(task: Task, status: str) -> None:
+    """Tell of no run."""
+
+
+def launch(workspace: Workspace, launcher: str = "local", jobs: int | None = None, tell: Report = nothing) -> None:
+    """Do every run that is not done: first those that need no other, then those that need them."""
     one_of("launcher", launcher, LAUNCHERS)
-    tell = report or (lambda task, status: None)
-    crew = Crew()
+    crew = Crew(workspace, tell)
     try:
-        for wave in plan.waves():
+        for later in (False, True):
+            wave = [task for task in workspace.plan.unique if bool(task.needs) == later]
             todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
             while todo:
                 if launcher == "slurm":
                     _on_slurm(workspace, todo, tell)
                 else:
-                    _on_this_machine(workspace, todo, jobs or default_jobs(), tell, crew)
+                    crew.do(todo, jobs or default_jobs())
                 workspace.store.wait_for([task.id for task in wave])  # those that another process is at
                 todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
     finally:
         crew.end()
-    return statuses(workspace, plan)
-
-
-def statuses(workspace: Workspace, plan: Plan) -> dict[str, str]:
-    """done, not available, failed, running or waiting, of every run."""
-    return {task.id: workspace.store.status(task.id) for task in plan.unique}
 
 
 def default_jobs() -> int:
@@ -79,8 +73,7 @@ def work(folder: str, run_id: str, threads: int = 0, card: str | None = None) ->
     if threads:
         torch.set_num_threads(threads)
     workspace = Workspace.open(folder)
-    plan = make_plan(workspace.config, *workspace.inputs())
-    task = next((task for task in plan.unique if task.id == run_id), None)
+    task = next((task for task in workspace.plan.unique if task.id == run_id), None)
     if task is None:
         raise NerveError(f"{folder}: has no run {run_id}. Its config was changed: start the experiment again.")
     return run_task(workspace, task)
@@ -89,56 +82,56 @@ def work(folder: str, run_id: str, threads: int = 0, card: str | None = None) ->
 class Crew:
     """Processes that do runs, kept from wave to wave; each has a number, and its graphics card where there are some."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: Workspace, tell: Report) -> None:
+        self.workspace, self.tell = workspace, tell
         self.workers: dict[int, Worker] = {}
         self.cards = _cards()
 
-    def begin(self, number: int, workspace: Workspace, task: Task, threads: int) -> Any:
+    def do(self, tasks: Sequence[Task], jobs: int) -> None:
+        """Processes that share the cores; with one job, this process itself.
+
+        A run whose process is killed is tried again once. The others are not touched.
+        """
+        jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
+        if jobs == 1:
+            for task in tasks:
+                self.tell(task, RUNNING)
+                self.tell(task, run_task(self.workspace, task))
+            return
+        left, deaths = list(tasks), Counter[str]()
+        busy: dict[Any, tuple[int, Task]] = {}  # by pipe: the worker's number, and the run that it is at
+        with cores_among(jobs) as threads:
+            while left or busy:
+                for number in sorted(set(range(jobs)) - {number for number, _ in busy.values()})[: len(left)]:
+                    task = left.pop(0)
+                    busy[self._begin(number, task, threads)] = number, task
+                for pipe in wait(list(busy)):
+                    number, task = busy.pop(pipe)
+                    try:
+                        self.workers[number].result()
+                    except WorkerDied as death:
+                        self.workers.pop(number).end()
+                        deaths[task.id] += 1
+                        if deaths[task.id] < 2 and self.workspace.store.status(task.id) == WAITING:
+                            left.append(task)
+                            continue
+                        _record_death(self.workspace, task, death)
+                    except Exception as error:
+                        _record_death(self.workspace, task, error)
+                    self.tell(task, self.workspace.store.status(task.id))
+
+    def _begin(self, number: int, task: Task, threads: int) -> Any:
         """Give a run to a worker, in a new process if it has none that lives; returns the pipe of its answer."""
         if number not in self.workers or not self.workers[number].process.is_alive():
             self.workers[number] = Worker(work, "spawn")
         card = self.cards[number % len(self.cards)] if self.cards else None
-        self.workers[number].begin(str(workspace.folder), task.id, threads, card)
+        self.workers[number].begin(str(self.workspace.folder), task.id, threads, card)
         return self.workers[number].pipe
 
     def end(self) -> None:
         """End all."""
         for worker in self.workers.values():
             worker.end()
-
-
-def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report, crew: Crew) -> None:
-    """Processes that share the cores; with one job, this process itself.
-
-    A run whose process is killed is tried again once. The others are not touched.
-    """
-    jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
-    if jobs == 1:
-        for task in tasks:
-            tell(task, RUNNING)
-            tell(task, run_task(workspace, task))
-        return
-    left, deaths = list(tasks), Counter[str]()
-    busy: dict[Any, tuple[int, Task]] = {}  # by pipe: the worker's number, and the run that it is at
-    with cores_among(jobs) as threads:
-        while left or busy:
-            for number in sorted(set(range(jobs)) - {number for number, _ in busy.values()})[: len(left)]:
-                task = left.pop(0)
-                busy[crew.begin(number, workspace, task, threads)] = number, task
-            for pipe in wait(list(busy)):
-                number, task = busy.pop(pipe)
-                try:
-                    crew.workers[number].result()
-                except WorkerDied as death:
-                    crew.workers.pop(number).end()
-                    deaths[task.id] += 1
-                    if deaths[task.id] < 2 and workspace.store.status(task.id) == WAITING:
-                        left.append(task)
-                        continue
-                    _record_death(workspace, task, death)
-                except Exception as error:
-                    _record_death(workspace, task, error)
-                tell(task, workspace.store.status(task.id))
 
 
 def _record_death(workspace: Workspace, task: Task, error: BaseException) -> None:
@@ -148,11 +141,13 @@ def _record_death(workspace: Workspace, task: Task, error: BaseException) -> Non
         workspace.store.write_manifest(task.id, described(task) | {"status": FAILED, "reason": reason})
 
 
+@dataclass
 class SlurmJob:
     """A run as a SLURM job; when its time is up it is queued again and goes on from its last checkpoint."""
 
-    def __init__(self, folder: str, run_id: str, threads: int) -> None:
-        self.folder, self.run_id, self.threads = folder, run_id, threads
+    folder: str
+    run_id: str
+    threads: int
 
     def __call__(self) -> str:
         """Do the run."""
@@ -162,20 +157,19 @@ class SlurmJob:
         """Called by submitit when the time limit is near or the job is preempted."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(SlurmJob(self.folder, self.run_id, self.threads))
+        return DelayedSubmission(self)
 
 
 def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None:
     executor = slurm_executor(workspace)
-    threads = workspace.config.slurm.cpus
+    folder, threads = str(workspace.folder.resolve()), workspace.config.slurm.cpus
     with executor.batch():
-        jobs = [executor.submit(SlurmJob(str(workspace.folder.resolve()), task.id, threads)) for task in tasks]
-    for task, job in zip(tasks, jobs, strict=True):
+        jobs = {task.id: executor.submit(SlurmJob(folder, task.id, threads)) for task in tasks}
+    for task in tasks:
         tell(task, WAITING)
-        log.info("%s is SLURM job %s", task.label, job.job_id)
-    for task, job in zip(tasks, jobs, strict=True):
+    for task in tasks:
         try:
-            job.result()
+            jobs[task.id].result()
         except Exception as error:
             _record_death(workspace, task, error)
         tell(task, workspace.store.status(task.id))
@@ -187,23 +181,21 @@ def slurm_executor(workspace: Workspace) -> Any:
         import submitit
     except ImportError as error:
         raise NerveError("The SLURM launcher needs submitit: pip install submitit.") from error
-    settings = workspace.config.slurm
-    logs: Path = workspace.folder / "slurm"
+    settings, logs = workspace.config.slurm, workspace.folder / "slurm"
     try:
         executor = submitit.AutoExecutor(folder=logs, cluster="slurm", slurm_max_num_timeout=settings.requeue)
     except RuntimeError as error:
         raise NerveError(
             f"SLURM cannot be reached ({error}). Is sbatch on this machine? Use --launcher local."
         ) from error
-    optional: dict[str, Any] = {"slurm_partition": settings.partition, "mem_gb": settings.memory_gb}
-    if settings.gpus:
-        optional["gpus_per_node"] = settings.gpus
-    executor.update_parameters(
-        name="nerve",
-        timeout_min=settings.minutes,
-        cpus_per_task=settings.cpus,
-        slurm_array_parallelism=settings.array_limit,
-        **{name: value for name, value in optional.items() if value is not None},
+    wanted = {
+        "timeout_min": settings.minutes,
+        "cpus_per_task": settings.cpus,
+        "slurm_array_parallelism": settings.array_limit,
+        "slurm_partition": settings.partition,
+        "mem_gb": settings.memory_gb,
+        "gpus_per_node": settings.gpus or None,
         **{f"slurm_{name}": value for name, value in settings.extra.items()},
-    )
+    }
+    executor.update_parameters(name="nerve", **{name: value for name, value in wanted.items() if value is not None})
     return executor

@@ -15,15 +15,15 @@ from nerve.protocol import as_names
 from nerve.simulate import default_targets
 
 EPOCHS = 3
-PARTICIPANTS, TIMEPOINTS, FOLDS, PERMUTATIONS = 60, 100, 3, 19  # 19: the fewest permutations that can give p = 0.05
+SIMULATED = {"n": 60, "timepoints": 100}
+FOLDS, PERMUTATIONS = 3, 19  # 19: the fewest permutations that can give p = 0.05
 KNOWN_COVARIATES = ("age", "sex", "site", "mean_fd")
 NOT_SIMULATED = ("groups", "site", "combat", "preserve", "leave_site_out", "motion")
 
 
 def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
     """The experiment on simulated cohorts of 100 regions, with the preset `small`, three folds and one seed."""
-    cohorts = {name: _cohort(one, seed) for seed, (name, one) in enumerate(config.cohorts.items(), start=1)}
-    protocol = _protocol(config.protocol) | {"n_folds": FOLDS, "n_inner_folds": FOLDS}
+    cohorts = {name: _cohort(config, name, seed) for seed, name in enumerate(config.cohorts, start=1)}
     return config.model_copy(
         update={
             "title": f"{config.title} (rehearsal on simulated participants)".strip(),
@@ -32,26 +32,21 @@ def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
             "seeds": config.seeds[:1],
             "cohorts": cohorts,
             "methods": [_method(one) for one in config.methods],
-            "protocol": protocol,
+            "protocol": _protocol(config.protocol) | {"n_folds": FOLDS, "n_inner_folds": FOLDS},
         }
     )
 
 
-def _cohort(cohort: CohortConfig, seed: int) -> CohortConfig:
+def _cohort(config: ExperimentConfig, name: str, seed: int) -> CohortConfig:
     """Simulated participants; a target that the simulation does not have is one that it has, under another name."""
-    wanted = as_names(cohort.protocol["targets"])
+    cohort, wanted = config.cohorts[name], config.protocol_of(name).targets
     simulated = [target.name for target in default_targets()]
-    missing = [name for name in wanted if name not in (*simulated, *KNOWN_COVARIATES)]
-    spare = [name for name in simulated if name not in wanted]
+    missing = [target for target in wanted if target not in (*simulated, *KNOWN_COVARIATES)]
+    spare = [target for target in simulated if target not in wanted]
     return cohort.model_copy(
         update={
             "path": None,
-            "simulate": {
-                "n": PARTICIPANTS,
-                "timepoints": TIMEPOINTS,
-                "seed": seed,
-                "keep_timeseries": cohort.timeseries,
-            },
+            "simulate": {**SIMULATED, "seed": seed, "keep_timeseries": cohort.timeseries},
             "columns": dict(zip(missing, spare, strict=False)),
             "protocol": _protocol(cohort.protocol),
         }
@@ -62,7 +57,8 @@ def _method(method: MethodConfig) -> MethodConfig:
     # the preset `small` of NERVE is not the paper's model; a rehearsal of the paper's tables has it
     own = {"view": "fc" if method.settings.get("recentre") is None else "tangent", "pooling": "mean"}
     settings: dict[str, Any] = (own if method.method == "nerve" else {}) | method.settings
-    if method.method is not None and "epochs" in method_class(method.method)._get_param_names():
+    swept = isinstance(settings.get("epochs"), list)
+    if method.method is not None and not swept and hasattr(method_class(method.method), "training_settings"):
         settings["epochs"] = min(settings.get("epochs", EPOCHS), EPOCHS)  # none in an untrained control
     if isinstance(settings.get("patching"), str):
         settings["patching"] = _smaller(settings["patching"])

@@ -8,15 +8,14 @@ import warnings
 from typing import Any
 
 from nerve.checks import MissingInput, NerveError, NerveWarning
-from nerve.experiments.plan import Task
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, versions
-from nerve.experiments.work import Job
+from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
 from nerve.files import claim, write_json, write_text
 from nerve.report.privacy import Scrubber
 
 
-def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> str:
+def run_task(workspace: Workspace, task: Task) -> str:
     """Do one run unless it is done or another process is at it; returns its status.
 
     A failure is recorded with its reason and raised no further. A stop (Ctrl-C, SIGTERM) is passed on: what was
@@ -26,22 +25,19 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
     with store.lock(task.id) as mine:
         if not mine:
             return RUNNING
-        status = store.manifest(task.id)
-        if status is not None and status["status"] in (DONE, UNAVAILABLE):
-            return str(status["status"])
-        folder, about = claim(store.run_folder(task.id)), described(task)
-        write_json(folder / "task.json", about)
-        record: dict[str, Any] = dict(about)
+        ended = store.manifest(task.id)
+        if ended is not None and ended["status"] in (DONE, UNAVAILABLE):
+            return str(ended["status"])
+        folder, record = claim(store.run_folder(task.id)), described(task)
+        write_json(folder / "task.json", record)
         wall, cpu = time.perf_counter(), time.process_time()
         with warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("always", NerveWarning)
             try:
-                job = Job(workspace, folder, device or workspace.config.device)
-                record["status"], record["result"] = DONE, task.work.run(job)
-            except MissingInput as error:
-                record["status"], record["reason"] = UNAVAILABLE, str(error)
+                record["status"], record["result"] = DONE, task.run(workspace, folder)
             except NerveError as error:
-                record["status"], record["reason"] = FAILED, str(error)
+                record["status"] = UNAVAILABLE if isinstance(error, MissingInput) else FAILED
+                record["reason"] = str(error)
             except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
                 record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
                 write_text(folder / "error.txt", Scrubber([]).clean(traceback.format_exc()))
@@ -54,11 +50,5 @@ def run_task(workspace: Workspace, task: Task, *, device: str | None = None) -> 
 
 def described(task: Task) -> dict[str, Any]:
     """What a run is, for its folder."""
-    return {
-        "id": task.id,
-        "kind": task.work.kind,
-        "label": task.label,
-        "line": task.row.line,
-        "cohort": task.cohort,
-        "key": task.work.key(),
-    }
+    names = ("id", "kind", "label", "cohort")
+    return {name: getattr(task, name) for name in names} | {"line": task.row.line, "key": task.key()}

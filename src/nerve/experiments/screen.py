@@ -1,4 +1,4 @@
-"""What a participant sees in the terminal while an experiment runs, and when it ends."""
+"""What a user sees in the terminal while an experiment runs, and when it ends."""
 
 from __future__ import annotations
 
@@ -7,50 +7,49 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from nerve.checks import listed, printable
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_label, rows_of
-from nerve.experiments.main import Experiment
-from nerve.experiments.plan import Task
+from nerve.experiments.collect import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
-from nerve.progress import Progress
-from nerve.report.paper_table import paper_table
+from nerve.experiments.work import Task
+from nerve.experiments.workspace import Workspace
+from nerve.progress import Console, Progress
 from nerve.report.table_formats import to_text
-from nerve.terminal import Console
+from nerve.report.tables import paper_table
 
 
-class RunsProgress:
+def say(*lines: str, stderr: bool = False, style: str | None = None) -> None:
+    """Print lines, each as wide as it needs to be."""
+    for line in lines:
+        Console(stderr=stderr, soft_wrap=True).print(line, style=style)
+
+
+class RunsProgress(Progress):
     """How many runs have ended and which are under way; in a log, also a line for each that has ended."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        counts = experiment.counts
-        self.ended, self.began = counts[DONE] + counts[UNAVAILABLE], time.perf_counter()
-        self.progress = Progress("experiment", sum(counts.values()), done=self.ended, unit="runs")
+    def __init__(self, workspace: Workspace) -> None:
+        counts = workspace.counts
+        super().__init__("experiment", sum(counts.values()), done=counts[DONE] + counts[UNAVAILABLE], unit="runs")
         self.under_way: list[str] = []
 
     def __enter__(self) -> RunsProgress:
-        self.progress.__enter__()
-        if self.ended and not self.progress.bar:
-            self._say(f"{self.ended} of {self.progress.total} runs are already done")
+        super().__enter__()
+        if self.done and not self.bar:
+            self._say(f"{self.done} of {self.total} runs are already done")
         return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.progress.__exit__()
 
     def __call__(self, task: Task, status: str) -> None:
         """A run has started, been queued or ended."""
         self.under_way = [label for label in self.under_way if label != task.label]
         self.under_way += [task.label] if status == RUNNING else []
-        self.ended += status in (DONE, UNAVAILABLE, FAILED)
-        self.progress.update(self.ended, printable(listed(self.under_way, most=2)))
-        if status == FAILED or (status != RUNNING and not self.progress.bar):
-            seconds = time.perf_counter() - self.began
-            self._say(f"{seconds:6.0f} s  {self.ended}/{self.progress.total}  {status}: {task.label}")
+        self.update(self.done + (status in (DONE, UNAVAILABLE, FAILED)), printable(listed(self.under_way, most=2)))
+        if status == FAILED or (status != RUNNING and not self.bar):
+            self._say(f"{time.perf_counter() - self.began:6.0f} s  {self.done}/{self.total}  {status}: {task.label}")
 
     def _say(self, line: str) -> None:
-        console = self.progress.bar.console if self.progress.bar else Console(stderr=True)
+        console = self.bar.console if self.bar else Console(stderr=True)
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -58,20 +57,16 @@ def show_results(results: ResultsFolder) -> None:
     """The paper's table in the terminal."""
     table = paper_table(results)
     if table is not None:
-        Console(soft_wrap=True).print(to_text(table), highlight=False, markup=False)
+        say(to_text(table))
 
 
-def show_status(experiment: Experiment, runs: pd.DataFrame) -> None:
+def show_status(workspace: Workspace) -> None:
     """How many runs wait, run, are done or failed, and which are not simply done."""
-    console = Console()
-    counts = experiment.counts
-    order = (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)
-    console.print(", ".join(f"{counts[name]} {name}" for name in order), highlight=False)
+    counts, runs = workspace.counts, runs_table(workspace)
+    say(", ".join(f"{counts[name]} {name}" for name in (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)))
     for row in runs[~runs["status"].isin([DONE, WAITING])].to_dict("records"):
-        run_id, status, run, reason = (str(row[name]) for name in ("id", "status", "run", "reason"))
-        more = experiment.workspace.store.holder(run_id) if status == RUNNING else reason
-        line = f"  {status}: {run}" + (f" ({more})" if more else "")
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        more = workspace.store.holder(row["id"]) if row["status"] == RUNNING else row["reason"]
+        say(f"  {row['status']}: {row['run']}" + (f" ({more})" if more else ""))
 
 
 def found(results: ResultsFolder) -> list[str]:
@@ -96,19 +91,17 @@ def _against(row: Mapping[Any, Any], labels: Mapping[str, str]) -> str:
 
 
 def show_scores(results: ResultsFolder) -> None:
-    """Every score of an evaluation, one line per target and row, as wide as it needs to be."""
-    console, rows = Console(soft_wrap=True), {row.row: row for row in rows_of(results.rows)}
+    """Every score of an evaluation, one line per target and row."""
+    rows = {row.row: row for row in rows_of(results.rows)}
     for score in results.scores.to_dict("records"):
         name, where = line_label(rows[score["row"]]), f"{score['cohort']} " if len(results.cohorts) > 1 else ""
         right = f"  balanced accuracy {score['balanced_accuracy']:.3f}"
         auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}{right}"
         p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
-        console.print(
+        say(
             f"{where}{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
             f"{score['r_fold_mean']:+.3f}  R² {score['r2']:+.3f}  n {score['n']}{auc}{p}  "
-            f"(pretrain_scope: {score['scope']})",
-            highlight=False,
-            markup=False,
+            f"(pretrain_scope: {score['scope']})"
         )
 
 
@@ -120,7 +113,7 @@ def duration(seconds: float) -> str:
     >>> duration(42), duration(600), duration(9000), duration(400000)
     ('42 s', '10 min', '2.5 h', '4.6 days')
     """
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+    for limit, unit, text in ((120, 1, "{:.0f} s"), (7200, 60, "{:.0f} min"), (172800, 3600, "{:.1f} h")):
         if seconds < limit:
-            return f"{seconds / unit:.0f} {name}" if name != "h" else f"{seconds / unit:.1f} h"
+            return text.format(seconds / unit)
     return f"{seconds / 86400:.1f} days"

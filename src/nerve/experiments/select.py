@@ -7,21 +7,28 @@ itself. Test participants are met only by the winner's prediction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
+from nerve.cohort import Cohort
+from nerve.evaluation.features import Features, ridge_of
 from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.protocol import Protocol
 
 
-class Variants:
-    """Features of several variants side by side: a fold's features are one array a variant."""
+@dataclass
+class BestOf(Features):
+    """Features of several variants side by side: a fold's features are one array per variant."""
 
-    columns: tuple[str, ...] = ()
+    arrays: list[np.ndarray] = field(default_factory=list)
+    columns: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
-        self.arrays = list(arrays)
+    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol, progress: Any = None) -> tuple[Any, Any]:
+        """The ridge that chooses, on these features."""
+        return BestVariant(ridge_of(protocol)), self
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[Any, Any]:
         """Training and test rows of each variant."""

@@ -3,7 +3,8 @@
     DIR/experiment.yaml          the resolved config
     DIR/cohorts/NAME/            simulated cohorts
     DIR/runs/ID/manifest.json    what, status, settings, seed, versions, data, timing; written last when it ends well
-    DIR/runs/ID/…                history, weights, features, predictions
+    DIR/runs/ID/…                history, weights, predictions
+    DIR/features/ID/             what the encoder of a run makes of each cohort, a row per participant
     DIR/locks/ID                 held (by the system, so that a kill frees it) while a process works on a run
 
 Two processes on one store share the work: whoever holds the lock runs, the other goes on to the next.
@@ -16,7 +17,8 @@ import json
 import os
 import platform
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,16 @@ class Store:
         """Hold the run; gives False, at once, if another process holds it."""
         return holding(self._lock_file(run_id))
 
+    @contextmanager
+    def turn(self, name: str, poll: float = 0.5) -> Iterator[None]:
+        """Hold the lock of that name, however long others hold it first."""
+        while True:
+            with self.lock(name) as mine:
+                if mine:
+                    yield
+                    return
+            time.sleep(poll)
+
     def holder(self, run_id: str) -> str:
         """The process that took the lock last."""
         return holder(self._lock_file(run_id))
@@ -99,7 +111,7 @@ def code_version() -> str:
     digest = hashlib.blake2b(digest_size=6)
     sources = [root / "views.py", root / "connectivity.py", root / "patching.py", root / "protocol.py"]
     for layer in ("models", "training", "methods", "evaluation"):
-        sources += sorted((root / layer).glob("*.py"))
+        sources += sorted(one for one in (root / layer).iterdir() if one.suffix in (".py", ".yaml"))
     for path in sources:
         digest.update(path.read_bytes())
     return f"{nerve.__version__}+{digest.hexdigest()}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections import Counter
+from copy import copy
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 import yaml
@@ -14,11 +17,13 @@ from nerve.checks import NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.transfer import prepare_transfer
-from nerve.experiments.config import CohortConfig, ExperimentConfig
+from nerve.experiments.config import ExperimentConfig, check_methods, config_path, load_config
+from nerve.experiments.plan import Planner
 from nerve.experiments.store import Store, code_version, fingerprint
 from nerve.files import claim, read_json, write_json, write_text
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.protocol import Protocol
+from nerve.simulate import simulate_cohort
 
 RESOLVED = "experiment.yaml"
 
@@ -26,38 +31,59 @@ RESOLVED = "experiment.yaml"
 class Workspace:
     """A folder with a resolved config; cohorts are opened when asked for."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str], config: ExperimentConfig) -> None:
+        self.folder, self.config = Path(folder), config
         self.store = Store(self.folder)
+        self._on_disk = lru_cache(maxsize=4)(lambda name: Cohort.load(self.path(name)))
         self.cohort = lru_cache(maxsize=4)(self._cohort)
         self.prepared = lru_cache(maxsize=4)(self._prepared)
 
     @classmethod
-    def prepare(cls, config: ExperimentConfig, folder: str | os.PathLike[str], base: Path | None = None) -> Workspace:
-        """Write the resolved config, simulate the cohorts that are to be simulated, and check the others."""
-        workspace = cls(claim(folder))
-        resolved = _with_absolute_paths(config, base or Path.cwd())
-        write_text(workspace.folder / RESOLVED, yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))
-        workspace.config = resolved
-        for name, cohort in resolved.cohorts.items():
+    def prepare(cls, config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]) -> Self:
+        """An experiment from its file or object: cohorts are checked or simulated, and all runs are planned."""
+        base = Path.cwd()
+        if not isinstance(config, ExperimentConfig):
+            base = config_path(config).resolve().parent
+            config = load_config(config)
+        workspace = cls(claim(folder), _with_absolute_paths(config, base))
+        resolved = workspace.config.model_dump(mode="json")
+        write_text(workspace.folder / RESOLVED, yaml.safe_dump(resolved, sort_keys=False))
+        for name, cohort in workspace.config.cohorts.items():
             if cohort.simulate is not None:
                 workspace._simulate(name, cohort.simulate)
-        fingerprints = {name: workspace.data_fingerprint(name) for name in resolved.cohorts}
+        fingerprints = {name: workspace._fingerprint(name) for name in workspace.config.cohorts}
         write_json(workspace.folder / "inputs.json", {"cohorts": fingerprints, "code": code_version()})
+        workspace._check()
         return workspace
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Workspace:
+    def open(cls, folder: str | os.PathLike[str]) -> Self:
         """An experiment that was prepared before."""
-        from nerve.experiments.config import load_config
-
-        workspace = cls(folder)
-        if not (workspace.folder / RESOLVED).is_file():
+        if not (Path(folder) / RESOLVED).is_file():
             raise NerveError(f"{folder}: holds no {RESOLVED}, expected the folder of `nerve experiment CONFIG --out`.")
-        workspace.config = load_config(workspace.folder / RESOLVED)
-        return workspace
+        return cls(folder, load_config(Path(folder) / RESOLVED))
 
-    config: ExperimentConfig
+    def _check(self) -> None:
+        """Refuse settings and columns that the cohorts do not allow, before anything is trained."""
+        for name in self.config.cohorts:
+            self.people(name)
+        check_methods(self.config, "The experiment", self.parcellation)
+        known = {str(column) for name in self.config.cohorts for column in self.cohort(name).participants}
+        for entry in self.config.methods:
+            for _, settings in entry.variants():
+                for name in ("recentre", "phenotypes"):
+                    asked = settings.get(name) or ()
+                    known_columns([asked] if isinstance(asked, str) else asked, known, f"{entry.name}: {name}")
+
+    @cached_property
+    def plan(self) -> Planner:
+        """All runs."""
+        return Planner(self.config, *self.inputs())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many runs are done, waiting, running, failed or not available."""
+        return Counter(self.store.status(task.id) for task in self.plan.unique)
 
     def inputs(self) -> tuple[dict[str, str], str]:
         """The fingerprint of each cohort as it entered the experiment, and the version of the code.
@@ -73,11 +99,11 @@ class Workspace:
             )
         return dict(cohorts), str(content["code"])
 
-    def data_fingerprint(self, name: str) -> str:
+    def _fingerprint(self, name: str) -> str:
         """What is known to determine a cohort here: its contents, the region order and the renamed columns."""
         settings = self.config.cohorts[name]
-        contents = Cohort.load(self.path(name)).fingerprint  # of what lies on disk now
-        elsewhere = [self.data_fingerprint(settings.train_on)] if settings.train_on else []
+        contents = self._on_disk(name).fingerprint  # of what lies on disk now
+        elsewhere = [self._fingerprint(settings.train_on)] if settings.train_on else []
         return fingerprint([contents, self.parcellation.fingerprint, settings.columns, *elsewhere])
 
     @cached_property
@@ -85,7 +111,7 @@ class Workspace:
         """The region order of the experiment: the one that it names, or that of its first cohort."""
         if self.config.parcellation is not None:
             return load_parcellation(self.config.parcellation)
-        return Cohort.load(self.path(next(iter(self.config.cohorts)))).parcellation
+        return self._on_disk(next(iter(self.config.cohorts))).parcellation
 
     def path(self, name: str) -> Path:
         """The folder of a cohort."""
@@ -94,7 +120,7 @@ class Workspace:
 
     def _cohort(self, name: str) -> Cohort:
         settings = self.config.cohorts[name]
-        cohort = Cohort.load(self.path(name)).align(self.parcellation)
+        cohort = copy(self._on_disk(name).align(self.parcellation))
         cohort.name = name
         if not settings.timeseries:
             cohort.timeseries = None
@@ -103,8 +129,7 @@ class Workspace:
 
     def people(self, name: str) -> tuple[People, Protocol]:
         """The participants of a cohort, with the folds that every row is given, and the protocol resolved."""
-        _, people, protocol = self.prepared(name)
-        return people, protocol
+        return self.prepared(name)[1:]
 
     def _prepared(self, name: str) -> tuple[Cohort, People, Protocol]:
         """A cohort (behind the one that is trained on, where that is another), its participants, the protocol."""
@@ -115,21 +140,18 @@ class Workspace:
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
         """Simulate a cohort once, also when several processes ask; other arguments make it again."""
-        path, lock = self.path(name), f"cohort-{name}"
-        wanted = fingerprint(arguments)
-        while not _is_made_of(path, wanted):
-            with self.store.lock(lock) as mine:
-                if mine and not _is_made_of(path, wanted):  # another may have made it since
-                    cohort = simulated(name, arguments, self.config.parcellation or "schaefer400-17")
-                    cohort.notes["arguments"] = wanted
-                    cohort.save(path, overwrite=True)
-            if not mine:
-                self.store.wait_for([lock])
-
-
-def _is_made_of(path: Path, arguments: str) -> bool:
-    """Whether a cohort is there, simulated with these arguments (their fingerprint)."""
-    return (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == arguments
+        path, wanted = self.path(name), fingerprint(arguments)
+        with self.store.turn(f"cohort-{name}"):
+            if (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == wanted:
+                return
+            known_columns(arguments, inspect.signature(simulate_cohort).parameters, f"simulate of cohort {name!r}")
+            given = {"parcellation": self.config.parcellation or "schaefer400-17", "name": name, **arguments}
+            try:
+                cohort = simulate_cohort(**given)
+            except (TypeError, OverflowError) as error:
+                raise NerveError(f"simulate of cohort {name!r}: a value is of the wrong kind ({error}).") from error
+            cohort.notes["arguments"] = wanted
+            cohort.save(path, overwrite=True)
 
 
 def _renamed(table: pd.DataFrame, columns: dict[str, str], name: str) -> pd.DataFrame:
@@ -140,39 +162,18 @@ def _renamed(table: pd.DataFrame, columns: dict[str, str], name: str) -> pd.Data
     return table[kept].rename(columns={theirs: ours for ours, theirs in missing.items()})
 
 
-def simulated(name: str, arguments: dict[str, Any], parcellation: str) -> Cohort:
-    """A simulated cohort; a misspelt argument is refused by name."""
-    import inspect
-
-    from nerve.simulate import simulate_cohort
-
-    known = inspect.signature(simulate_cohort).parameters
-    known_columns(arguments, known, f"simulate of cohort {name!r}")
-    try:
-        return simulate_cohort(**{"parcellation": parcellation, "name": name, **arguments})
-    except (TypeError, OverflowError) as error:
-        raise NerveError(f"simulate of cohort {name!r}: a value is of the wrong kind ({error}).") from error
-
-
 def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConfig:
-    def settled(cohort: CohortConfig) -> CohortConfig:
-        if cohort.path is None:
-            return cohort
-        return cohort.model_copy(update={"path": _found(base, cohort.path)})
+    """Paths beside the experiment file or else, for a file that came with the package, where one is."""
 
-    cohorts = {name: settled(cohort) for name, cohort in config.cohorts.items()}
-    methods = [
-        one if one.features is None else one.model_copy(update={"features": _found(base, one.features)})
-        for one in config.methods
-    ]
-    parcellation = config.parcellation
-    if parcellation is not None and (base / parcellation).is_file():  # a table of the user's own
-        parcellation = str((base / parcellation).resolve())
-    return config.model_copy(update={"cohorts": cohorts, "methods": methods, "parcellation": parcellation})
+    def settled(part: Any, name: str) -> Any:
+        path = getattr(part, name)
+        if path is None:
+            return part
+        beside, here = (base / path).resolve(), Path(path).resolve()
+        return part.model_copy(update={name: str(here if not beside.exists() and here.exists() else beside)})
 
-
-def _found(base: Path, path: str) -> str:
-    """An absolute path: beside the experiment file, or else, for a file that came with the package, where one is."""
-    beside = (base / path).resolve()
-    here = Path(path).resolve()
-    return str(here if not beside.exists() and here.exists() else beside)
+    cohorts = {name: settled(cohort, "path") for name, cohort in config.cohorts.items()}
+    methods = [settled(one, "features") for one in config.methods]
+    config = config.model_copy(update={"cohorts": cohorts, "methods": methods})
+    own = config.parcellation is not None and (base / config.parcellation).is_file()  # a table of the user's
+    return settled(config, "parcellation") if own else config

@@ -11,18 +11,10 @@ Every function takes one encoder or several that differ in their seed; with seve
 they agree (`stability`).
 """
 
-from nerve.interpret.attention import Attention, attention_summary
+from nerve.interpret.attention import attention_summary
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.output import interpret_to, load_encoder
 from nerve.interpret.stability import stability
 from nerve.interpret.weights import network_weights
 
-__all__ = [
-    "Attention",
-    "attention_summary",
-    "interpret_to",
-    "load_encoder",
-    "network_weights",
-    "patch_importance",
-    "stability",
-]
+__all__ = ["attention_summary", "interpret_to", "load_encoder", "network_weights", "patch_importance", "stability"]

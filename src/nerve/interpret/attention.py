@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import block_diag
 
-from nerve.checks import NerveError, problem
+from nerve.checks import problem
 from nerve.cohort import Cohort
+from nerve.interpret.occlusion import chunks
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
 
 CLS = "CLS"
 ROLLOUT, HEADS_MEAN = "rollout", "mean"
-_CHUNK = 16  # participants at a time: their maps of all layers and heads are in memory together
 
 
-@dataclass(frozen=True)
-class Attention:
+class Attention(NamedTuple):
     """Mean attention over participants. Tokens are CLS, then the pairs in the order of `patching.pairs`."""
 
     table: pd.DataFrame
@@ -58,23 +57,26 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
         networks, make all attention maps alike in a way that says nothing.
     """
     several = as_encoders(encoders)
-    for encoder in several:
-        _check(encoder)
+    if not all(has_attention(encoder) for encoder in several):
+        name = type(several[0]).__name__
+        raise problem(
+            f"attention_summary of {name}", "it has no attention between patches", expected="NERVE, depth ≥ 1"
+        )
     parts = [_mean_maps(encoder, encoder.fitted_cohort(cohort)) for encoder in several]
-    maps, rollout = np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
+    maps, rollout = (np.stack(part) for part in zip(*parts, strict=True))
     patching: Patching = several[0].patching_
-    seeds = [int(encoder.seed) for encoder in several]
-    pairs = _pair_table(rollout, _even_rollout(maps.shape[1], rollout.shape[-1]), patching)
-    return Attention(_table(maps, rollout, patching, seeds), pairs, maps, rollout)
+    table = _table(maps, rollout, patching, [int(encoder.seed) for encoder in several])
+    return Attention(table, _pair_table(rollout, _even_rollout(maps), patching), maps, rollout)
+
+
+def has_attention(encoder: Any) -> bool:
+    """Whether it is a NERVE with layers."""
+    return hasattr(encoder.module_, "attention") and len(encoder.module_.encoder) > 0
 
 
 def between_networks(maps: np.ndarray, patching: Patching) -> np.ndarray:
     """(…, 1 + P, 1 + P) token maps → (…, 1 + G, 1 + G) between CLS and networks; rows sum to one."""
-    share = np.zeros((1 + patching.n_patches, 1 + patching.n_groups))
-    share[0, 0] = 1.0
-    for token, (a, b) in enumerate(patching.pairs, start=1):
-        share[token, 1 + a] += 0.5
-        share[token, 1 + b] += 0.5
+    share = block_diag(1.0, np.eye(patching.n_groups)[patching.pairs].mean(axis=1))  # (1 + P, 1 + G)
     return (share / share.sum(axis=0)).T @ maps @ share
 
 
@@ -91,47 +93,33 @@ def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
     """Mean over participants of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
     import torch
 
-    device, source = next(encoder.module_.parameters()).device, encoder.packing(cohort)
-    encoder.module_.eval()
-    maps: Any = 0.0
-    rollout: Any = 0.0
+    module, source = encoder.module_.eval(), encoder.packing(cohort)
+    maps, rollout = 0.0, 0.0
     with torch.inference_mode():
-        for start in range(0, len(cohort), _CHUNK):
-            rows = np.arange(start, min(start + _CHUNK, len(cohort)))
-            packed = source.batch(rows).to(device)
-            some = encoder.module_.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
+        for rows in chunks(np.arange(len(cohort)), 16):  # maps of all layers and heads are in memory together
+            packed = source.batch(rows).to(module.positions.device)
+            some = module.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)
             rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)
-    return maps / len(cohort), rollout / len(cohort)
-
-
-def _check(encoder: Any) -> None:
-    if not hasattr(encoder.module_, "attention") or not hasattr(encoder, "patching_"):
-        raise problem(
-            f"attention_summary of {type(encoder).__name__}", "it has no attention between patches", expected="NERVE"
-        )
-    if not len(encoder.module_.encoder):
-        raise NerveError("The encoder has no layers (depth=0), expected at least one: there is no attention to show.")
+    return maps / len(cohort), rollout / len(cohort)  # type: ignore[return-value]
 
 
 def _table(maps: np.ndarray, rollout: np.ndarray, patching: Patching, seeds: list[int]) -> pd.DataFrame:
     """The rollout first, then layer by layer the mean over heads, then single heads."""
     layers, heads = maps.shape[1:3]
     even = np.full(maps.shape[-2:], 1.0 / maps.shape[-1])
-    parts = [_rows(rollout, _even_rollout(layers, len(even)), patching, seeds, ROLLOUT, HEADS_MEAN)]
+    parts = [_rows(rollout, _even_rollout(maps), patching, seeds, ROLLOUT, HEADS_MEAN)]
     for layer in range(layers):
         parts.append(_rows(maps[:, layer].mean(axis=1), even, patching, seeds, str(layer + 1), HEADS_MEAN))
-    for layer in range(layers):
-        agreed = float(parts[1 + layer]["stability"].iloc[0])
-        for head in range(heads):
-            one = _rows(maps[:, layer, head], even, patching, seeds, str(layer + 1), str(head + 1))
-            parts.append(one.assign(stability=agreed))
+    for layer, head in np.ndindex(layers, heads):
+        one = _rows(maps[:, layer, head], even, patching, seeds, str(layer + 1), str(head + 1))
+        parts.append(one.assign(stability=parts[1 + layer]["stability"].iloc[0]))
     return pd.concat(parts, ignore_index=True)
 
 
-def _even_rollout(layers: int, tokens: int) -> np.ndarray:
+def _even_rollout(maps: np.ndarray) -> np.ndarray:
     """(tokens, tokens) rollout of a model that attends evenly: what the residual path alone gives."""
-    return rolled_out(np.full((1, layers, 1, tokens, tokens), 1.0 / tokens))[0]
+    return rolled_out(np.full((1, maps.shape[1], 1, *maps.shape[-2:]), 1.0 / maps.shape[-1]))[0]
 
 
 def _rows(
@@ -140,30 +128,19 @@ def _rows(
     networks = between_networks(tokens, patching)  # (seeds, 1 + G, 1 + G)
     ratio = networks / between_networks(even, patching)
     names = [CLS, *patching.group_names]
-    n = len(names)
-    return pd.DataFrame(
-        {
-            "seed": np.repeat(seeds, n * n),
-            "layer": layer,
-            "head": head,
-            "from": np.tile(np.repeat(names, n), len(seeds)),
-            "to": np.tile(names, n * len(seeds)),
-            "attention": networks.ravel(),
-            "ratio": ratio.ravel(),
-            "stability": stability(ratio),
-            "n_seeds": len(seeds),
-        }
-    )
+    levels: list[list[Any]] = [seeds, [layer], [head], names, names]
+    table = pd.MultiIndex.from_product(levels, names=["seed", "layer", "head", "from", "to"]).to_frame(index=False)
+    return table.assign(attention=networks.ravel(), ratio=ratio.ravel(), stability=stability(ratio), n_seeds=len(seeds))
 
 
 def _pair_table(rollout: np.ndarray, even: np.ndarray, patching: Patching) -> pd.DataFrame:
     """How much of the mean patch token, the representation that `pooling="mean"` gives, comes from each pair."""
     received = rollout[:, 1:, 1:].mean(axis=1)  # (seeds, P)
-    names = np.array(patching.group_names)
+    names = np.array(patching.group_names)[patching.pairs]  # (P, 2)
     return pd.DataFrame(
         {
-            "network_a": names[patching.pairs[:, 0]],
-            "network_b": names[patching.pairs[:, 1]],
+            "network_a": names[:, 0],
+            "network_b": names[:, 1],
             "attention": received.mean(axis=0),
             "ratio": received.mean(axis=0) / even[1:, 1:].mean(axis=0),
             "stability": stability(received),

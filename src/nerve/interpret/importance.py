@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,13 @@ import pandas as pd
 from nerve.checks import NerveError, NerveWarning, listed
 from nerve.cohort import Cohort
 from nerve.evaluation import adjusted_p
-from nerve.evaluation.bootstrap import interval, resample_counts, two_sided_p, weighted_correlations
 from nerve.evaluation.people import People, prepare_people
-from nerve.interpret.embeddings import embedding_of
-from nerve.interpret.occlusion import OccludedPredictions, occluded_predictions
-from nerve.interpret.patterns import haufe_patterns, patch_means, standardised_in_folds
+from nerve.evaluation.resampling import interval, resample_counts, two_sided_p, weighted_correlations
+from nerve.interpret.occlusion import OccludedPredictions, embedding_of, occluded_predictions
+from nerve.interpret.patterns import patch_means, pattern_sizes, standardised_in_folds
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
 from nerve.protocol import Protocol, as_names, known_fields
-
-Progress = Callable[[str, float], None]
-
-
-@dataclass(frozen=True)
-class _Map:
-    """One seed of the encoder, or one repeat of the folds."""
-
-    folds: np.ndarray  # (n,)
-    predictions: OccludedPredictions
-    rms: np.ndarray  # (P, T)
 
 
 def patch_importance(
@@ -41,7 +29,7 @@ def patch_importance(
     covariates: str | Sequence[str] = (),
     *,
     patching: Patching | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[str, float], None] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over participants.
@@ -83,16 +71,23 @@ def patch_importance(
     if protocol.combat or protocol.regress_features:
         raise NerveError("patch_importance hides patches before the features are made, expected combat and "
                          "regress_features to be off: leave them out.")  # fmt: skip
-    encoders: list[Any] = [_raw(features)] if isinstance(features, str) else as_encoders(features)
-    if not isinstance(encoders[0], str):
+    if isinstance(features, str) and features != "raw":
+        raise NerveError(f"features are {features!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`).")
+    encoders: list[Any] = [features] if isinstance(features, str) else as_encoders(features)
+    if not isinstance(features, str):
         cohort = encoders[0].fitted_cohort(cohort)
     patching = patching or getattr(encoders[0], "patching_", None) or Patching.from_parcellation(cohort.parcellation)
     people, protocol = prepare_people(cohort, protocol)
-    maps = _maps(encoders, cohort, people, patching, protocol, progress)
+    maps = []
+    for number, encoder in enumerate(encoders):
+        embedding = embedding_of(encoder, cohort, patching)
+        for repeat, folds in enumerate(people.folds):
+            label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
+            say = None if progress is None else partial(progress, label)
+            maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, say))
     means = patch_means(cohort, patching)  # (n, P)
-    parts = [
-        _target_rows(name, t, maps, means, people, patching, protocol) for t, name in enumerate(people.targets.columns)
-    ]
+    sizes = np.mean([pattern_sizes(cohort, one.intact, one.folds, patching) for one in maps], axis=0)  # (P, T)
+    parts = [_target_rows(t, maps, means, sizes, people, patching, protocol) for t in range(sizes.shape[1])]
     table = pd.concat(parts, ignore_index=True)
     _warn_of_nothing(table)
     return table
@@ -110,43 +105,30 @@ def _warn_of_nothing(table: pd.DataFrame) -> None:
         )
 
 
-def _raw(name: str) -> str:
-    if name != "raw":
-        raise NerveError(f"features are {name!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`).")
-    return name
-
-
-def _maps(
-    encoders: list[Any], cohort: Cohort, people: People, patching: Patching, protocol: Protocol, progress: Any
-) -> list[_Map]:
-    maps = []
-    for number, encoder in enumerate(encoders):
-        for repeat, folds in enumerate(people.folds):
-            label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
-            say = (lambda share, label=label: progress(label, share)) if progress else None
-            found = occluded_predictions(embedding_of(encoder, cohort, patching), cohort, people, folds, protocol, say)
-            maps.append(_Map(folds, found, haufe_patterns(cohort, found.intact, folds, patching).rms))
-    return maps
-
-
 def _target_rows(
-    name: str, t: int, maps: list[_Map], means: np.ndarray, people: People, patching: Patching, protocol: Protocol
+    t: int,
+    maps: list[OccludedPredictions],
+    means: np.ndarray,
+    sizes: np.ndarray,
+    people: People,
+    patching: Patching,
+    protocol: Protocol,
 ) -> pd.DataFrame:
     """The rows of one target; every resample of participants is the same for all patches and seeds."""
-    used = np.flatnonzero(np.isfinite(maps[0].predictions.observed[:, t]))
+    used = np.flatnonzero(np.isfinite(maps[0].observed[:, t]))
     families = None if people.groups is None else people.groups[used]
     drawn = resample_counts(len(used), protocol.n_bootstrap, protocol.seed, families)
     counts = np.concatenate([np.ones((1, len(used))), drawn])  # everyone once: the estimate itself
-    r = np.stack([_correlations(counts, one.predictions, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
+    r = np.stack([_correlations(counts, one, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
     drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P)
     patterns = np.stack([_patterns(counts, one, means, used, t) for one in maps])  # (seeds, 1 + B, P)
-    names = np.array(patching.group_names)
+    names = np.array(patching.group_names)[patching.pairs]  # (P, 2)
     p = np.array([two_sided_p(column) for column in drops[:, 1:].mean(axis=0).T])
     table = pd.DataFrame(
         {
-            "target": str(name),
-            "network_a": names[patching.pairs[:, 0]],
-            "network_b": names[patching.pairs[:, 1]],
+            "target": str(people.targets.columns[t]),
+            "network_a": names[:, 0],
+            "network_b": names[:, 1],
             "n": len(used),
             **{column: value[0] for column, value in _with_interval("r", r[:, :, :1]).items()},
             "r_occluded": r[:, 0, 1:].mean(axis=0),
@@ -155,7 +137,7 @@ def _target_rows(
             "q": adjusted_p(p),
             "stability": stability(drops[:, 0]),
             **_with_interval("pattern", patterns),
-            "pattern_rms": np.mean([one.rms[:, t] for one in maps], axis=0),
+            "pattern_rms": sizes[:, t],
             "pattern_stability": stability(patterns[:, 0]),
             "n_seeds": len(maps),
         }
@@ -177,9 +159,9 @@ def _correlations(counts: np.ndarray, found: OccludedPredictions, used: np.ndarr
     return weighted_correlations(counts, observed, predicted)
 
 
-def _patterns(counts: np.ndarray, one: _Map, means: np.ndarray, used: np.ndarray, t: int) -> np.ndarray:
+def _patterns(counts: np.ndarray, one: OccludedPredictions, means: np.ndarray, used: np.ndarray, t: int) -> np.ndarray:
     """(1 + B, P) covariance of each patch's mean FC with the standardised prediction, in every resample."""
-    score = standardised_in_folds(one.predictions.intact[used, t][:, None], one.folds[used])  # (n, 1)
+    score = standardised_in_folds(one.intact[used, t][:, None], one.folds[used])  # (n, 1)
     total = counts.sum(axis=1, keepdims=True)
     centred = means[used] - means[used].mean(axis=0)  # (n, P)
     mean_score = counts @ score / total  # (1 + B, 1)

@@ -3,27 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nerve.cohort import Cohort
-from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.kernels import correlation_rows, cosine_rows, linear_rows
+from nerve.evaluation.features import ridge_of
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
 from nerve.evaluation.sources import Rows
-from nerve.interpret.embeddings import Embedding
+from nerve.patching import Patching
 from nerve.protocol import Protocol
-
-Progress = Callable[[float], None]
-CHUNK = 64  # participants read at a time
+from nerve.views import View
 
 
-@dataclass(frozen=True)
-class OccludedPredictions:
+class Embedding(NamedTuple):
+    """Features of a cohort's participants, and their features with each patch hidden in turn."""
+
+    embed: Callable[[np.ndarray], np.ndarray]
+    """(k, R, R) → (k, …) features; further axes are flattened."""
+    matrices: Callable[[np.ndarray], np.ndarray]
+    """Rows of the cohort → their (k, R, R)."""
+    patching: Patching
+    """The patches to hide."""
+    view: View = View()
+    """What makes the matrices of FC. Patches are hidden in them: FC with another participant's patch may not be one."""
+
+    def features(self, rows: np.ndarray) -> np.ndarray:
+        """(k, d) of k participants."""
+        return self.embed(self.matrices(rows)).reshape(len(rows), -1)
+
+    def hidden(self, rows: np.ndarray, mean: np.ndarray) -> Iterator[np.ndarray]:
+        """(k, d) once for each patch, with that patch taken from the view of `mean` (R, R)."""
+        packed = self.patching.pack(self.matrices(rows))  # (k, S)
+        average = self.patching.pack(self.view.apply(np.asarray(mean)[None])[0])  # (S,)
+        for patch in range(self.patching.n_patches):
+            hidden = np.where(self.patching.patch_of == patch, average, packed)
+            yield self.embed(self.patching.unpack(hidden)).reshape(len(rows), -1)
+
+
+def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
+    """Of "raw" (FC above the diagonal), or of a fitted encoder; the cohort is in its region order."""
+    if hasattr(encoder, "embed_matrices"):
+        return Embedding(encoder.embed_matrices, encoder.packing(cohort).matrices, patching, encoder.view_)
+    embed = _upper if isinstance(encoder, str) else encoder.transform
+    return Embedding(embed, partial(cohort.inputs, "fc"), patching)
+
+
+def _upper(fc: np.ndarray) -> np.ndarray:
+    rows, columns = np.triu_indices(fc.shape[-1], 1)
+    return fc[:, rows, columns]
+
+
+class OccludedPredictions(NamedTuple):
     """Predictions of everyone by the fold that has not seen them; NaN where a target is missing."""
 
+    folds: np.ndarray  # (n,)
     observed: np.ndarray  # (n, T), covariates removed with training coefficients
     intact: np.ndarray  # (n, T)
     occluded: np.ndarray  # (P, n, T)
@@ -35,7 +71,7 @@ def occluded_predictions(
     people: People,
     folds: np.ndarray,
     protocol: Protocol,
-    progress: Progress | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> OccludedPredictions:
     """Fit on intact training participants, then predict test participants intact and with each patch hidden in turn.
 
@@ -51,24 +87,21 @@ def occluded_predictions(
     """
     features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
     means = training_means(cohort, folds)
-    n_targets = people.targets.shape[1]
-    observed, intact = np.full((2, len(cohort), n_targets), np.nan)
-    occluded = np.full((embedding.patching.n_patches, len(cohort), n_targets), np.nan)
     names = list(map(str, people.targets.columns))
+    observed, intact = np.full((2, len(cohort), len(names)), np.nan)
+    occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
     for task in fold_tasks(
         Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress
     ):
         columns = np.array([names.index(name) for name in task.names])
-        ridge = KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
-        ridge.fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)
-        predict = predictor(ridge)
+        ridge = ridge_of(protocol).fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)
         observed[np.ix_(task.test, columns)] = task.values[task.test]
-        intact[np.ix_(task.test, columns)] = predict(task.features[1])
+        intact[np.ix_(task.test, columns)] = ridge.predict(task.features[1])
         for rows in chunks(task.test):
             for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
-                occluded[patch][np.ix_(rows, columns)] = predict(hidden)
-    return OccludedPredictions(observed, intact, occluded)
+                occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
+    return OccludedPredictions(folds, observed, intact, occluded)
 
 
 def training_means(cohort: Cohort, folds: np.ndarray) -> dict[int, np.ndarray]:
@@ -82,25 +115,7 @@ def training_means(cohort: Cohort, folds: np.ndarray) -> dict[int, np.ndarray]:
     return {label: (total - sums[label]) / (used - int((folds == label).sum())) for label in labels}
 
 
-def predictor(ridge: KernelRidge) -> Callable[[np.ndarray], np.ndarray]:
-    """`ridge.predict` with the weights of features made once: ŷ = z w + β, w = Zᵀ α, where the kernel is Z Zᵀ."""
-    if ridge.kernel not in ("correlation", "cosine", "linear"):
-        return ridge.predict
-    weights = ridge.spectrum_.rotation @ ridge.coefficients_
-    if ridge.factor_ is not None:
-        weights = ridge.factor_.T @ weights  # (d, T)
-
-    def predict(features: np.ndarray) -> np.ndarray:
-        if ridge.kernel == "linear":
-            rows = linear_rows(features, ridge.training_)
-        else:
-            rows = correlation_rows(features) if ridge.kernel == "correlation" else cosine_rows(features)
-        return rows @ weights + ridge.bias_  # (k, T)
-
-    return predict
-
-
-def chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
+def chunks(rows: np.ndarray, size: int = 64) -> Iterator[np.ndarray]:
     """Some rows at a time."""
-    for start in range(0, len(rows), CHUNK):
-        yield rows[start : start + CHUNK]
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

@@ -13,15 +13,21 @@ import pandas as pd
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import claim, write_json, write_tsv
-from nerve.interpret.attention import attention_summary
+from nerve.interpret.attention import attention_summary, has_attention
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.stability import as_encoders
-from nerve.interpret.weights import network_weights
+from nerve.interpret.weights import factors_of, network_weights
 from nerve.methods import load_method
 
 FOLDER = "interpretation"
 MOST_PEOPLE = 200  # for attention, which hardly differs between participants
 LEAST_SPREAD = 0.005  # of region weights, whose mean is 1, that is worth a map
+_STABILITIES = (  # name in stability.json, table, column that names a map, column of its stability
+    ("network_weights", "network_weights", "network", "network_stability"),
+    ("attention", "attention", "layer", "stability"),
+    ("occlusion", "importance", "target", "stability"),
+    ("pattern", "importance", "target", "pattern_stability"),
+)
 
 
 def interpret_to(
@@ -55,11 +61,11 @@ def interpret_to(
     """
     several = as_encoders(encoders)
     tables: dict[str, pd.DataFrame] = {}
-    if getattr(getattr(several[0].module_, "tokenizer", None), "embed_factors", None) is not None:
+    if factors_of(several[0]) is not None:
         weights = network_weights(several)
         if weights["weight"].std() > LEAST_SPREAD:  # a map on which every region weighs the same shows nothing
             tables["network_weights"] = weights
-    if hasattr(several[0].module_, "attention") and len(several[0].module_.encoder):
+    if has_attention(several[0]):
         attention = attention_summary(several, cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE))))
         tables |= {"attention": attention.table, "attention_pairs": attention.pairs}
     if targets:
@@ -87,18 +93,13 @@ def load_encoder(path: str | os.PathLike[str], device: str = "auto") -> Any:
 def _agreement(tables: dict[str, pd.DataFrame], seeds: list[int]) -> dict[str, Any]:
     """Stability of every map; null where there is only one seed."""
     content: dict[str, Any] = {"seeds": seeds, "measure": "mean Pearson correlation of the maps of every two seeds"}
+    for name, table, of, column in _STABILITIES:
+        if table in tables:
+            first = tables[table].drop_duplicates(of)
+            content[name] = {str(k): _number(v) for k, v in zip(first[of], first[column], strict=True)}
     if "network_weights" in tables:
-        table = tables["network_weights"]
-        networks = table.drop_duplicates("network").set_index("network")["network_stability"]
-        content["network_weights"] = {"all": _number(table["stability"].iloc[0])}
-        content["network_weights"] |= {str(name): _number(value) for name, value in networks.items()}
-    if "attention" in tables:
-        layers = tables["attention"].drop_duplicates("layer").set_index("layer")["stability"]
-        content["attention"] = {str(name): _number(value) for name, value in layers.items()}
-    if "importance" in tables:
-        first = tables["importance"].drop_duplicates("target").set_index("target")
-        for name, column in (("occlusion", "stability"), ("pattern", "pattern_stability")):
-            content[name] = {str(target): _number(value) for target, value in first[column].items()}
+        everywhere = {"all": _number(tables["network_weights"]["stability"].iloc[0])}
+        content["network_weights"] = everywhere | content["network_weights"]
     return content
 
 

@@ -8,25 +8,18 @@ change of FC that goes with one standard deviation of the prediction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+import pandas as pd
 
 from nerve.cohort import Cohort
 from nerve.interpret.occlusion import chunks
 from nerve.patching import Patching
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """Patterns by patch."""
+def pattern_sizes(cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, patching: Patching) -> np.ndarray:
+    """(P, T) root mean square, over the entries of a patch, of the covariance of FC with out-of-fold predictions.
 
-    mean: np.ndarray  # (P, T) mean over the entries of the patch, with its sign
-    rms: np.ndarray  # (P, T) root mean square over them: effects of both signs do not cancel
-
-
-def haufe_patterns(cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, patching: Patching) -> Patterns:
-    """Covariance of every FC entry with out-of-fold predictions, summarised by patch.
+    Effects of both signs do not cancel in it. The diagonal of FC is not counted.
 
     Parameters
     ----------
@@ -34,45 +27,24 @@ def haufe_patterns(cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, pat
         NaN for participants who are left out.
     folds : (n,) integers
         Predictions of different folds come from different models: they are centred fold by fold.
-
-    Notes
-    -----
-    The diagonal of FC is not counted.
     """
     score = standardised_in_folds(predicted, folds)  # (n, T)
-    counted = np.maximum(np.isfinite(predicted).sum(axis=0), 1)  # (T,)
     total = np.zeros((patching.n_entries, score.shape[1]))
     for rows in chunks(np.flatnonzero(score.any(axis=1))):
         total += patching.pack(cohort.inputs("fc", rows)).T.astype(float) @ score[rows]
-    entries = total / counted  # (S, T)
-    entries[patching.rows == patching.cols] = 0.0
-    return Patterns(_by_patch(entries, patching), np.sqrt(_by_patch(entries**2, patching)))
+    counted = np.maximum(np.isfinite(predicted).sum(axis=0), 1)  # (T,)
+    return np.sqrt(patching.means((total / counted).T ** 2, empty=0.0).T)
 
 
 def standardised_in_folds(predicted: np.ndarray, folds: np.ndarray) -> np.ndarray:
     """Predictions centred within folds, divided by their overall deviation; 0 where missing. (n, T)."""
-    centred = np.array(predicted, float)
-    for label in np.unique(folds):
-        some = centred[folds == label]
-        kept = np.isfinite(some)
-        centred[folds == label] = some - np.where(kept, some, 0.0).sum(axis=0) / np.maximum(kept.sum(axis=0), 1)
-    kept = np.isfinite(centred)
-    centred = np.where(kept, centred, 0.0)
-    deviation = np.sqrt((centred**2).sum(axis=0) / np.maximum(kept.sum(axis=0), 1))
-    return centred / np.where(deviation > 0, deviation, 1.0)
+    table = pd.DataFrame(predicted)
+    centred = table - table.groupby(folds).transform("mean")
+    deviation = np.sqrt((centred**2).mean())
+    return (centred / deviation.where(deviation > 0, 1.0)).fillna(0.0).to_numpy()
 
 
 def patch_means(cohort: Cohort, patching: Patching) -> np.ndarray:
     """(n, P) mean FC of every patch, without the diagonal."""
-    parts = []
-    for rows in chunks(np.arange(len(cohort))):
-        packed = patching.pack(cohort.inputs("fc", rows)).astype(float)
-        packed[:, patching.rows == patching.cols] = 0.0
-        parts.append(_by_patch(packed.T, patching).T)
-    return np.concatenate(parts)
-
-
-def _by_patch(entries: np.ndarray, patching: Patching) -> np.ndarray:
-    """(S, T) → (P, T): mean over the entries of a patch that are not on the diagonal of FC."""
-    off = np.bincount(patching.patch_of, weights=patching.rows != patching.cols, minlength=patching.n_patches)
-    return np.add.reduceat(entries, patching.offsets[:-1], axis=0) / np.maximum(off, 1)[:, None]
+    parts = (patching.pack(cohort.inputs("fc", rows)).astype(float) for rows in chunks(np.arange(len(cohort))))
+    return np.concatenate([patching.means(packed, empty=0.0) for packed in parts])

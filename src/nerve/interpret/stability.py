@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.fitted import NotFitted
 
 
@@ -51,14 +51,11 @@ def as_encoders(encoders: Any) -> list[Any]:
     for one in several:
         if not hasattr(one, "module_"):
             raise NotFitted(f"This {type(one).__name__} is not fitted. Call fit first, or load a saved one.")
-    first = several[0]
-    for one in several[1:]:
-        if one.parcellation_ != first.parcellation_ or getattr(one, "patching_", None) != getattr(
-            first, "patching_", None
-        ):
-            raise problem(
-                "The encoders to compare",
-                f"their regions or patches differ ({first.parcellation_.name} and {one.parcellation_.name})",
-                expected="runs that differ only in the seed",
-            )
+    made_of = [(one.parcellation_, getattr(one, "patching_", None)) for one in several]
+    if any(parts != made_of[0] for parts in made_of):
+        raise problem(
+            "The encoders to compare",
+            f"their regions or patches differ ({listed(regions.name for regions, _ in made_of)})",
+            expected="runs that differ only in the seed",
+        )
     return several

@@ -36,31 +36,35 @@ def network_weights(encoders: Any) -> pd.DataFrame:
     """
     several = as_encoders(encoders)
     patching: Patching = several[0].patching_
-    norms = np.stack([_row_norms(encoder) for encoder in several])  # (seeds, regions)
-    maps = norms / _by_network(patching, norms, np.mean)
-    shares = norms**2 / _by_network(patching, norms**2, np.sum)
+    norms = pd.DataFrame([_row_norms(encoder) for encoder in several]).T  # (regions, seeds)
+    maps = norms / norms.groupby(patching.group_of).transform("mean")
+    shares = norms**2 / (norms**2).groupby(patching.group_of).transform("sum")
+    within = [stability(maps.T.to_numpy()[:, m]) if len(m) >= FEWEST_REGIONS else np.nan for m in patching.members]
     regions = several[0].parcellation_.to_table()
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "region": regions["label"],
-            "network": [patching.group_names[g] for g in patching.group_of],
-            "hemisphere": regions["hemisphere"],
-            **{axis: regions[axis] for axis in "xyz"},
-            "weight": maps.mean(axis=0),
-            "weight_sd": maps.std(axis=0, ddof=1) if len(maps) > 1 else np.nan,
-            "share": shares.mean(axis=0),
+            "network": np.array(patching.group_names)[patching.group_of],
+            **{name: regions[name] for name in ("hemisphere", "x", "y", "z")},
+            "weight": maps.mean(axis=1),
+            "weight_sd": maps.std(axis=1),
+            "share": shares.mean(axis=1),
+            "rank": maps.mean(axis=1).groupby(patching.group_of).rank(ascending=False, method="first").astype(int),
+            "network_stability": np.array(within)[patching.group_of],
+            "stability": stability(maps.T),
+            "n_seeds": len(several),
         }
     )
-    table["rank"] = table.groupby("network")["weight"].rank(ascending=False, method="first").astype(int)
-    within = [stability(maps[:, m]) if len(m) >= FEWEST_REGIONS else np.nan for m in patching.members]
-    return table.assign(
-        network_stability=np.array(within)[patching.group_of], stability=stability(maps), n_seeds=len(maps)
-    )
+
+
+def factors_of(encoder: Any) -> Any:
+    """U (regions, dim), or None for an encoder without factors of networks."""
+    return getattr(getattr(encoder.module_, "tokenizer", None), "embed_factors", None)
 
 
 def _row_norms(encoder: Any) -> np.ndarray:
     """(regions,) ‖U[i]‖."""
-    factors = getattr(getattr(encoder.module_, "tokenizer", None), "embed_factors", None)
+    factors = factors_of(encoder)
     if factors is None:
         raise problem(
             f"network_weights of {type(encoder).__name__}",
@@ -69,9 +73,3 @@ def _row_norms(encoder: Any) -> np.ndarray:
             remedy="Use patch_importance, which works for every encoder.",
         )
     return np.linalg.norm(factors.detach().cpu().double().numpy(), axis=1)
-
-
-def _by_network(patching: Patching, values: np.ndarray, summary: Any) -> np.ndarray:
-    """(seeds, regions) each value's network summary."""
-    summaries = np.stack([summary(values[:, members], axis=1) for members in patching.members], axis=1)
-    return np.maximum(summaries, np.finfo(float).tiny)[:, patching.group_of]

@@ -76,12 +76,9 @@ def make_method(
     'shrunk'
     """
     cls = method_class(name)
-    common = {"seed": seed, "device": device}
-    own = {key: value for key, value in common.items() if key in cls._get_param_names()}
+    own = {"seed": seed, "device": device} if "seed" in cls._get_param_names() else {}
     method = cls.from_preset(preset, **{**own, **(settings or {})})
     method.check_settings()
-    if name == "nerve":
-        method.set_params(view=method.config().view)
     if parcellation is not None:
         from nerve.parcellation import load_parcellation
 

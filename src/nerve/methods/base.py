@@ -3,8 +3,9 @@
 To add a method, write one file with one class and add a line to `METHODS`:
 
 1. Derive from `trained.Encoder` (``fit`` + ``transform``), `predictor.Predictor` (``fit`` + ``predict``), or, if
-   nothing is trained by gradient, `references.Reference`. Say in ``title`` what tables call it, in ``role`` what it
-   is, in ``paper`` how to cite it, in ``adapted`` what we changed, and give ``presets`` "paper" and "small".
+   nothing is trained by gradient, `references.Reference`. Say in ``role`` what it is and, in methods.yaml or as
+   attributes of the class, in ``title`` what tables call it, in ``paper`` how to cite it, in ``adapted`` what we
+   changed, and give ``presets`` "paper" and "small".
 2. ``__init__`` only stores its arguments, all with defaults; their types (`settings`) say what is allowed.
 3. ``kind`` says what it reads: ``"fc"``, ``"upper"`` or ``"timeseries"`` (see `Cohort.inputs`).
 4. What else the class provides is said at the top of `trained` and `references`.
@@ -12,6 +13,7 @@ To add a method, write one file with one class and add a line to `METHODS`:
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -22,15 +24,13 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 
-from nerve.checks import NerveError, one_of, problem
+from nerve.checks import NerveError, facts_html, one_of, problem
 from nerve.cohort import Cohort
+from nerve.connectivity import CORRELATIONS, in_words
 from nerve.files import claim, read_json, write_json, write_markdown
 from nerve.fitted import NotFitted
-from nerve.measures import CORRELATIONS
-from nerve.methods.inputs import as_cohort, of_measure
-from nerve.methods.saved import check_regions
-from nerve.methods.settings import check_names, check_values
-from nerve.notebook import facts_html
+from nerve.methods.inputs import as_cohort
+from nerve.methods.settings import SAID, check_names, signature_model, validated
 from nerve.parcellation import Parcellation
 from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
 from nerve.training.distributed import current_processes
@@ -38,6 +38,7 @@ from nerve.training.distributed import current_processes
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
 
 class Method(BaseEstimator):
@@ -47,14 +48,20 @@ class Method(BaseEstimator):
     role: ClassVar[Role] = "self-supervised"
     kind: ClassVar[str] = "fc"
     view: Any = "fc"  # the view of FC that is read
-    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.measures`
+    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.connectivity`
     paper: ClassVar[str] = ""  # how to cite it, in one line
     adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
-    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # name -> parameters that differ from the defaults
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}  # what differs from the defaults
     adapted_: str = ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
     parcellation_: Parcellation
     n_features_in_: int
     data_: dict[str, Any]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """What methods.yaml says of a method of the package."""
+        super().__init_subclass__(**options)
+        for name, value in SAID.get(cls.__name__, {}).items() if cls.__module__.startswith("nerve.methods.") else ():
+            setattr(cls, name, value)
 
     @classmethod
     def from_preset(cls, name: str = "paper", **changes: Any) -> Self:
@@ -65,7 +72,8 @@ class Method(BaseEstimator):
 
     def check_settings(self) -> None:
         """Refuse parameters of the wrong type or out of range with a sentence; `fit` begins with this."""
-        check_values(type(self), self.get_params(deep=False))
+        cls: Any = type(self)
+        validated(signature_model(cls), self.get_params(deep=False), cls.title or cls.__name__)
 
     def __sklearn_tags__(self) -> Any:
         """Matrices come as (n, R, R) arrays."""
@@ -73,26 +81,39 @@ class Method(BaseEstimator):
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
-    def target_parcellation(self) -> Parcellation | None:
-        """The parcellation to work in, if it is not that of the data."""
-        return None
-
     def begin_fit(self, data: Any) -> Cohort:
         """Parameters checked; the data as one cohort, whose regions are those of the method from now on."""
         self.check_settings()
-        cohort = self.checked_cohort(data, self.target_parcellation())
+        cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
         return cohort
 
-    def checked_cohort(self, data: Any, parcellation: Parcellation | None = None) -> Cohort:
+    def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
         """The data as a cohort in this order, if their measure is one that the method can work with."""
-        return of_measure(as_cohort(data, parcellation), self.measures, type(self).__name__)
+        cohort = as_cohort(data, parcellation)
+        if cohort.measure in self.measures:
+            return cohort
+        remedy = "Ingest it again with --values z, which makes r of it." if cohort.measure == "fisher_z" else ""
+        raise NerveError(
+            f"Cohort {cohort.name!r} holds {in_words(cohort.measure)}, and {type(self).__name__} needs "
+            f"{' or '.join(map(in_words, self.measures))}. {remedy or 'The feature sets raw and pca take any measure.'}"
+        )
 
     def fitted_cohort(self, data: Any) -> Cohort:
         """The data in the region order that the method was fitted in; regions that it lacks are an error."""
+        self.check_fitted()
+        return self.checked_cohort(data, self.parcellation_)
+
+    def check_fitted(self) -> None:
+        """Refuse to go on before `fit`."""
         if not hasattr(self, "parcellation_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
-        return self.checked_cohort(data, self.parcellation_)
+
+    def described_data(self, cohort: Cohort) -> dict[str, Any]:
+        """What a method remembers of its training participants: how many, of which cohorts; nobody by name."""
+        names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
+        counts = pd.Series(names).value_counts(sort=False)
+        return {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
 
     def _html_repr(self) -> str:
         """What notebooks show: what a fitted method was fitted on, above scikit-learn's list of parameters."""
@@ -118,8 +139,7 @@ class Method(BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write model.safetensors, config.json and a model card into a folder; no participant is named."""
-        if not hasattr(self, "parcellation_"):
-            raise NotFitted(f"This {type(self).__name__} is not fitted: there is nothing to save. Call fit first.")
+        self.check_fitted()
         folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
@@ -149,17 +169,22 @@ class Method(BaseEstimator):
             regions = pd.DataFrame(config["parcellation"]["regions"])
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
             method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
-            check_regions(method.parcellation_, config["parcellation"], folder / CONFIG)
+            if config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint:  # data are matched by label
+                raise NerveError(
+                    "its regions are not those that the model was saved with (their fingerprint differs). Copy the "
+                    "folder again from where it was made."
+                )
             if "device" in cls._get_param_names():
                 method.set_params(device=device)
             method.check_settings()
+            method.set_state(config)
+            method.n_features_in_ = method.parcellation_.n_regions
+            method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
+            method.restore(single_precision(load_tensors(folder / WEIGHTS)), folder)
         except NerveError as error:
-            raise NerveError(f"{folder / CONFIG}: {error}") from error
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise problem(folder / CONFIG, f"it is incomplete or has an unknown entry ({error})") from error
-        method.n_features_in_ = method.parcellation_.n_regions
-        method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
-        method.restore(single_precision(load_tensors(folder / WEIGHTS)), folder)
+            raise error if str(folder) in str(error) else NerveError(f"{folder / CONFIG}: {error}") from error
+        except _DAMAGE as error:
+            raise problem(folder / CONFIG, f"no model can be made of what it says ({error})") from error
         return method
 
     @classmethod
@@ -168,29 +193,35 @@ class Method(BaseEstimator):
         check_names(config["parameters"], cls._get_param_names(), "parameters")
         return cls(**config["parameters"])
 
+    def state(self) -> dict[str, Any]:
+        """What else was learned, for config.json."""
+        return {}
+
+    def set_state(self, config: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+
     def configuration(self) -> dict[str, Any]:
         """What config.json holds."""
         table = self.parcellation_.to_table()
         regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
+        name, fingerprint = self.parcellation_.name, self.parcellation_.fingerprint
         return {
             "format_version": FORMAT_VERSION,
             "nerve_version": version("nerve-fc"),
             "torch_version": torch.__version__,
             "method": type(self).__name__,
             "parameters": self.described_parameters(),
-            "parcellation": {
-                "name": self.parcellation_.name,
-                "fingerprint": self.parcellation_.fingerprint,
-                "regions": regions,
-            },
+            "parcellation": {"name": name, "fingerprint": fingerprint, "regions": regions},
             "data": self.data_,
             "adapted": self.adapted_,
+            **self.state(),
         }
 
     def described_parameters(self) -> dict[str, Any]:
         """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
         left_out = ("parcellation", "device")
-        return {name: _plain(value) for name, value in self.get_params().items() if name not in left_out}
+        named = {name: value for name, value in self.get_params().items() if name not in left_out}
+        return json.loads(json.dumps(named, default=np.generic.item))  # type: ignore[arg-type]
 
     def label(self) -> str:
         """What it is, in words: its title, and the view that it reads if that is not FC."""
@@ -243,16 +274,3 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
             remedy="Update nerve to read it." if newer else "Fit the model again.",
         )
     return config
-
-
-def cohort_counts(cohort: Cohort) -> dict[str, int]:
-    """How many participants come from which cohort; nobody by name."""
-    names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
-    return {str(name): int(count) for name, count in pd.Series(names).value_counts(sort=False).items()}
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON knows it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value

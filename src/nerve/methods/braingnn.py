@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -14,10 +15,8 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.connectivity import partial, partial_from_fc
 from nerve.methods.predictor import Predictor
-from nerve.methods.settings import Count, Device, NotNegative, Part, Positive, Seed, Share, Width
-from nerve.methods.trained import TORCHS_ADAM
+from nerve.methods.settings import Count, NotNegative, Pairs, Part, Positive, Share, Width
 from nerve.models.braingnn import BrainGNNModel
-from nerve.parcellation import Parcellation
 from nerve.training import Source
 
 CACHE_BELOW = 2 * 2**30  # bytes of partial correlations that are kept in memory; above, each batch computes its own
@@ -60,20 +59,7 @@ class BrainGNN(Predictor):
     device : str
     """
 
-    title: ClassVar[str] = "BrainGNN"
-    paper: ClassVar[str] = (
-        "Li et al. (2021) BrainGNN: interpretable brain graph neural network for fMRI analysis. "
-        "Med. Image Anal. 74:102233."
-    )
-    adapted: ClassVar[str] = (
-        f"Squared error; the consistency loss groups those above and below the mean; FC-only cohorts: {SUBSTITUTE}."
-    )
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"width": 16, "n_communities": 4, "hidden": (16, 64), "epochs": 50, "batch_size": 32},
-    }
-
-    training: ClassVar[dict[str, Any]] = {"optimizer": "adam", "schedule": "step", "clip": None, **TORCHS_ADAM}
+    model: ClassVar[Any] = BrainGNNModel
 
     width: Width = 32
     n_communities: Width = 8
@@ -84,39 +70,23 @@ class BrainGNN(Predictor):
     consistency_weight: NotNegative = 0.1
     shrinkage: Share = 0.1
     epochs: Count = 100
-    batch_size: Count = 100
+    batch_size: Pairs = 100
     lr: Positive = 0.01
     decay_epochs: Count = 20
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
     weight_decay: NotNegative = 5e-3
     validation_fraction: Share = 0.1
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def build(self, parcellation: Parcellation) -> BrainGNNModel:
-        """The untrained network."""
-        first, second = self.hidden
-        return BrainGNNModel(
-            parcellation.n_regions,
-            self.width,
-            self.n_communities,
-            self.ratio,
-            (first, second),
-            self.dropout,
-            self.pooling_weight,
-            self.consistency_weight,
-        )
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """FC and absolute partial correlation of the same participants."""
         return GraphSource(cohort, self.shrinkage)
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Any, rows: np.ndarray) -> None:
         """Note whether the edges are the method's own."""
         super().prepare(module, source, rows)
-        if len(rows) < 2 or self.batch_size < 2:
-            raise NerveError("BrainGNN normalises over participants, expected at least 2 of them and batches of 2.")
-        self.adapted_ = SUBSTITUTE if isinstance(source, GraphSource) and source.cohort.timeseries is None else ""
+        if len(rows) < 2:
+            raise NerveError("BrainGNN normalises over participants, expected at least 2 of them.")
+        self.adapted_ = SUBSTITUTE if source.cohort.timeseries is None else ""
 
 
 class GraphSource:
@@ -150,36 +120,23 @@ class GraphSource:
         return self._cache[rows].astype(np.float32)
 
     def _computed(self, rows: np.ndarray) -> np.ndarray:
-        if self.cohort.timeseries is None:
-            found = self._from_fc(rows)
-        else:
-            found = np.stack([partial(series) for series in self.cohort.inputs("timeseries", rows)])
-        edges = np.abs(found).astype(np.float16)  # rounded here, so that cached or not makes no difference
-        diagonal = np.arange(edges.shape[-1])
-        edges[:, diagonal, diagonal] = 0
-        bad = np.flatnonzero(~np.isfinite(edges).all(axis=(1, 2)))
-        if len(bad):
-            person = self.cohort.participants["participant_id"].iloc[int(rows[bad[0]])]
-            raise problem(
-                f"Participant {person}",
-                "there is no partial correlation (FC is not positive definite, or a region is constant)",
-                remedy="Leave the participant out, or use more shrinkage.",
-            )
+        edges = np.empty((len(rows), *self.cohort.shape[1:]), np.float16)  # so that cached or not makes no difference
+        kind = "fc" if self.cohort.timeseries is None else "timeseries"
+        for row, one, data in zip(rows, edges, self.cohort.inputs(kind, rows), strict=True):
+            one[:] = np.nan  # what has no inverse stays so
+            with suppress(np.linalg.LinAlgError):
+                one[:] = np.abs(self._partial(data))
+            np.fill_diagonal(one, 0)
+            if not np.isfinite(one).all():
+                raise problem(
+                    f"Participant {self.cohort.participants['participant_id'].iloc[int(row)]}",
+                    "there is no partial correlation (FC is not positive definite, or a region is constant)",
+                    remedy="Leave the participant out, or use more shrinkage.",
+                )
         return edges
 
-    def _from_fc(self, rows: np.ndarray) -> np.ndarray:
-        matrices = self.cohort.inputs("fc", rows)
-        found = np.full(matrices.shape, np.nan)  # what has no inverse stays so, and is refused by name
-        for one, fc in zip(found, matrices, strict=True):
-            if _is_positive_definite((1 - self.shrinkage) * fc + self.shrinkage * np.eye(len(fc))):
-                one[:] = partial_from_fc(fc, self.shrinkage)
-        return found
-
-
-def _is_positive_definite(matrix: np.ndarray) -> bool:
-    """Whether there can be data with this covariance; an inverse alone does not tell."""
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return bool(np.isfinite(matrix).all())
+    def _partial(self, data: np.ndarray) -> np.ndarray:
+        if self.cohort.timeseries is not None:
+            return partial(data)
+        np.linalg.cholesky((1 - self.shrinkage) * data + self.shrinkage * np.eye(len(data)))  # or it is not positive
+        return partial_from_fc(data, self.shrinkage)

@@ -12,10 +12,9 @@ from pydantic import Field
 
 from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.settings import Count, Device, Epochs, NotNegative, Part, Positive, Seed, Share, Width
-from nerve.methods.trained import Encoder
-from nerve.models.braingsls import BrainGSLsModel, parted
-from nerve.parcellation import Parcellation
+from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Share, Width
+from nerve.methods.trained import Encoder, mean_sample
+from nerve.models.braingsls import BrainGSLsModel
 from nerve.training import CohortSource, Source
 
 
@@ -61,19 +60,8 @@ class BrainGSLs(Encoder):
     (12, 60)
     """
 
-    title: ClassVar[str] = "BrainGSLs"
-    paper: ClassVar[str] = (
-        "Wen et al. (2023) Graph self-supervised learning with application to brain networks analysis. "
-        "IEEE J. Biomed. Health Inform. 27:4154-4165."
-    )
-    adapted: ClassVar[str] = "Masks are redrawn for each participant and step; signals are used only where asked for."
+    model: ClassVar[Any] = BrainGSLsModel
     batch_size_apply: ClassVar[int] = 32
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"edge_filters": 4, "width": 16, "epochs": 60},
-    }
-
-    training: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "schedule": "constant"}
 
     edge_filters: Width = 8
     width: Width = 48
@@ -87,21 +75,6 @@ class BrainGSLs(Encoder):
     lr: Positive = 5e-3
     momentum: Share = 0.9
     weight_decay: NotNegative = 0.01
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def build(self, parcellation: Parcellation) -> BrainGSLsModel:
-        """The untrained module."""
-        return BrainGSLsModel(
-            parcellation.n_regions,
-            self.edge_filters,
-            self.width,
-            mask_ratio=self.mask_ratio,
-            threshold=self.threshold,
-            slope=self.slope,
-            signals=self.signals,
-            readout=self.readout,
-        )
 
     @property
     def n_features(self) -> int:
@@ -119,12 +92,9 @@ class BrainGSLs(Encoder):
             )
         return _WithSeries(cohort)
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """The decoder's graph, from the mean FC of the training participants."""
-        total = torch.zeros(self.n_features_in_, self.n_features_in_, dtype=torch.float64)
-        for start in range(0, len(rows), 64):
-            total += parted(source.batch(rows[start : start + 64]))[0].double().sum(0)
-        module.set_group_graph((total / len(rows)).float())  # type: ignore[operator]
+        module.set_group_graph(mean_sample(source, rows))
 
 
 class _WithSeries:

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 
 from nerve.checks import MissingInput
 from nerve.cohort import Cohort
 from nerve.methods.inputs import in_order_of
-from nerve.methods.outputs import checked_embeddings
-from nerve.methods.settings import Count, Device, Epochs, Layers, NotNegative, Positive, Seed, Share, Width
-from nerve.methods.trained import TORCHS_ADAM, Encoder
+from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
+from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
-from nerve.parcellation import Parcellation
 from nerve.training import CohortSource, PairedSource, Source
 
 SUBSTITUTE = "views drawn from a Wishart distribution"
@@ -80,37 +77,8 @@ class BrainMass(Encoder):
     ((12, 80), 'views drawn from a Wishart distribution')
     """
 
-    title: ClassVar[str] = "BrainMass"
-    paper: ClassVar[str] = (
-        "Yang et al. (2024) BrainMass: advancing brain network analysis for diagnosis with large-scale "
-        "self-supervised learning. IEEE Trans. Med. Imaging 43:4004-4016."
-    )
-    adapted: ClassVar[str] = (
-        "Trains the mask vector and both masked-row heads; without time series, views are drawn from a Wishart "
-        "distribution."
-    )
+    model: ClassVar[Any] = BrainMassModel
     batch_size_apply: ClassVar[int] = 32
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {
-            "n_layers": 2,
-            "n_heads": 5,
-            "feedforward": 256,
-            "projection": 64,
-            "dropout": 0.0,
-            "recompute": False,
-            "epochs": 20,
-            "warmup_epochs": 3,
-            "lr": 1e-3,
-            "batch_size": 32,
-            "momentum": 0.98,
-        },
-    }
-
-    training: ClassVar[dict[str, Any]] = {
-        "weight_decay": 5e-5, "schedule": "constant", "keep": "last", **TORCHS_ADAM,
-        "momentum": 0.9,  # of SGD, which it does not use; its own is that of the target network
-    }  # fmt: skip
 
     n_layers: Layers = 16
     n_heads: Width = 10
@@ -127,48 +95,25 @@ class BrainMass(Encoder):
     degrees_of_freedom: Count = 200
     recompute: bool = True
     epochs: Epochs = 2000
-    batch_size: Count = 64
+    batch_size: Pairs = 64
     lr: Positive = 3e-4
     warmup_epochs: NotNegative = 10
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def build(self, parcellation: Parcellation) -> BrainMassModel:
-        """The untrained module."""
-        return BrainMassModel(
-            parcellation.n_regions,
-            self.n_layers,
-            self.n_heads,
-            self.feedforward,
-            self.projection,
-            dropout=self.dropout,
-            dropped=self.dropped_volumes,
-            momentum=self.momentum,
-            n_contrasted=self.n_contrasted,
-            n_rebuilt=self.n_rebuilt,
-            weight_contrast=self.weight_contrast,
-            weight_rebuild=self.weight_rebuild,
-            recompute=self.recompute,
-        )
 
     @property
     def n_features(self) -> int:
         """Eight per region."""
         return 8 * self.n_features_in_
 
-    def fit(self, X: Any, y: Any = None, **options: Any) -> BrainMass:
-        """Train on one cohort or several, each with its time series or its FC; see `Encoder.fit` for the options."""
-        try:
-            return super().fit(X, y, **options)
-        finally:
-            self.__dict__.pop("_pool", None)
-
     def begin_fit(self, data: Any) -> Cohort:
         """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
         cohort = super().begin_fit(data)
-        if not isinstance(data, Cohort) and all(isinstance(one, Cohort) for one in data):
-            self._pool = [in_order_of(one, cohort.parcellation) for one in data]
+        several = not isinstance(data, Cohort) and all(isinstance(one, Cohort) for one in data)
+        self._pool = [in_order_of(one, cohort.parcellation) for one in data] if several else [cohort]
         return cohort
+
+    def finish(self, module: Any, source: Source) -> None:
+        """Nothing is kept of the training participants."""
+        self.__dict__.pop("_pool", None)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Time series of the participants who have them, FC and the degrees of freedom of the scan of the others."""
@@ -184,9 +129,8 @@ class BrainMass(Encoder):
             return PairedSource(CohortSource(cohort, "fc"), self.scan_degrees(cohort))
         return CohortSource(cohort, "timeseries")
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Any, rows: np.ndarray) -> None:
         """Note which views were used."""
-        assert isinstance(source, SeriesOrFC)
         drawn = sum(len(part) for part in source.parts if isinstance(part, PairedSource))
         some = f" for {drawn} of {len(source)} participants" if drawn < len(source) else ""
         self.adapted_ = SUBSTITUTE + some if drawn else ""
@@ -200,11 +144,9 @@ class BrainMass(Encoder):
         volumes = cohort.participants["n_volumes"].astype(float) - 1
         return volumes.fillna(self.degrees_of_freedom).to_numpy()
 
-    def transform(self, X: Any) -> np.ndarray:
-        """(n, 8 R) features of the whole FC; no views are drawn."""
-        cohort = self.fitted_cohort(X)
-        values = self.apply(self.module_.embed, CohortSource(cohort, "fc"))  # type: ignore[arg-type]
-        return checked_embeddings(values, cohort)
+    def features(self, cohort: Cohort) -> np.ndarray:
+        """(n, 8 R), of the whole FC; no views are drawn."""
+        return self.apply(self.module_.embed, CohortSource(cohort, "fc"))
 
 
 class SeriesOrFC:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nerve.methods.predictor import Predictor
-from nerve.methods.settings import Count, Device, NotNegative, Positive, Seed, Share, Width, Widths
+from nerve.methods.settings import Count, NotNegative, Positive, Share, Width, Widths
 from nerve.models.brainnetcnn import BrainNetCNNModel
-from nerve.parcellation import Parcellation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,18 +48,7 @@ class BrainNetCNN(Predictor):
     (12,)
     """
 
-    title: ClassVar[str] = "BrainNetCNN"
-    paper: ClassVar[str] = (
-        "Kawahara et al. (2017) BrainNetCNN: convolutional neural networks for brain networks. "
-        "NeuroImage 146:1038-1049; settings of He et al. (2020) NeuroImage 206:116276."
-    )
-    adapted: ClassVar[str] = "One layer of each kind, as in He et al. (2020); any number of regions."
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"edge_filters": 8, "node_filters": 32, "graph_filters": 16, "epochs": 60, "batch_size": 32},
-    }
-
-    training: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "schedule": "constant"}
+    model: ClassVar[Any] = BrainNetCNNModel
 
     edge_filters: Width = 16
     node_filters: Width = 128
@@ -74,17 +62,3 @@ class BrainNetCNN(Predictor):
     momentum: Share = 0.9
     weight_decay: NotNegative = 0.0
     validation_fraction: Share = 0.1
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def build(self, parcellation: Parcellation) -> BrainNetCNNModel:
-        """The untrained network."""
-        return BrainNetCNNModel(
-            parcellation.n_regions,
-            self.edge_filters,
-            self.node_filters,
-            self.graph_filters,
-            tuple(self.hidden),
-            self.slope,
-            self.dropout,
-        )

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nerve.methods.predictor import Predictor
-from nerve.methods.settings import Count, Device, NotNegative, Positive, Seed, Share, Width
-from nerve.methods.trained import TORCHS_ADAM
+from nerve.methods.settings import Count, NotNegative, Positive, Share, Width
 from nerve.models.brainnettf import BrainNetTFModel
-from nerve.parcellation import Parcellation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,15 +37,7 @@ class BrainNetTF(Predictor):
     device : str
     """
 
-    title: ClassVar[str] = "BrainNetTF"
-    paper: ClassVar[str] = "Kan et al. (2022) Brain network transformer. NeurIPS 35:25586-25599."
-    adapted: ClassVar[str] = "One output instead of two classes; rows padded to a multiple of the heads."
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"n_clusters": 20, "feedforward": 128, "pooling_hidden": 16, "epochs": 60, "lr": 3e-4},
-    }
-
-    training: ClassVar[dict[str, Any]] = {"optimizer": "adam", "clip": None, **TORCHS_ADAM}
+    model: ClassVar[Any] = BrainNetTFModel
 
     n_clusters: Width = 100
     heads: Width = 4
@@ -61,17 +51,3 @@ class BrainNetTF(Predictor):
     min_lr: NotNegative = 1e-5
     weight_decay: NotNegative = 1e-4
     validation_fraction: Share = 0.1
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def build(self, parcellation: Parcellation) -> BrainNetTFModel:
-        """The untrained network."""
-        return BrainNetTFModel(
-            parcellation.n_regions,
-            self.n_clusters,
-            self.heads,
-            self.feedforward,
-            self.pooling_hidden,
-            self.dropout,
-            self.mixup,
-        )

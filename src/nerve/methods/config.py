@@ -11,7 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator
 
 from nerve.checks import NerveError, one_of, problem
 from nerve.files import read_yaml
-from nerve.methods.settings import STRICT, Device, check_names, validated
+from nerve.methods.settings import SAID, STRICT, Device, Part, Width, check_names, validated
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.training import TrainingSettings
 from nerve.views import N_DIRECTIONS, VIEWS
@@ -21,7 +21,9 @@ def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
     """The name of a tokenizer, or a class of one's own."""
     if isinstance(value, type) and issubclass(value, Tokenizer):
         return next((name for name, known in TOKENIZERS.items() if value is known), value)
-    return one_of("tokenizer", value, list(TOKENIZERS)) if isinstance(value, str) else _no_tokenizer(value)
+    if isinstance(value, str):
+        return one_of("tokenizer", value, list(TOKENIZERS))
+    raise ValueError(f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.models.Tokenizer")
 
 
 def tokenizer_name(value: str | type[Tokenizer]) -> str:
@@ -35,49 +37,51 @@ def tokenizer_name(value: str | type[Tokenizer]) -> str:
     return value if isinstance(value, str) else f"{value.__module__}:{value.__qualname__}"
 
 
-def _no_tokenizer(value: Any) -> Any:
-    raise ValueError(f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.models.Tokenizer")
-
-
 class NerveConfig(TrainingSettings):
     """Everything that decides what a NERVE run does: the model's settings beside those of the training loop."""
 
     model_config = STRICT
 
-    view: Literal[tuple(VIEWS)] = Field(  # type: ignore[valid-type]
-        "fc", description="The matrix that is cut into patches: fc (the paper), tangent or shrunk."
-    )
-    n_directions: int = Field(
-        N_DIRECTIONS, ge=1, le=65536, description="Directions that the view shrunk keeps, at most."
-    )
-    recentre: str | None = Field(
-        None, description="Column of the site, whose means are carried to the common mean; tangent and shrunk."
-    )
-    patching: str = Field(
-        "networks", description="networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
-    )
-    tokenizer: Annotated[Any, PlainValidator(checked_tokenizer), PlainSerializer(tokenizer_name)] = Field(
-        "bilinear", description="How patches become tokens: bilinear, shared or specific."
-    )
-    mask_ratio: float = Field(0.5, gt=0, lt=1, description="Share of the patches that is masked.")
-    dim: int = Field(256, ge=1, le=65536, description="Width of the encoder.")
-    depth: int = Field(4, ge=0, le=1000, description="Layers of the encoder.")
-    heads: int = Field(4, ge=1, le=65536, description="Attention heads of the encoder.")
-    decoder_dim: int = Field(64, ge=1, le=65536, description="Width of the decoder.")
-    decoder_depth: int = Field(1, ge=0, le=1000, description="Layers of the decoder.")
-    decoder_heads: int = Field(2, ge=1, le=65536, description="Attention heads of the decoder.")
-    loss: Literal["patch_mean", "sum"] = Field("patch_mean", description="Mean or sum over a patch's entries.")
-    init: Literal["scaled", "released", "signs"] = Field("scaled", description="How weights are drawn.")
-    standardise: bool = Field(False, description="Entries minus their training mean, brought to unit size together.")
-    tokenizer_bias: bool = Field(False, description="Biases in shared and specific tokenizers, as released.")
-    pooling: Literal["pca", "mean", "cls", "tokens"] = Field(
-        "pca", description="The representation: components of the tokens, their mean, the CLS token, or all tokens."
-    )
-    n_components: int = Field(256, ge=2, le=65536, description="Numbers of the pooling pca.")
-    betas: Annotated[tuple[float, float], Field(strict=False)] = Field(
-        (0.9, 0.98), description="Momenta of Adam and AdamW."
-    )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
+    view: Literal[tuple(VIEWS)] = "fc"  # type: ignore[valid-type]
+    """The matrix that is cut into patches: fc (the paper), tangent or shrunk."""
+    n_directions: Width = N_DIRECTIONS
+    """Directions that the view shrunk keeps, at most."""
+    recentre: str | None = None
+    """Column of the site, whose means are carried to the common mean; tangent and shrunk."""
+    patching: str = "networks"
+    """networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."""
+    tokenizer: Annotated[Any, PlainValidator(checked_tokenizer), PlainSerializer(tokenizer_name)] = "bilinear"
+    """How patches become tokens: bilinear, shared or specific."""
+    mask_ratio: Part = 0.5
+    """Share of the patches that is masked."""
+    dim: Width = 256
+    """Width of the encoder."""
+    depth: Annotated[int, Field(ge=0, le=1000)] = 4
+    """Layers of the encoder."""
+    heads: Width = 4
+    """Attention heads of the encoder."""
+    decoder_dim: Width = 64
+    """Width of the decoder."""
+    decoder_depth: Annotated[int, Field(ge=0, le=1000)] = 1
+    """Layers of the decoder."""
+    decoder_heads: Width = 2
+    """Attention heads of the decoder."""
+    loss: Literal["patch_mean", "sum"] = "patch_mean"
+    """Mean or sum over a patch's entries."""
+    init: Literal["scaled", "released", "signs"] = "scaled"
+    """How weights are drawn."""
+    standardise: bool = False
+    """Entries minus their training mean, brought to unit size together."""
+    tokenizer_bias: bool = False
+    """Biases in shared and specific tokenizers, as released."""
+    pooling: Literal["pca", "mean", "cls", "tokens"] = "pca"
+    """The representation: components of the tokens, their mean, the CLS token, or all tokens."""
+    n_components: Annotated[int, Field(ge=2, le=65536)] = 256
+    """Numbers of the pooling pca."""
+    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.98)
+    """Momenta of Adam and AdamW."""
+    device: Device = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
@@ -91,38 +95,7 @@ class NerveConfig(TrainingSettings):
         return TrainingSettings(**self.model_dump(include=set(TrainingSettings.model_fields)))
 
 
-# Small enough to read: what each preset sets, over the defaults above.
-_MINUTES: dict[str, Any] = {
-    "view": "shrunk",
-    "standardise": True,
-    "init": "signs",
-    "epochs": 3,
-    "warmup_epochs": 0.5,
-    "batch_size": 16,
-    "lr": 3e-4,
-    "weight_decay": 0.0,
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    # the paper's text, and its released code where the text is silent
-    "paper": {
-        "epochs": 4000,
-        "warmup_epochs": 400,
-        "batch_size": 1024,
-        "lr": 1e-2,
-        "weight_decay": 1e-2,
-        "betas": (0.9, 0.98),
-        "eps": 1e-6,
-        "clip": 1.0,
-        "validation_fraction": 0.1,
-        "init": "released",
-        "tokenizer_bias": True,
-        "pooling": "mean",
-    },
-    # the paper's model with half its layers on another view of FC, in minutes on two CPU cores; chosen on ABIDE
-    "default": {**_MINUTES, "depth": 2},
-    # the same, narrower
-    "small": {**_MINUTES, "depth": 2, "dim": 64},
-}
+PRESETS: dict[str, dict[str, Any]] = SAID["NERVE"]["presets"]  # what each sets, over the defaults above
 
 
 def resolve(preset: str, given: Mapping[str, Any], where: str = "The configuration") -> NerveConfig:

@@ -7,20 +7,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from nerve.cohort import Cohort
-from nerve.components import principal_components, turned
 from nerve.methods.base import Role
-from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for
-from nerve.methods.settings import Count, Device, Epochs, NotNegative, Part, Positive, Seed, Width
-from nerve.methods.trained import Encoder
+from nerve.methods.packing import PackingSource, packed_source, patching_for
+from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Width
+from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.person_factors import PersonFactors
 from nerve.parcellation import Parcellation
 from nerve.training import Source
-
-_AT_A_TIME = 64  # participants whose factors are found together
-_LOOKED_AT = 2048  # participants, at most, from whom the components come
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,15 +51,8 @@ class Factors(Encoder):
     ((12, 8), (12, 16, 16))
     """
 
-    title: ClassVar[str] = "Person factors"
     role: ClassVar[Role] = "reference"
-    paper: ClassVar[str] = "reference row: factors of each participant's FC (ours)"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"rank": 32, "n_components": 64, "epochs": 5},
-    }
-    batch_size_apply: ClassVar[int] = _AT_A_TIME
-    training: ClassVar[dict[str, Any]] = {"weight_decay": 0.0}
+    batch_size_apply: ClassVar[int] = 64  # participants whose factors are found together
 
     rank: Width = 64
     n_components: Width = 256
@@ -74,8 +62,6 @@ class Factors(Encoder):
     batch_size: Count = 16
     lr: Positive = 1e-3
     warmup_epochs: NotNegative = 0.5
-    seed: Seed = 0
-    device: Device = "auto"
 
     def build(self, parcellation: Parcellation) -> PersonFactors:
         """The untrained module."""
@@ -91,31 +77,15 @@ class Factors(Encoder):
         """Packed FC, made once."""
         return packed_source(PackingSource(cohort, self.patching_))
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """The group's factors, from the mean of the training participants."""
-        assert isinstance(module, PersonFactors)
-        total = torch.zeros(self.patching_.n_entries, dtype=torch.float64)
-        for start in range(0, len(rows), _AT_A_TIME):
-            total += source.batch(np.sort(rows[start : start + _AT_A_TIME])).sum(0, dtype=torch.float64)
-        module.fit_mean((total / len(rows)).float())
+        module.fit_mean(mean_sample(source, rows))
 
-    def finish(self, module: torch.nn.Module, source: Source) -> None:
-        """Components of F - D, not centred: centred, the participants' numbers would sum to zero, and whoever is
-        tested later would be known from the others.
-        """
-        assert isinstance(module, PersonFactors)
-        chosen = np.sort(np.random.default_rng([self.seed, 6]).permutation(len(source))[:_LOOKED_AT])
-        features = self.apply(module.features, Chosen(source, chosen))
-        width = module.components.shape[1]
-        components = principal_components(features, width - 1, center=False)[1]
-        with torch.no_grad():
-            module.components.copy_(torch.from_numpy(turned(components, width)))
+    def finish(self, module: Any, source: Source) -> None:
+        """Components of F - D."""
+        self.set_components(module, module.features, source)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """FC as predicted from the visible patches; `masked` as in `NERVE.reconstruct`."""
-        source, module = PackingSource(self.fitted_cohort(X), self.patching_), self.module_
-        assert isinstance(module, PersonFactors)
-        if masked is None:
-            return self.patching_.unpack(self.apply(module.reconstruct, source))
-        hidden = Masked(source, np.asarray(masked))
-        return self.patching_.unpack(self.apply(lambda batch: module.reconstruct(*batch), hidden))
+        source = PackingSource(self.fitted_cohort(X), self.patching_)
+        return self.patching_.unpack(self.apply(self.module_.reconstruct, source, masked))

@@ -1,23 +1,34 @@
-"""GATE: agreement of two windows of a scan on a graph of participants (self-supervised, needs time series)."""
+"""GATE: agreement of two windows of a scan on a graph of participants (self-supervised, needs time series).
+
+Its input is FC of windows of a scan, projected to principal components, for a whole population at once.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from pydantic import Field
 
+from nerve.checks import MissingInput, NerveError, known_columns
 from nerve.cohort import Cohort
-from nerve.methods.outputs import checked_embeddings
-from nerve.methods.population import Population, Windows, fit_projection, phenotype_codes, projected_windows
-from nerve.methods.settings import Count, Device, Epochs, Names, NotNegative, Positive, Seed, Share, Width
-from nerve.methods.trained import TORCHS_ADAM, Encoder
+from nerve.components import principal_components
+from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
+from nerve.methods.trained import Encoder
+from nerve.models.brainmass import correlation
 from nerve.models.gate import GATEModel, nearest_people
-from nerve.parcellation import Parcellation
-from nerve.training import Source, TrainingSettings, choose_device
+from nerve.training import Source, TrainingSettings
+from nerve.training.settings import choose_device
+
+log = logging.getLogger("nerve.methods")
+_PCA_WINDOWS = 2048  # windows that the projection is fitted on: at R = 400 they take 0.6 GiB
+_AGE_TOLERANCE = 2.0  # two numbers count as alike when they differ by less (years, in the original)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,27 +84,13 @@ class GATE(Encoder):
     (12, 8)
     """
 
+    model: ClassVar[Any] = GATEModel
     kind: ClassVar[str] = "timeseries"
-    title: ClassVar[str] = "GATE"
-    paper: ClassVar[str] = (
-        "Peng et al. (2023) GATE: graph CCA for temporal self-supervised learning for label-efficient fMRI analysis. "
-        "IEEE Trans. Med. Imaging 42:391-402."
-    )
-    adapted: ClassVar[str] = "Reads 512 principal components of FC; no phenotypes in the graph."
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"n_components": 128, "width": 128, "epochs": 600, "lr": 3e-3},
-    }
-
-    training: ClassVar[dict[str, Any]] = {  # a batch is everyone, so nobody is held out
-        "batch_size": 1, "validation_fraction": 0.0, "keep": "last", "precision": "float32",
-        "schedule": "constant", "clip": None, **TORCHS_ADAM,
-    }  # fmt: skip
 
     n_components: Width = 512
     width: Width = 256
     n_windows: Annotated[int, Field(ge=2, le=10000)] = 15
-    window: Annotated[int, Field(ge=2)] = 30
+    window: Annotated[int, Field(ge=2, le=10**9)] = 30
     stride: Count = 15
     other_windows: Annotated[tuple[int, ...], Field(strict=False)] = (10, 20, 40, 50)
     n_neighbours: Count = 5
@@ -105,25 +102,6 @@ class GATE(Encoder):
     epochs: Epochs = 400
     lr: Positive = 1e-3
     weight_decay: NotNegative = 1e-5
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def windows(self) -> Windows:
-        """The windows that scans are cut into."""
-        return Windows(self.window, self.other_windows, self.n_windows, self.stride)
-
-    def build(self, parcellation: Parcellation) -> GATEModel:
-        """The untrained module."""
-        n_features = parcellation.n_regions * (parcellation.n_regions - 1) // 2
-        return GATEModel(
-            n_features,
-            min(self.n_components, n_features),
-            self.width,
-            feature_drop=self.feature_drop,
-            edge_drop=self.edge_drop,
-            dropout=self.dropout,
-            decorrelation=self.decorrelation,
-        )
 
     @property
     def n_features(self) -> int:
@@ -132,33 +110,134 @@ class GATE(Encoder):
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """The population, as one sample."""
-        return Population(cohort, self.windows(), self.n_neighbours, self.phenotypes, self.module_)  # type: ignore[arg-type]
+        return Population(cohort, self)
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """Fit the projection."""
-        if isinstance(module, GATEModel) and isinstance(source, Population):
-            fit_projection(module, source.cohort, source.windows, self.seed)
+    def prepare(self, module: Any, source: Any, rows: np.ndarray) -> None:
+        """Put mean and principal components of the windows' FC into the module, from a random choice of windows."""
+        cohort, total = source.cohort, len(source.cohort) * self.n_windows
+        chosen = np.sort(np.random.default_rng([self.seed, 3]).permutation(total)[:_PCA_WINDOWS])
+        person, window = np.divmod(chosen, self.n_windows)
+        sample = np.empty((len(chosen), module.mean.shape[0]), np.float32)
+        for one in np.unique(person):
+            (series,) = cohort.inputs("timeseries", [one])
+            sample[person == one] = self.windows(torch.tensor(series), self.window)[window[person == one]].numpy()
+        mean, components, _ = principal_components(sample, module.components.shape[0])
+        module.mean.copy_(torch.from_numpy(mean))
+        module.components.zero_()  # fewer windows than components leave the last ones empty
+        module.components[: components.shape[1]] = torch.from_numpy(components.T)
 
-    def split(self, cohort: Cohort, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+    def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """The population is one sample, and trained on."""
         return np.arange(1), np.zeros(0, int)
 
-    def fit(self, X: Any, y: Any = None, **options: Any) -> GATE:
-        """Train on a cohort with time series; see `Encoder.fit` for the options."""
-        super().fit(X, y, **options)
-        self.data_["n_training"] = sum(self.data_["cohorts"].values())  # participants, of whom a sample holds all
-        return self
+    def finish(self, module: Any, source: Any) -> None:
+        """Count participants, of whom a sample holds all."""
+        self.data_["n_training"] = len(source.cohort)
 
     @torch.inference_mode()
-    def transform(self, X: Any) -> np.ndarray:
-        """(n, width) features, from a graph of the participants given here."""
-        cohort, windows = self.fitted_cohort(X), self.windows()
-        windows.check(cohort)
-        module: Any = self.module_.to(choose_device(self.device)).eval()
-        features = projected_windows(module, cohort, windows, [self.window])[0]
-        phenotypes = phenotype_codes(cohort, self.phenotypes) or (None, None)
+    def features(self, cohort: Cohort) -> np.ndarray:
+        """(n, width), from a graph of the participants given here."""
+        self.check_series(cohort)
+        module = self.module_.to(choose_device(self.device)).eval()
+        features = self.projected(cohort, [self.window])[0]
+        phenotypes = phenotype_codes(cohort, self.phenotypes)
         total = torch.zeros(len(cohort), self.width)
         for people in features:
             graph = nearest_people(people, 1, *phenotypes)
             total += module.embed(*(part.to(module.mean.device) for part in (people, *graph))).cpu()
-        return checked_embeddings((total / len(features)).numpy(), cohort)
+        return (total / len(features)).numpy()
+
+    def windows(self, series: torch.Tensor, length: int) -> torch.Tensor:
+        """FC above the diagonal of every window of a (volumes, R) scan, of a length, about the centres of the first
+        family: (windows, R (R - 1) / 2).
+        """
+        n_volumes = len(series)
+        length = min(length, n_volumes)
+        centres = window_starts(n_volumes, self.window, self.n_windows, self.stride) + self.window / 2
+        starts = np.clip((centres - length / 2).astype(int), 0, n_volumes - length)
+        cut = torch.stack([series[start : start + length] for start in starts])  # (windows, length, regions)
+        rows, columns = torch.triu_indices(series.shape[1], series.shape[1], 1, device=series.device)
+        return correlation(cut)[:, rows, columns]
+
+    @torch.no_grad()
+    def projected(self, cohort: Cohort, lengths: Sequence[int]) -> torch.Tensor:
+        """Features of everyone in windows of each length: (lengths, windows, participants, components)."""
+        module, device = self.module_, self.module_.mean.device
+        features = torch.empty(len(lengths), self.n_windows, len(cohort), module.components.shape[0])
+        for person in range(len(cohort)):
+            (series,) = cohort.inputs("timeseries", [person])
+            for i, length in enumerate(lengths):
+                features[i, :, person] = module.project(self.windows(torch.tensor(series, device=device), length)).cpu()
+            if person % 500 == 499:
+                log.info("GATE: windows of %d of %d participants", person + 1, len(cohort))
+        return features
+
+    def check_series(self, cohort: Cohort) -> None:
+        """Refuse a cohort without time series, or with a scan shorter than a window."""
+        if cohort.timeseries is None:
+            raise MissingInput(
+                f"GATE reads windows of time series, and cohort {cohort.name!r} has only FC matrices. It cannot be "
+                "run on this cohort."
+            )
+        short = np.flatnonzero(cohort.timeseries.lengths < self.window)
+        if len(short):
+            person = cohort.participants["participant_id"].iloc[short[0]]
+            raise NerveError(
+                f"{person}: the scan has {cohort.timeseries.lengths[short[0]]} volumes, expected at least "
+                f"{self.window}, the length of GATE's windows. Leave the participant out or use a smaller window."
+            )
+
+
+def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:
+    """First volumes of the windows, `stride` apart; in a scan too short for that, evenly spread over it.
+
+    Examples
+    --------
+    >>> window_starts(100, 30, 4, 15).tolist(), window_starts(60, 30, 4, 15).tolist()
+    ([0, 15, 30, 45], [0, 10, 20, 30])
+    """
+    if (n_windows - 1) * stride + length <= n_volumes:
+        return np.arange(n_windows) * stride
+    return np.linspace(0, n_volumes - length, n_windows).round().astype(int)
+
+
+def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Columns as numbers with the difference below which two participants are alike; None of both without columns."""
+    names = known_columns(columns, cohort.participants.columns, f"Cohort {cohort.name!r}")
+    if not names:
+        return None, None
+    codes, tolerances = [], []
+    for name in names:
+        column = cohort.participants[name]
+        numeric = pd.api.types.is_numeric_dtype(column) and column.nunique() > 10
+        values = column.astype(float) if numeric else pd.Series(column.astype("category").cat.codes, dtype=float)
+        codes.append(values.to_numpy(np.float32))
+        tolerances.append(_AGE_TOLERANCE if numeric else 0.5)
+    return torch.from_numpy(np.stack(codes, -1)), torch.tensor(tolerances)
+
+
+class Population:
+    """A source with one sample, the whole population: everyone's windows, and a graph of participants in each.
+
+    They are computed when first asked for, with the projection that the module then has.
+    """
+
+    def __init__(self, cohort: Cohort, method: GATE) -> None:
+        method.check_series(cohort)
+        self.cohort, self.method = cohort, method
+        self.phenotypes = phenotype_codes(cohort, method.phenotypes)
+        self.tensors: dict[str, torch.Tensor] = {}
+
+    def __len__(self) -> int:
+        return 1
+
+    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """What `GATEModel.training_loss` reads, on the device of the module."""
+        if not self.tensors:
+            method, device = self.method, self.method.module_.mean.device
+            features = method.projected(self.cohort, [method.window, *method.other_windows])
+            graphs = [[nearest_people(people, method.n_neighbours, *self.phenotypes) for people in w] for w in features]
+            neighbours, weights = (torch.stack([torch.stack([g[i] for g in w]) for w in graphs]) for i in (0, 1))
+            tensors = {"features": features, "neighbours": neighbours, "weights": weights}
+            self.tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+        return self.tensors

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from nerve.methods.settings import Count, Device, Epochs, Layers, Part, Positive, Seed, Share, Width
-from nerve.methods.trained import TORCHS_ADAM, Encoder
+from nerve.methods.settings import Count, Epochs, Layers, Part, Positive, Share, Width
+from nerve.methods.trained import Encoder
 from nerve.models.graphmae import GraphMaskedAutoencoder
-from nerve.parcellation import Parcellation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,17 +51,7 @@ class GraphMAE(Encoder):
     (12, 8)
     """
 
-    title: ClassVar[str] = "GraphMAE"
-    paper: ClassVar[str] = "Hou et al. (2022) GraphMAE: self-supervised masked graph autoencoders. KDD, 594-604."
-    adapted: ClassVar[str] = "Masks columns with rows, because FC is symmetric; edges are the strongest 10 % of |FC|."
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {"width": 256, "epochs": 25, "lr": 5e-4},
-    }
-
-    training: ClassVar[dict[str, Any]] = {
-        "optimizer": "adam", "weight_decay": 0.0, "clip": None, "schedule": "constant", **TORCHS_ADAM,
-    }  # fmt: skip
+    model: ClassVar[Any] = GraphMaskedAutoencoder
 
     width: Width = 512
     n_layers: Layers = 2
@@ -74,21 +63,6 @@ class GraphMAE(Encoder):
     epochs: Epochs = 60
     batch_size: Count = 32
     lr: Positive = 1.5e-4
-    seed: Seed = 0
-    device: Device = "auto"
-
-    def build(self, parcellation: Parcellation) -> GraphMaskedAutoencoder:
-        """The untrained module."""
-        return GraphMaskedAutoencoder(
-            parcellation.n_regions,
-            self.width,
-            self.n_layers,
-            mask_ratio=self.mask_ratio,
-            masking=self.masking,
-            keep_edges=self.keep_edges,
-            alpha=self.alpha,
-            dropout=self.dropout,
-        )
 
     @property
     def n_features(self) -> int:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.cohort import Cohort
-from nerve.measures import in_words
 from nerve.parcellation import Parcellation, load_parcellation
 
 
@@ -44,15 +43,9 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     return Cohort(stack, people, target, name="array")
 
 
-def of_measure(cohort: Cohort, measures: Sequence[str], who: str) -> Cohort:
-    """The cohort, if its matrices hold one of the measures that a method (`who`) can work with."""
-    if cohort.measure in measures:
-        return cohort
-    remedy = "Ingest it again with --values z, which makes r of it." if cohort.measure == "fisher_z" else ""
-    raise NerveError(
-        f"Cohort {cohort.name!r} holds {in_words(cohort.measure)}, and {who} needs "
-        f"{' or '.join(map(in_words, measures))}. {remedy or 'The feature sets raw and pca take any measure.'}"
-    )
+def chunks(n: int, size: int = 64) -> list[np.ndarray]:
+    """The rows 0 … n - 1, some at a time."""
+    return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def in_order_of(cohort: Cohort, target: Parcellation) -> Cohort:
@@ -60,21 +53,11 @@ def in_order_of(cohort: Cohort, target: Parcellation) -> Cohort:
     try:
         return cohort.align(target)
     except NerveError as error:
-        networks = np.array(target.networks)
-        lacking = [
-            name for name in target.network_names if not _has(cohort, target.subset(np.flatnonzero(networks == name)))
-        ]
+        absent = np.flatnonzero(cohort.parcellation.positions_of(target) < 0)
+        lacking = dict.fromkeys(target.networks[region] for region in absent)
         raise NerveError(
             f"Cohort {cohort.name!r} lacks regions of network {listed(lacking, most=4)}: {error}"
         ) from error
-
-
-def _has(cohort: Cohort, regions: Parcellation) -> bool:
-    try:
-        cohort.parcellation.reordering_to(regions)
-    except NerveError:
-        return False
-    return True
 
 
 def _regions_of_triangle(n_entries: int) -> int:
@@ -100,7 +83,7 @@ def _checked_stack(data: Any) -> np.ndarray:
     if stack.ndim == 2 and (regions := _regions_of_triangle(stack.shape[1])):
         raise NerveError(
             f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} regions, expected a Cohort "
-            "or matrices of shape (people, regions, regions). Vectors do not say which triangle they are: make "
+            "or matrices of shape (participants, regions, regions). Vectors do not say which triangle they are: make "
             "matrices of them (nilearn: `ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read the "
             "file with `nerve ingest --unfolding`."
         )

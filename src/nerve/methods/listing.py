@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from nerve.checks import one_of
@@ -38,28 +36,13 @@ def method_table(parcellation: Parcellation | str = "schaefer400-17", preset: st
     known = list(dict.fromkeys(name for cls in every.values() for name in cls.presets))
     if preset is not None:
         one_of("preset", preset, known)
-    rows = [
-        _row(name, cls.from_preset(one), one, regions)
-        for name, cls in every.items()
-        for one in cls.presets
-        if preset in (None, one)
-    ]
+    rows = []
+    for name, cls in every.items():
+        for one in cls.presets if preset is None else {preset} & cls.presets.keys():
+            method = cls.from_preset(one)
+            said = {"method": name, "title": cls.title, "role": cls.role, "needs": READS[cls.kind], "view": method.view}
+            said |= {"preset": one, "parameters": method.parameter_count(regions)}
+            rows.append({**said, "paper": cls.paper, "adapted": cls.adapted})
     table = pd.DataFrame(rows)
     same = [column for column in table if column != "preset"]
     return table.groupby(same, sort=False, dropna=False)["preset"].agg(", ".join).reset_index()[list(table)]
-
-
-def _row(name: str, method: Any, preset: str, regions: Parcellation) -> dict[str, object]:
-    from nerve.methods.nerve import NERVE
-
-    return {
-        "method": name,
-        "title": method.title,
-        "role": method.role,
-        "needs": READS[method.kind],
-        "view": method.config().view if isinstance(method, NERVE) else method.view,
-        "preset": preset,
-        "parameters": method.parameter_count(regions),
-        "paper": method.paper,
-        "adapted": method.adapted,
-    }

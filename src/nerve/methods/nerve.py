@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
-from nerve.checks import NerveWarning, naming, one_of, problem
+from nerve.checks import NerveWarning, one_of, problem
 from nerve.cohort import Cohort
-from nerve.components import principal_components, turned
-from nerve.methods.base import CONFIG, WEIGHTS, Role, read_configuration
+from nerve.methods.base import CONFIG, WEIGHTS, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
+from nerve.methods.inputs import chunks
 from nerve.methods.outputs import checked_embeddings
-from nerve.methods.packing import Chosen, Masked, PackingSource, packed_source, patching_for, remove_packed
+from nerve.methods.packing import PackingSource, fit_view, kept_features, packed_source, patching_for
 from nerve.methods.pretrained import located
-from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, saved_sizes, sites_of
-from nerve.methods.references import chunks
+from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
-from nerve.methods.trained import Encoder
+from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
-from nerve.parcellation import Parcellation, load_parcellation
+from nerve.parcellation import Parcellation
 from nerve.patching import Patching
-from nerve.quality.likeness import Likeness, Signature, likeness
+from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
+from nerve.store import digest_of
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
-from nerve.training.sources import check_numbers
 from nerve.views import View, checked_arrays, make_view
 
-_AT_A_TIME = 512  # participants read together for the mean
-_LOOKED_AT = 2048  # participants, at most, from whom the components of `pooling="pca"` come
-_SIGNATURE = "signature.mean"  # the group mean of the training cohort, in the file of weights
-_VIEW, _SITES = "view.", "sites."  # before the names of the arrays of view and sites, in the file of weights
+_AT_A_TIME = 512  # participants read together for mean and size
 
 
 class NERVE(Encoder):
@@ -56,25 +53,22 @@ class NERVE(Encoder):
         ``"schaefer400-7"``.
     preset : {"default", "paper", "small"}
         Where every setting that is not given comes from.
-    view : {"fc", "tangent", "shrunk"}, optional
-        The matrix that is cut into patches (see `nerve.views`); one other than ``fc`` is not the paper's.
-    recentre : str, optional
-        Column of the participants table, the site: in the view, the mean of each site is carried to the common mean,
-        and that of a site that was not trained on by its own participants (`nerve.methods.recentring`). Not for ``fc``.
-    tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.models.Tokenizer`, optional
-    mask_ratio : float, optional
-    dim, depth : int, optional
-        Width and layers of the encoder.
-    epochs, batch_size : int, optional
-    lr : float, optional
-    pooling : {"pca", "mean", "cls", "tokens"}, optional
-        What `transform` returns: principal components of the patch tokens, their mean, the CLS token, or all of them.
     seed : int
         Fixes initial weights, split, data order and masks.
     device : str
         ``auto``, ``cpu``, ``cuda`` …
-    options : dict, optional
-        Any setting of `nerve.methods.config.NerveConfig` that is not above.
+    **settings
+        Any setting of `nerve.methods.config.NerveConfig`, instead of the preset's. Among them:
+
+        - view : {"fc", "tangent", "shrunk"}, the matrix that is cut into patches (see `nerve.views`); one other than
+          ``fc`` is not the paper's.
+        - recentre : column of the participants table, the site: in the view, the mean of each site is carried to the
+          common mean, and that of a site that was not trained on by its own participants
+          (`nerve.methods.recentring`). Not for ``fc``.
+        - tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.models.Tokenizer`.
+        - mask_ratio, dim, depth (width and layers of the encoder), epochs, batch_size, lr.
+        - pooling : {"pca", "mean", "cls", "tokens"}, what `transform` returns: principal components of the patch
+          tokens, their mean, the CLS token, or all of them.
 
     Attributes
     ----------
@@ -93,17 +87,13 @@ class NERVE(Encoder):
     Examples
     --------
     >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 32, 50))])
-    >>> encoder = NERVE(patching="grid8", preset="small", dim=16, epochs=2, device="cpu", options={"n_components": 8})
+    >>> encoder = NERVE(patching="grid8", preset="small", dim=16, epochs=2, device="cpu", n_components=8)
     >>> encoder.fit(fc).transform(fc).shape
     (12, 8)
     >>> encoder.transform(fc, pooling="tokens").shape, encoder.patching_.n_patches
     ((12, 10, 16), 10)
     """
 
-    title: ClassVar[str] = "NERVE"
-    role: ClassVar[Role] = "self-supervised"
-    paper = "NERVE: network-aware bilinear tokenization for brain functional connectivity representation learning"
-    presets = PRESETS
     batch_size_apply: ClassVar[int] = 64  # larger batches gain nothing on a CPU and spill its cache
     patching_: Patching
     view_: View
@@ -116,65 +106,51 @@ class NERVE(Encoder):
         parcellation: Parcellation | str | None = None,
         patching: Patching | str | None = None,
         preset: str = "default",
-        view: str | None = None,
-        recentre: str | None = None,
-        tokenizer: str | type[Tokenizer] | None = None,
-        mask_ratio: float | None = None,
-        dim: int | None = None,
-        depth: int | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        lr: float | None = None,
-        pooling: str | None = None,
+        *,
         seed: int = 0,
         device: str = "auto",
-        options: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         self.parcellation = parcellation
         self.patching = patching
         self.preset = preset
-        self.view = view
-        self.recentre = recentre
-        self.tokenizer = tokenizer
-        self.mask_ratio = mask_ratio
-        self.dim = dim
-        self.depth = depth
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.pooling = pooling
         self.seed = seed
         self.device = device
-        self.options = options
+        self.__dict__.update(settings)
 
     @classmethod
     def from_preset(cls, name: str = "default", **changes: Any) -> Self:
-        """A preset with any setting of the configuration, parameter of the class or not, given by name.
+        """A preset with parameters and settings given by name; names that do not exist are refused here.
 
         Examples
         --------
         >>> NERVE.from_preset("small", epochs=3, clip=None).config().clip is None
         True
         """
-        one_of("preset", name, list(PRESETS))
-        own = set(cls._get_param_names()) - {"options", "preset"}
-        check_names(changes, sorted(own | set(NerveConfig.model_fields)), cls.title)
-        options = {setting: value for setting, value in changes.items() if setting not in own}
-        return cls(preset=name, options=options or None, **{key: changes[key] for key in changes if key in own})
+        return cls(preset=one_of("preset", name, list(PRESETS))).set_params(**changes)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, and those settings that are given."""
+        fixed = set(NERVE._get_param_names()) - set(self._get_param_names())  # by a derived class
+        return {name: value for name, value in vars(self).items() if name.strip("_") == name and name not in fixed}
+
+    def set_params(self, **params: Any) -> Self:
+        """Any parameter or setting, given before or not."""
+        check_names(params, sorted({*self.get_params(), *NerveConfig.model_fields}), self.title)
+        self.__dict__.update(params)
+        return self
 
     def config(self) -> NerveConfig:
-        """All settings: those of the preset, with what is given, as a parameter or in `options`, over them."""
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        if isinstance(self.patching, Patching):
-            del parameters["patching"]
-        given = {name: value for name, value in parameters.items() if name in NerveConfig.model_fields}
-        options = self.options or {}
-        if not isinstance(options, dict):
-            raise problem("NERVE", f"options is {options!r}", expected="a dict of settings")
-        twice = sorted(set(options) & set(self._get_param_names()))
-        if twice:
-            raise problem("NERVE", f"options hold {', '.join(twice)}", expected="a parameter, NERVE(…=…)")
-        return resolve(self.preset, options | given, where=self.title)
+        """All settings: those of the preset, with what is given over them."""
+        given = {name: value for name, value in self.get_params().items() if name not in ("parcellation", "preset")}
+        if self.patching is None or isinstance(self.patching, Patching):
+            given.pop("patching", None)
+        return resolve(self.preset, given, where=self.title)
+
+    @property
+    def view(self) -> str:  # type: ignore[override]
+        """The view of FC that is cut into patches: as given, or the preset's."""
+        return self.config().view
 
     def check_settings(self) -> None:
         """Refuse settings that do not exist or cannot be."""
@@ -198,11 +174,8 @@ class NERVE(Encoder):
         self.view_ = make_view(config.view, config.n_directions)
         if config.recentre is not None:
             sites_of(cohort, config.recentre)  # or it is refused, before anything is computed
-        for some in chunks(len(cohort)) if self.view_.name != "fc" else ():  # FC itself is checked when it is packed
-            check_numbers(cohort.inputs("fc", some), cohort, some)
+        fit_view(self.view_, cohort)
         self.signature_ = Signature.of(cohort)
-        with naming(cohort.participants["participant_id"].to_numpy(object)):
-            self.view_.fit(cohort.connectivity)
         return super().begin_training(cohort, rows, folder)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
@@ -214,28 +187,20 @@ class NERVE(Encoder):
             self.shifts_ = SiteShifts.of(viewed.matrices, sites_of(cohort, column))
         return packed_source(self.packing(cohort), run_dir)
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
-        """Mean and size of the entries, where the configuration asks for them."""
-        assert isinstance(module, MaskedAutoencoder)
-        module.standardise_by(_batches(source, rows))
+    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
+        """Mean and size of the entries, where the configuration asks for them.
 
-    def finish(self, module: torch.nn.Module, source: Source) -> None:
-        """Components of what sets the tokens of everyone given to `fit` apart, for ``pca``.
-
-        Of validation participants too: among fewer participants than numbers, those whom the components have not seen
-        come out shorter than the others, and a kernel between the two kinds is distorted. Not centred: the mean matrix
-        is the origin. Centred, the numbers of all would sum to zero, and who is tested be known from the others.
+        Of everyone where fewer than ten are held out: the view and the signature are everyone's, and from them and the
+        mean of the others the few could be told.
         """
-        if not isinstance(module, MaskedAutoencoder) or module.components is None:
-            return
-        chosen = np.sort(np.random.default_rng([self.seed, 6]).permutation(len(source))[:_LOOKED_AT])
-        sums = [batch.sum(0, dtype=torch.float64) for batch in _batches(source, chosen)]
-        module.set_origin((torch.stack(sums).sum(0) / len(chosen)).float())
-        apart = self.apply(module.apart, Chosen(source, chosen))  # (participants, P · dim)
-        width = module.components.shape[1]
-        components = principal_components(apart, width - 1, center=False)[1]
-        with torch.no_grad():
-            module.components.copy_(torch.from_numpy(turned(components, width)))
+        rows = np.arange(len(source)) if len(source) - len(rows) < FEWEST else rows
+        module.standardise_by(source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME))
+
+    def finish(self, module: Any, source: Source) -> None:
+        """Components of what sets the tokens of everyone given to `fit` apart from those of the mean, for ``pca``."""
+        if module.components is not None:
+            module.set_origin(mean_sample(source, self.looked_at(len(source))))
+            self.set_components(module, module.apart, source)
 
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
@@ -258,23 +223,6 @@ class NERVE(Encoder):
         return patching_for(parcellation, name)
 
     # ---- verbs
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        run_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        progress: bool = False,
-    ) -> Self:
-        """Train on a cohort, several cohorts, or an (n, R, R) array; `y` is ignored.
-
-        With `run_dir`, checkpoints and history are written there and `resume` goes on from them.
-        """
-        super().fit(X, y, run_dir=run_dir, resume=resume, progress=progress)
-        remove_packed(None if run_dir is None else Path(run_dir))
-        return self
 
     def packing(self, X: Any) -> PackingSource:
         """The data as the model reads them: in its region order, its view and its patches, with sites recentred."""
@@ -301,16 +249,22 @@ class NERVE(Encoder):
         (n, n_components) array for ``pca``, (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`, else
         (n, dim)
         """
-        source, module = self.packing(self.fitted_cohort(X)), self._module()
-        chosen = self.config().pooling if pooling is None else one_of("pooling", pooling, POOLINGS)
-        values = self.apply(lambda packed: module.embed(packed, chosen), source, progress)
-        return checked_embeddings(values, source.cohort)
+        source, chosen = self.packing(X), self.config().pooling if pooling is None else pooling
+        make = partial(self._embedded, source, one_of("pooling", chosen, POOLINGS), progress)
+        own_code = not isinstance(self.config().tokenizer, str)  # a class of the user's, which may change
+        if chosen == "tokens" or own_code or source.cohort.folder is None:
+            return checked_embeddings(make(), source.cohort)
+        weights = [digest_of([tensor.cpu().numpy().ravel()]) for tensor in self.tensors().values()]
+        key = json.dumps([chosen, weights, self.configuration()], default=str)
+        return checked_embeddings(kept_features(source.cohort, key, make), source.cohort)
 
     def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
         """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""
-        module, pooling = self._module(), self.config().pooling
         packed = self.patching_.pack(np.asarray(matrices, np.float32))
-        return self.apply(lambda batch: module.embed(batch, pooling), ArraySource(packed))
+        return self._embedded(ArraySource(packed), self.config().pooling)
+
+    def _embedded(self, source: Source, pooling: str, progress: bool = False) -> np.ndarray:
+        return self.apply(lambda packed: self.module_.embed(packed, pooling), source, progress=progress)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """The matrices of the view (FC itself, for ``fc``) as the model predicts them from the visible patches.
@@ -325,26 +279,19 @@ class NERVE(Encoder):
         -------
         (n, R, R) array, in the region order of `parcellation_`
         """
-        source, module = self.packing(self.fitted_cohort(X)), self._module()
-        if masked is None:
-            return self.patching_.unpack(self.apply(module.reconstruct, source))
-        hidden = Masked(source, np.asarray(masked))
-        return self.patching_.unpack(self.apply(lambda batch: module.reconstruct(*batch), hidden))
+        source = self.packing(X)
+        return self.patching_.unpack(self.apply(self.module_.reconstruct, source, masked))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the reconstruction loss of masked patches, with masks fixed by the seed: larger is better."""
-        source, module = self.packing(self.fitted_cohort(X)), self._module()
+        source, module = self.packing(X), self.module_
         noise = Draws(self.seed, VALIDATION_STEP, len(source)).uniform(self.patching_.n_patches)
 
-        def verb(batch: Any) -> torch.Tensor:
-            packed, uniform = batch  # a batch's mean counts once for each of its participants
+        def verb(packed: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+            # a batch's mean counts once for each of its participants
             return module.masked_loss(packed, *module.split(uniform)).expand(len(packed))
 
-        return -float(self.apply(verb, Masked(source, noise.numpy())).mean(dtype=float))
-
-    def _module(self) -> MaskedAutoencoder:
-        assert isinstance(self.module_, MaskedAutoencoder)
-        return self.module_
+        return -float(self.apply(verb, source, noise.numpy()).mean(dtype=float))
 
     @property
     def n_features(self) -> int:
@@ -352,60 +299,46 @@ class NERVE(Encoder):
         config = self.config()
         return config.n_components if config.pooling == "pca" else config.dim
 
-    def target_parcellation(self) -> Parcellation | None:
-        """The parameter, as an object."""
-        return None if self.parcellation is None else load_parcellation(self.parcellation)
-
-    def label(self) -> str:
-        """With the view of the preset where none is given."""
-        view = self.config().view
-        return self.title if view == "fc" else f"{self.title}, {view} view"
-
     # ---- files
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Weights and buffers, and the arrays of the view and of the sites."""
-        arrays = {_VIEW + name: torch.from_numpy(array) for name, array in self.view_.arrays.items()}
+        """Weights and buffers, and the arrays of the view, of the sites and of the signature."""
+        parts = {"view": self.view_.arrays}
         if self.shifts_ is not None:
-            moved = {"common": self.shifts_.common, "shifts": self.shifts_.shifts}
-            arrays |= {_SITES + name: torch.from_numpy(array) for name, array in moved.items()}
+            parts["sites"] = {"common": self.shifts_.common, "shifts": self.shifts_.shifts}
         if self.signature_ is not None:
-            arrays[_SIGNATURE] = torch.from_numpy(self.signature_.mean)
-        return super().tensors() | arrays
+            parts["signature"] = {"mean": self.signature_.mean}
+        arrays = {f"{part}.{name}": array for part, some in parts.items() for name, array in some.items()}
+        return super().tensors() | {name: torch.from_numpy(array) for name, array in arrays.items()}
 
-    def configuration(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """With what the training cohort looked like, and its sites where they are recentred."""
         numbers = None if self.signature_ is None else self.signature_.numbers()
         sites = {} if self.shifts_ is None else {"sites": dict(self.shifts_.sizes)}
-        return {**super().configuration(), "signature": numbers, **sites}
+        return {**super().state(), "signature": numbers, **sites}
 
     def card_lines(self) -> list[str]:
         """With the sites."""
         return [*super().card_lines(), *card_lines({} if self.shifts_ is None else self.shifts_.sizes)]
 
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The arrays of view and sites and the signature, then the module."""
-        self.signature_ = None
-        if _SIGNATURE in tensors:
-            n_pairs = self.parcellation_.n_regions * (self.parcellation_.n_regions - 1) // 2
-            mean = checked_arrays({_SIGNATURE: tensors.pop(_SIGNATURE).numpy()}, {_SIGNATURE: (n_pairs,)}, folder)
-            numbers = read_configuration(folder).get("signature")
-            self.signature_ = Signature.saved(mean[_SIGNATURE], numbers, folder / CONFIG)
-        own = {name: tensor for name, tensor in tensors.items() if not name.startswith((_VIEW, _SITES))}
-        self.view_ = make_view(self.config().view)
-        shapes = self.view_.shapes(self.parcellation_.n_regions)
-        self.view_.arrays = checked_arrays(_named(tensors, _VIEW), shapes, folder / WEIGHTS)
-        self.shifts_ = self._saved_shifts(_named(tensors, _SITES), folder)
-        super().restore(own, folder)
-
-    def _saved_shifts(self, arrays: dict[str, np.ndarray], folder: Path) -> SiteShifts | None:
-        if self.config().recentre is None:
-            checked_arrays(arrays, {}, folder / WEIGHTS)
-            return None
-        sizes = saved_sizes(read_configuration(folder).get("sites"), folder / CONFIG)
-        matrix = (self.parcellation_.n_regions, self.parcellation_.n_regions)
-        checked_arrays(arrays, {"common": matrix, "shifts": (len(sizes), *matrix)}, folder / WEIGHTS)
-        return SiteShifts(sizes, arrays["common"], arrays["shifts"])
+        """The arrays of view, sites and signature, then the module."""
+        config, regions = read_configuration(folder), self.parcellation_.n_regions
+        self.view_, self.signature_, self.shifts_ = make_view(self.view), None, None
+        shapes = {f"view.{name}": shape for name, shape in self.view_.shapes(regions).items()}
+        sizes = {} if self.config().recentre is None else {site: int(n) for site, n in config["sites"].items()}
+        if self.config().recentre is not None:
+            shapes |= {"sites.common": (regions, regions), "sites.shifts": (len(sizes), regions, regions)}
+        if "signature.mean" in tensors:
+            shapes["signature.mean"] = (regions * (regions - 1) // 2,)
+        names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
+        arrays = checked_arrays({name: tensors.pop(name).numpy() for name in names}, shapes, folder / WEIGHTS)
+        self.view_.arrays = {name.removeprefix("view."): arrays[name] for name in names if name.startswith("view.")}
+        if "sites.common" in arrays:
+            self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])
+        if "signature.mean" in arrays:
+            self.signature_ = Signature.saved(arrays["signature.mean"], config.get("signature"), folder / CONFIG)
+        super().restore(tensors, folder)
 
     @classmethod
     def load(
@@ -424,17 +357,17 @@ class NERVE(Encoder):
         config = read_configuration(path)
         parameters = config["parameters"] = dict(config.get("parameters", {}))
         named = str(parameters.get("tokenizer"))
-        if tokenizer is not None and tokenizer_name(tokenizer) != named:
-            raise problem(path, f"its tokenizer is {named}", expected=f"{tokenizer_name(tokenizer)}, as given")
-        if tokenizer is None and ":" in named:
+        if tokenizer is not None:
+            if tokenizer_name(tokenizer) != named:
+                raise problem(path, f"its tokenizer is {named}", expected=f"{tokenizer_name(tokenizer)}, as given")
+            parameters["tokenizer"] = tokenizer
+        elif ":" in named:
             raise problem(
                 path,
                 f"its tokenizer is {named}",
                 expected=f"one of {', '.join(TOKENIZERS)}, or to be given the class",
                 remedy=f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]}).",
             )
-        if tokenizer is not None:
-            parameters["tokenizer"] = tokenizer
         return cls.from_files(Path(path), config, device)
 
     @classmethod
@@ -468,14 +401,3 @@ class NERVE(Encoder):
             groups = {"group_of": self.patching.group_of.tolist(), "group_names": list(self.patching.group_names)}
             described["patching"] = groups
         return described
-
-
-def _named(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin so, without it."""
-    return {name.removeprefix(prefix): one.numpy() for name, one in tensors.items() if name.startswith(prefix)}
-
-
-def _batches(source: Source, rows: np.ndarray) -> Iterator[torch.Tensor]:
-    """The participants of some rows, some at a time."""
-    for begin in range(0, len(rows), _AT_A_TIME):
-        yield source.batch(np.sort(rows[begin : begin + _AT_A_TIME]))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components
-from nerve.methods.outputs import checked_embeddings
+from nerve.methods.inputs import chunks
 from nerve.methods.packing import PackingSource, patching_for
-from nerve.methods.references import Reference, chunks, everyone_alike
+from nerve.methods.references import Reference, everyone_alike
 from nerve.methods.settings import Width
+from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 
 SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
@@ -44,10 +45,6 @@ class PPCA(Reference):
     ((12, 3), (12, 8, 8))
     """
 
-    title: ClassVar[str] = "Probabilistic PCA"
-    paper: ClassVar[str] = "reference row: probabilistic principal components of FC"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {"n_components": 32}}
-
     def __init__(self, n_components: Width = 200, patching: str = "networks") -> None:
         self.n_components = n_components
         self.patching = patching
@@ -57,12 +54,17 @@ class PPCA(Reference):
         """The patches that can be masked."""
         return patching_for(self.parcellation_, self.patching)
 
+    def parameter_count(self, parcellation: Parcellation) -> int:
+        """Nothing is trained; a patching that these regions cannot have is refused."""
+        patching_for(parcellation, self.patching)
+        return 0
+
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """μ, W and σ² of the cohort."""
         if len(cohort) < 3:
             raise NerveError(f"There are {len(cohort)} participants, expected at least 3 for components and noise.")
         source = PackingSource(cohort, self.patching_)
-        packed = np.concatenate([part for _, part in source.chunks()])  # (n, S)
+        packed = np.concatenate([source.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(np.abs(packed).max())
         if 0 < largest < SMALLEST:
             raise problem(
@@ -84,10 +86,9 @@ class PPCA(Reference):
         """Components."""
         return self.arrays_["loadings"].shape[1]
 
-    def transform(self, X: Any) -> np.ndarray:
+    def features(self, cohort: Cohort) -> np.ndarray:
         """(n, components) scores."""
-        source, scores = self._scores(X, None)
-        return checked_embeddings(scores, source.cohort)
+        return self._scores(cohort, None)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """FC as predicted from the visible patches.
@@ -102,28 +103,26 @@ class PPCA(Reference):
         -------
         (n, R, R) array, in the region order of `parcellation_`
         """
-        source, scores = self._scores(X, masked)
-        return source.patching.unpack(self.arrays_["mean"] + scores @ self.arrays_["loadings"].T)
+        scores = self._scores(self.fitted_cohort(X), masked)
+        return self.patching_.unpack(self.arrays_["mean"] + scores @ self.arrays_["loadings"].T)
 
-    def _scores(self, X: Any, masked: np.ndarray | None) -> tuple[PackingSource, np.ndarray]:
-        cohort, patching = self.fitted_cohort(X), self.patching_
-        source = PackingSource(cohort, patching)
-        if masked is not None and len(masked) != len(source):
-            raise problem("masked", f"{len(masked)} rows", expected=f"one for each of {len(source)} participants")
+    def _scores(self, cohort: Cohort, masked: np.ndarray | None) -> np.ndarray:
+        patching = self.patching_
+        if masked is not None and len(masked) != len(cohort):
+            raise problem("masked", f"{len(masked)} rows", expected=f"one for each of {len(cohort)} participants")
         mean, loadings, noise = (self.arrays_[name] for name in ("mean", "loadings", "noise"))
         parts = np.split(loadings, patching.offsets[1:-1])  # one per patch
         grams = np.stack([part.T @ part for part in parts]).astype(float)  # (patches, k, k)
         whole, ridge = grams.sum(axis=0), float(noise) * np.eye(loadings.shape[1])
-        scores = np.empty((len(source), loadings.shape[1]), np.float32)
-        for rows in chunks(len(source)):
-            residual = source.batch(rows).numpy() - mean  # (participants, S)
-            for place, deviation in zip(rows, residual, strict=True):
+        scores = np.empty((len(cohort), loadings.shape[1]), np.float32)
+        source = PackingSource(cohort, patching)
+        for rows in chunks(len(cohort)):
+            for place, deviation in zip(rows, source.packed(rows) - mean, strict=True):
                 hidden = np.zeros(0, int) if masked is None else np.asarray(masked[place])
                 seen = ~np.isin(patching.patch_of, hidden)
                 precision = whole - grams[hidden].sum(axis=0)
-                right = (deviation * seen) @ loadings  # (k,)
-                scores[place] = np.linalg.solve(precision + ridge, right)
-        return source, scores
+                scores[place] = np.linalg.solve(precision + ridge, (deviation * seen) @ loadings)
+        return scores
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """One row per packed entry."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from sklearn.base import RegressorMixin
 
 from nerve.checks import NerveError, listed
@@ -27,99 +25,60 @@ class Predictor(RegressorMixin, Trained):
     """
 
     role: ClassVar[Role] = "supervised"
-    binary_ = False  # until a target is known
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        groups: Any = None,
-        run_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        progress: bool = False,
-    ) -> Self:
-        """Train on a cohort or an (n, R, R) array with one value per participant.
-
-        Parameters
-        ----------
-        X : Cohort or (n, R, R) array
-        y : (n,) array
-            Numbers, or two different words.
-        groups : (n,) labels, optional
-            Families: one is never split between training and inner validation.
-        run_dir, resume, progress
-            As in `Encoder.fit`.
-        """
-        scaled = self._learn_target(y)
-        self._groups = None if groups is None else np.asarray(groups)
-        try:
-            return self.fit_module(X, scaled, run_dir, resume, progress)
-        finally:
-            del self._groups
+    target_: dict[str, Any]  # mean, scale, binary, labels: y = mean + scale · what is learned
 
     def predict(self, X: Any) -> np.ndarray:
         """(n,) predictions in the target's own units; labels if the target was words."""
-        expected = self._expected(X)
-        if self.labels_ is not None:
-            return np.asarray(self.labels_)[(expected > 0.5).astype(int)]
-        return expected * self.target_scale_ + self.target_mean_
+        expected, target = self._expected(X), self.target_
+        if target["labels"] is not None:
+            return np.asarray(target["labels"])[(expected > 0.5).astype(int)]
+        return expected * target["scale"] + target["mean"]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, 2) probabilities of the lower (or first) and the higher (or second) value of a two-valued target."""
         high = self._expected(X)
-        if not self.binary_:
+        if not self.target_["binary"]:
             raise NerveError("The target has more than two values: there are no probabilities. Call predict.")
         return np.column_stack([1 - high, high])
 
     def _expected(self, X: Any) -> np.ndarray:
         """What the module says, (n,): z-scores, or probabilities of the higher value."""
         cohort = self.fitted_cohort(X)
-        raw = self.apply(self.module_.predict, self.source(cohort))  # type: ignore[arg-type]
+        raw = self.apply(self.module_.predict, self.source(cohort))
         raw = raw.reshape(len(cohort)).astype(float)
-        return 1 / (1 + np.exp(-raw)) if self.binary_ else raw
+        return 1 / (1 + np.exp(-raw)) if self.target_["binary"] else raw
 
-    def _learn_target(self, y: Any) -> np.ndarray:
-        """Check the target and find its scale: y = target_mean_ + target_scale_ · scaled."""
-        values, self.labels_ = _as_numbers(y)
+    def learn_target(self, y: Any) -> np.ndarray:
+        """Check the target and find its scale."""
+        values, labels = _as_numbers(y)
         distinct = np.unique(values)
-        self.binary_ = len(distinct) == 2
-        if self.binary_:
-            low, high = (float(value) for value in distinct)
-            self.target_mean_, self.target_scale_ = low, high - low
+        if binary := len(distinct) == 2:
+            mean, scale = float(distinct[0]), float(distinct[1]) - float(distinct[0])
         else:
-            self.target_mean_, self.target_scale_ = float(values.mean()), float(values.std()) or 1.0
-        return ((values - self.target_mean_) / self.target_scale_).astype(np.float32)
+            mean, scale = float(values.mean()), float(values.std()) or 1.0
+        self.target_ = {"mean": mean, "scale": scale, "binary": binary, "labels": labels}
+        return ((values - mean) / scale).astype(np.float32)
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """Tell the module which error to train on."""
-        module.binary = self.binary_  # type: ignore[assignment]
+        module.binary = hasattr(self, "target_") and self.target_["binary"]
 
-    def split(self, cohort: Cohort, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+    def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Training and inner validation rows; families stay whole."""
-        if self._groups is None:
-            return super().split(cohort, settings)
-        if len(self._groups) != len(cohort):
-            raise NerveError(f"There are {len(self._groups)} groups for {len(cohort)} participants, expected one each.")
-        return split_families(self._groups, settings)
+        if groups is None:
+            return super().split(cohort, settings, groups)
+        if len(groups) != len(cohort):
+            raise NerveError(f"There are {len(groups)} groups for {len(cohort)} participants, expected one each.")
+        return split_families(np.asarray(groups), settings)
 
-    def configuration(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """With the scale of the target."""
-        target = {
-            "mean": self.target_mean_,
-            "scale": self.target_scale_,
-            "binary": self.binary_,
-            "labels": self.labels_,
-        }
-        return {**super().configuration(), "target": target}
+        return {**super().state(), "target": self.target_}
 
-    @classmethod
-    def from_configuration(cls, config: dict[str, Any]) -> Self:
+    def set_state(self, config: dict[str, Any]) -> None:
         """With the scale of the target."""
-        method, target = super().from_configuration(config), config["target"]
-        method.target_mean_, method.target_scale_ = target["mean"], target["scale"]
-        method.binary_, method.labels_ = target["binary"], target["labels"]
-        return method
+        super().set_state(config)
+        self.target_ = {name: config["target"][name] for name in ("mean", "scale", "binary", "labels")}
 
 
 def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:

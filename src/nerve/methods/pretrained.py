@@ -1,17 +1,33 @@
-"""Where a trained model is: a folder, an archive, or one that comes with the package, by name."""
+"""Where a trained model is: a folder, one file, or one that comes with the package, by name.
+
+The file is a zip of model.safetensors, config.json, README.md and history.tsv, and nothing else. They lie at the top,
+as model hubs have them, and the card begins with the few lines that hubs read. What an archive claims to hold is looked
+at before anything is unpacked.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.metadata import version
 from pathlib import Path
 
-from nerve.checks import did_you_mean, problem
-from nerve.methods.archive import unpacked
-from nerve.methods.base import CARD
+from nerve.checks import NerveError, did_you_mean, listed, problem
+from nerve.files import atomic_file, check_replaceable_file
+from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
+from nerve.methods.trained import HISTORY
+from nerve.training.checkpoint import half_precision
+from nerve.unpacking import refuse_bomb
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
+NEEDED = (WEIGHTS, CONFIG, CARD)
+FILES = (*NEEDED, HISTORY)
+_THEN = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
+_FRONT = "---\nlibrary_name: nerve\ntags:\n- functional-connectivity\n- fmri\n---\n\n"  # what hubs read of a card
 
 
 def packaged_models() -> dict[str, Path]:
@@ -32,15 +48,10 @@ def find_model(model: str | os.PathLike[str]) -> Path:
     )
 
 
-@contextmanager
-def located(model: str | os.PathLike[str]) -> Iterator[Path]:
+def located(model: str | os.PathLike[str]) -> AbstractContextManager[Path]:
     """The folder of a model that is given as a folder, an archive or a name."""
     path = find_model(model)
-    if path.is_dir():
-        yield path
-        return
-    with unpacked(path) as folder:
-        yield folder
+    return nullcontext(path) if path.is_dir() else unpacked(path)
 
 
 def model_card(model: str | os.PathLike[str]) -> str:
@@ -50,3 +61,79 @@ def model_card(model: str | os.PathLike[str]) -> str:
     if not text:
         raise problem(model, f"it holds no {CARD}", expected="the folder of a trained model")
     return text.split("---\n", 2)[-1].lstrip() if text.startswith("---\n") else text
+
+
+def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: bool = False) -> Path:
+    """Write the model of a run folder as one .zip; checkpoints, figures and whatever else lies there stay behind.
+
+    Parameters
+    ----------
+    run : path
+        The folder of a trained model.
+    archive : path
+        The .zip to write; an archive of a model is replaced, another file is not.
+    half : bool
+        Numbers in half precision: a half or a quarter of the size, features that differ in the third decimal.
+    """
+    folder, path = Path(run), Path(archive)
+    read_configuration(folder)  # or it is refused
+    if path.suffix.lower() != ".zip":
+        raise problem(path, f"its ending is {path.suffix!r}", expected=".zip")
+    lacking = [name for name in NEEDED if not (folder / name).is_file()]
+    if lacking:
+        raise problem(folder, f"it holds no {listed(lacking)}", remedy="Copy the whole folder.")
+    check_replaceable_file(path, _is_archive)
+    with atomic_file(path) as stream, zipfile.ZipFile(stream, "w") as packed:
+        for name in FILES:
+            if (folder / name).is_file():
+                content = half_precision(folder / name) if half and name == WEIGHTS else (folder / name).read_bytes()
+                if name == CARD and not content.startswith(b"---"):
+                    content = _FRONT.encode() + content
+                how = zipfile.ZIP_STORED if name == WEIGHTS else zipfile.ZIP_DEFLATED  # weights do not pack
+                packed.writestr(zipfile.ZipInfo(name, _THEN), content, how)
+    return path
+
+
+@contextmanager
+def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder with the files of an archive; errors inside name the archive."""
+    path = Path(archive)
+    with tempfile.TemporaryDirectory(prefix="nerve-") as name:
+        folder = Path(name)
+        try:
+            with zipfile.ZipFile(path) as packed:
+                for member in _checked(packed, path):
+                    (folder / member.filename).write_bytes(packed.read(member))
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+            raise problem(
+                path,
+                f"it is no readable archive of a model ({error})",
+                expected=f"a .zip that `nerve pack` of nerve {version('nerve-fc')} or later wrote",
+            ) from error
+        try:
+            yield folder
+        except NerveError as error:
+            raise type(error)(str(error).replace(str(folder), str(path))) from error
+
+
+def _checked(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
+    """The members, if they are those of a model and no larger than such files are."""
+    members = packed.infolist()
+    names = [member.filename for member in members]
+    other = [name for name in names if name not in FILES]
+    if other or len(set(names)) < len(names) or not set(NEEDED) <= set(names):
+        raise problem(path, f"it holds {listed(names, most=5) or 'nothing'}", expected=f"{listed(FILES)}, once each")
+    size = path.stat().st_size
+    for member in members:
+        refuse_bomb(f"{path}: {member.filename}", member.compress_size, member.file_size)
+    if sum(member.compress_size for member in members) > size:
+        raise problem(path, "its files are said to be larger than the archive", remedy="Copy it again.")
+    return members
+
+
+def _is_archive(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            return bool(_checked(packed, path))
+    except (NerveError, zipfile.BadZipFile, OSError):
+        return False

@@ -69,9 +69,9 @@ class Probe:
         self.encoder_ = self.encoder if hasattr(self.encoder, "parcellation_") else clone(self.encoder).fit(cohort)
         features = self._features(cohort)
         raw, names = people.targets.to_numpy(float), list(map(str, people.targets))
-        columns = [people.whole.get(name, name) for name in names]
+        columns, groups = [people.whole.get(name, name) for name in names], people.inner_groups
         self.weights_, self.biases_ = np.empty((features.shape[1], len(names))), np.empty(len(names))
-        regressions: list[CovariateRegression | None] = [None for _ in names]
+        regressions: list[Any] = [None for _ in names]
         means = np.empty(len(names))
         for some in sharing(raw, columns):
             rows = people.order[np.isfinite(raw[people.order, some[0]])]
@@ -80,9 +80,9 @@ class Probe:
                 left, regressions[k] = without_covariates(raw[:, k], columns[k], rows, rows[:0], people.covariates)
                 values[:, i], means[k] = left[rows], left[rows].mean()
             strata = np.column_stack([strata_of(raw[rows, k], 5) for k in some])
+            own = None if groups is None else groups[rows]
             with naming(people.ids[rows]):
-                ridge = ridge_of(protocol).fit(features[rows], values, groups=_some(people.inner_groups, rows),
-                                               strata=strata)  # fmt: skip
+                ridge = ridge_of(protocol).fit(features[rows], values, groups=own, strata=strata)
             self.weights_[:, some], self.biases_[some] = ridge.linear()
         self.about_ = {
             "format": FORMAT,
@@ -184,10 +184,9 @@ class Probe:
 
         folder = Path(path)
         if not (folder / ABOUT).is_file():
-            raise problem(
-                folder, f"it holds no {ABOUT}" if folder.is_dir() else "there is no such folder",
-                expected="the folder of a probe", remedy="`nerve evaluate … --save-model FOLDER` writes one.",
-            )  # fmt: skip
+            lacking = f"it holds no {ABOUT}" if folder.is_dir() else "there is no such folder"
+            remedy = "`nerve evaluate … --save-model FOLDER` writes one."
+            raise problem(folder, lacking, expected="the folder of a probe", remedy=remedy)
         about = read_json(folder / ABOUT)
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise problem(folder / ABOUT, f"it is not of format {FORMAT}", remedy="Fit the probe with this version.")
@@ -196,24 +195,16 @@ class Probe:
             probe = cls(load_method(folder / ENCODER, device=device), Protocol(**about["protocol"]))
             probe.encoder_, probe.about_ = probe.encoder, about
             probe.weights_, probe.biases_ = arrays["weights"], arrays["biases"]
-            _check_fit(about, probe.weights_, probe.biases_)
+            parts = {len(about[name]) for name in ("targets", "means", "regressions")}
+            if {probe.weights_.shape[1], len(probe.biases_)} != parts or about["kernel"] not in _ROWS:
+                raise ValueError(f"weights of shape {probe.weights_.shape} for {len(about['targets'])} targets")
+            for one in [one for one in about["regressions"] if one is not None]:
+                CovariateRegression.from_dict(one)
         except NerveError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
         return probe
-
-
-def _check_fit(about: dict[str, Any], weights: np.ndarray, biases: np.ndarray) -> None:
-    """Refuse parts that do not belong together."""
-    n = len(about["targets"])
-    if weights.ndim != 2 or weights.shape[1:] != (n,) or biases.shape != (n,) or about["kernel"] not in _ROWS:
-        raise ValueError(f"weights of shape {weights.shape} for {n} targets")
-    if len(about["means"]) != n or len(about["regressions"]) != n:
-        raise ValueError(f"{len(about['means'])} means for {n} targets")
-    for one in about["regressions"]:
-        if one is not None:
-            CovariateRegression.from_dict(one)
 
 
 def free_folder(path: str | os.PathLike[str]) -> Path:
@@ -235,7 +226,3 @@ def predict_file(
     table = Probe.load(probe, device=device).predict(Cohort.load(cohort))
     write_tsv(path, table)
     return table
-
-
-def _some(labels: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    return None if labels is None else labels[rows]

@@ -3,8 +3,8 @@
 With t a participant's features, m their mean over the training participants and m_s that over the n participants of
 site s, they become t - n / (n + 1) (m_s - m). One participant alone is carried half the way, a large site all the way.
 Nothing but the site is looked at: no labels. Of a known site only training participants count (after Zanini et al.
-2018, who recentre sessions). A site of fewer than ten of them is no known site: its mean, kept with a model that people
-pass on, would show them.
+2018, who recentre sessions). A site of fewer than ten of them is no known site: its mean, kept with a model that users
+pass on, would show them. Where all such sites together have fewer than ten, the smallest of the others is none either.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 
 from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
-from nerve.methods.references import chunks
+from nerve.methods.inputs import chunks
+from nerve.quality.likeness import FEWEST
 
 UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"
-FEWEST = 10  # participants whose mean is kept
 Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)
 
 
@@ -47,6 +47,8 @@ class SiteShifts:
         sizes, totals = _totals(features, sites, np.arange(len(sites)))
         common = np.sum(list(totals.values()), axis=0) / len(sites)
         known = {site: n for site, n in sizes.items() if n >= FEWEST}
+        if known and 0 < len(sites) - sum(known.values()) < FEWEST:  # told from the common mean, less the others
+            del known[min(known, key=lambda site: known[site])]
         return cls(known, common, _shifts(known, totals, common))
 
     def meeting(self, features: Features, sites: np.ndarray) -> SiteShifts:
@@ -90,13 +92,6 @@ def card_lines(sizes: Mapping[str, int]) -> list[str]:
     """What a model card says of sites: their means can be read from the weights."""
     held = f"{len(sizes)}, recentred, named in config.json; the weights hold the mean of each, the smallest of"
     return [f"Sites: {held} {min(sizes.values())} participants"] if sizes else []
-
-
-def saved_sizes(content: Any, where: object) -> dict[str, int]:
-    """The sites of a config.json."""
-    if not isinstance(content, dict) or not all(type(n) is int and n > 0 for n in content.values()):
-        raise problem(where, "its sites are damaged", expected="a number of participants per site")
-    return content
 
 
 def sites_of(cohort: Cohort, column: str) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Methods without training by gradient, and three that every table needs: raw FC, its components, covariates alone.
 
 A reference looks at the cohort once (``learn``, which returns named arrays) and has the manners of the others: fit,
-transform, save, load. Beside what `base` asks for it provides ``learn(cohort)``, ``transform(X)``, and ``shapes()`` of
-the arrays, with None for a length that is found in the data.
+transform, save, load. Beside what `base` asks for it provides ``learn(cohort)``, ``features(cohort)``, and ``shapes()``
+of the arrays, with None for a length that is found in the data.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ import torch
 from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
+from nerve.connectivity import MEASURES
 from nerve.evaluation.covariates import Design
-from nerve.measures import MEASURES
-from nerve.methods.base import Method, Role, cohort_counts
-from nerve.methods.frames import Transformer
-from nerve.methods.outputs import checked_embeddings
+from nerve.methods.base import Method, Role
+from nerve.methods.inputs import chunks
+from nerve.methods.outputs import Transformer
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
 from nerve.training.sources import check_numbers
 from nerve.views import checked_arrays
-
-_CHUNK = 64  # participants at a time
 
 
 class Reference(Transformer, Method):
@@ -40,8 +38,9 @@ class Reference(Transformer, Method):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a cohort, several cohorts, or an (n, R, R) array; `y` is ignored."""
         cohort = self.begin_fit(X)
-        self.arrays_ = self.learn(cohort)
-        self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": cohort_counts(cohort)}
+        # in the order that they are loaded in, so that products with them have the same bits
+        self.arrays_ = {name: np.array(one, order="C") for name, one in self.learn(cohort).items()}
+        self.data_ = self.described_data(cohort)
         return self
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
@@ -58,12 +57,12 @@ class Reference(Transformer, Method):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """The arrays."""
-        return {name: torch.from_numpy(np.array(array)) for name, array in self.arrays_.items()}
+        return {name: torch.from_numpy(array) for name, array in self.arrays_.items()}
 
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
         """The arrays, if they are those of this method."""
         fitting = checked_arrays(tensors, self.shapes(), folder)
-        self.arrays_ = {name: tensor.numpy() for name, tensor in fitting.items()}
+        self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in fitting.items()}
 
 
 class RawFC(Reference):
@@ -78,20 +77,16 @@ class RawFC(Reference):
     (2, 6)
     """
 
-    title: ClassVar[str] = "Raw FC"
     kind: ClassVar[str] = "upper"
-    paper: ClassVar[str] = "reference row: FC itself"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
     @property
     def n_features(self) -> int:
         """Pairs of regions."""
         return self.n_features_in_ * (self.n_features_in_ - 1) // 2
 
-    def transform(self, X: Any) -> np.ndarray:
+    def features(self, cohort: Cohort) -> np.ndarray:
         """(n, R (R - 1) / 2) correlations."""
-        cohort = self.fitted_cohort(X)
-        return checked_embeddings(cohort.inputs("upper"), cohort)
+        return cohort.inputs("upper")
 
 
 class PrincipalComponents(Reference):
@@ -106,10 +101,7 @@ class PrincipalComponents(Reference):
         At most; there are no more than participants less one.
     """
 
-    title: ClassVar[str] = "PCA"
     kind: ClassVar[str] = "upper"
-    paper: ClassVar[str] = "reference row: principal components of FC"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {"n_components": 32}}
 
     def __init__(self, n_components: Width = 256) -> None:
         self.n_components = n_components
@@ -120,22 +112,18 @@ class PrincipalComponents(Reference):
             raise NerveError(f"There is {len(cohort)} participant, expected at least 2 for principal components.")
         entries = cohort.inputs("upper")  # (n, p)
         check_numbers(entries, cohort, np.arange(len(cohort)))
-        mean, components, _ = principal_components(entries, self.n_components)
-        if not components.shape[1]:
-            raise everyone_alike(cohort)
-        return {"mean": mean, "components": turned(components)}
+        mean, components = turned_components(entries, self.n_components, cohort)
+        return {"mean": mean, "components": components}
 
     @property
     def n_features(self) -> int:
         """Components, and one for the turn."""
         return self.arrays_["components"].shape[1]
 
-    def transform(self, X: Any) -> np.ndarray:
+    def features(self, cohort: Cohort) -> np.ndarray:
         """(n, components + 1) scores."""
-        cohort = self.fitted_cohort(X)
         mean, components = self.arrays_["mean"], self.arrays_["components"]
-        parts = [(cohort.inputs("upper", rows) - mean) @ components for rows in chunks(len(cohort))]
-        return checked_embeddings(np.concatenate(parts), cohort)
+        return np.concatenate([(cohort.inputs("upper", rows) - mean) @ components for rows in chunks(len(cohort))])
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """One row per entry above the diagonal."""
@@ -154,10 +142,7 @@ class Covariates(Reference):
         Of the participants table.
     """
 
-    title: ClassVar[str] = "Covariates"
     kind: ClassVar[str] = "participants"
-    paper: ClassVar[str] = "reference row: no brain data"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
     design_: Design
 
     def __init__(self, columns: Names = ("age", "sex")) -> None:
@@ -173,10 +158,9 @@ class Covariates(Reference):
         """Numbers, and one per category of a column of words."""
         return len(self.arrays_["means"])
 
-    def transform(self, X: Any) -> np.ndarray:
+    def features(self, cohort: Cohort) -> np.ndarray:
         """(n, columns) numbers."""
-        table = self._table(self.fitted_cohort(X))
-        return self.design_.transform(table).astype(np.float32)
+        return self.design_.transform(self._table(cohort)).astype(np.float32)
 
     def _table(self, cohort: Cohort) -> pd.DataFrame:
         missing = [column for column in self.columns if column not in cohort.participants]
@@ -186,35 +170,30 @@ class Covariates(Reference):
         return cohort.participants[list(self.columns)]
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """One average per number."""
-        return {"means": (None,)}
+        """One average per number or category."""
+        return {"means": (sum(1 if known is None else len(known) for known in self.design_.categories_.values()),)}
 
-    def configuration(self) -> dict[str, Any]:
-        """With the categories of each column, None for numbers."""
-        return {**super().configuration(), "categories": self.design_.categories_}
+    def state(self) -> dict[str, Any]:
+        """The categories of each column, None for numbers."""
+        return {"categories": self.design_.categories_}
 
-    @classmethod
-    def from_configuration(cls, config: dict[str, Any]) -> Self:
-        """With the categories."""
-        method = super().from_configuration(config)
-        method.design_ = Design()
-        method.design_.categories_ = dict(config["categories"])
-        return method
+    def set_state(self, config: dict[str, Any]) -> None:
+        """The categories."""
+        self.design_ = Design()
+        self.design_.categories_ = dict(config["categories"])
 
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The averages, one per number or category."""
+        """The averages."""
         super().restore(tensors, folder)
         self.design_.means_ = self.arrays_["means"]
-        width = sum(1 if known is None else len(known) for known in self.design_.categories_.values())
-        if len(self.design_.means_) != width:
-            raise problem(
-                folder, f"{len(self.design_.means_)} averages", expected=f"{width}, one per number or category"
-            )
 
 
-def chunks(n: int) -> list[np.ndarray]:
-    """The rows 0 … n - 1, some at a time."""
-    return [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
+def turned_components(entries: np.ndarray, width: int, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of (n, p) entries, and their principal components, turned (`nerve.components.turned`)."""
+    mean, components, _ = principal_components(entries, width)
+    if not components.shape[1]:
+        raise everyone_alike(cohort)
+    return mean, turned(components)
 
 
 def everyone_alike(cohort: Cohort) -> NerveError:

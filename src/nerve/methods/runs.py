@@ -31,8 +31,8 @@ from nerve.methods.base import CONFIG, WEIGHTS
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
 from nerve.quality.likeness import Likeness
-from nerve.training import joined_processes
 from nerve.training.checkpoint import LAST
+from nerve.training.distributed import joined_processes
 
 RESOLVED, LOCK = "config.yaml", ".lock"
 

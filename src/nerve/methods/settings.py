@@ -5,22 +5,23 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from nerve.checks import NerveError, brief, did_you_mean, listed, problem
+from nerve.files import read_yaml
+from nerve.training.settings import Count, NotNegative, Positive, Share  # noqa: F401
 
-Count = Annotated[int, Field(ge=1, le=10**9)]
+Pairs = Annotated[int, Field(ge=2, le=10**9)]  # of what is normalised over the participants of a batch
 Epochs = Annotated[int, Field(ge=0, le=10**9)]  # none: an untrained encoder, as a control
 Width = Annotated[int, Field(ge=1, le=65536)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
-Share = Annotated[float, Field(ge=0, lt=1)]  # may be nothing
 Part = Annotated[float, Field(gt=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 Widths = Annotated[tuple[Width, ...], Field(strict=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -47,11 +48,6 @@ def check_names(given: Mapping[str, Any], known: Any, where: str) -> None:
             )
 
 
-def check_values(cls: type, given: Mapping[str, Any]) -> None:
-    """Refuse values that the signature of a method does not allow, by name."""
-    validated(signature_model(cls), given, getattr(cls, "title", "") or cls.__name__)
-
-
 def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -> Any:
     """Settings as an object of a pydantic model; the first mistake becomes a sentence."""
     try:
@@ -67,7 +63,7 @@ def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -
 @cache
 def signature_model(cls: type) -> type[BaseModel]:
     """The parameters of a class, with the types and defaults of its signature, as a pydantic model."""
-    hints = get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
+    hints = get_type_hints(cls if is_dataclass(cls) else cls.__init__, include_extras=True)  # type: ignore[misc]
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), parameter.default) for name, parameter in inspect.signature(cls).parameters.items()
     }
@@ -78,6 +74,8 @@ def _plain(value: Any) -> Any:
     """NumPy's numbers as Python's, and lists, which YAML and JSON have, as tuples."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
     return tuple(_plain(item) for item in value) if isinstance(value, list) else value
 
 
@@ -88,3 +86,7 @@ def _expectation(error: Any) -> str:
     return message + did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?").replace(
         " Did you mean", ": did you mean"
     )
+
+
+# class of a method → what methods.yaml says of it
+SAID: dict[str, dict[str, Any]] = _plain(read_yaml(Path(__file__).with_name("methods.yaml")))

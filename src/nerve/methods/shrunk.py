@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import numpy as np
 
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
-from nerve.methods.outputs import checked_embeddings
-from nerve.methods.references import chunks, everyone_alike
+from nerve.methods.inputs import chunks
+from nerve.methods.references import everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.methods.tangent import TangentSpace
-from nerve.views import N_DIRECTIONS
+from nerve.views import N_DIRECTIONS, TangentView
 
 _LOOKED_AT = 2048  # participants, at most, from whom directions come
 
@@ -44,9 +42,6 @@ class ShrunkTangentSpace(TangentSpace):
     ((12, 6), (12, 4))
     """
 
-    title: ClassVar[str] = "Shrunk tangent space"
-    paper: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
-
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
@@ -71,21 +66,21 @@ class ShrunkTangentSpace(TangentSpace):
         """Directions, and one for the turn."""
         return len(self.arrays_["directions"][0, : self.n_components]) + 1
 
-    def transform(self, X: Any) -> np.ndarray:
+    def features(self, cohort: Cohort) -> np.ndarray:
         """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
-        cohort, view = self.fitted_cohort(X), self.learned_view()
+        view = self.learned_view()
         found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
         features = np.empty((len(cohort), self.n_features), np.float32)
         for rows in chunks(len(cohort)):
             units = _units(self.entries(cohort.subset(rows), view), self.arrays_["mean"])
             features[rows] = turned(found.scores(units)[:, : self.n_components])
-        return checked_embeddings(features, cohort)
+        return features
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, the mean, and a column of directions per weight."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
         own: dict[str, tuple[int | None, ...]] = {"mean": (n_entries,), "directions": (n_entries, None)}
-        return self.view_shapes() | own | {"variances": (2, None), "weights": (2, None)}
+        return TangentView().shapes(self.parcellation_.n_regions) | own | {"variances": (2, None), "weights": (2, None)}
 
 
 def _units(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:

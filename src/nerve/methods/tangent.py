@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.checks import naming
 from nerve.cohort import Cohort
-from nerve.components import principal_components, turned
-from nerve.methods.kept_views import ViewedCohort
-from nerve.methods.outputs import checked_embeddings
-from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, saved_sizes, sites_of
-from nerve.methods.references import Reference, chunks, everyone_alike
+from nerve.methods.inputs import chunks
+from nerve.methods.packing import ViewedCohort, fit_view
+from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
+from nerve.methods.references import Reference, turned_components
 from nerve.methods.settings import Share, Width
-from nerve.training.sources import check_numbers
 from nerve.views import TangentView
 
 
@@ -43,10 +40,7 @@ class TangentSpace(Reference):
     ((12, 36), (12, 5))
     """
 
-    title: ClassVar[str] = "Tangent space"
     measures: ClassVar[tuple[str, ...]] = ("pearson",)  # partial correlations need not be positive definite
-    paper: ClassVar[str] = "reference row: tangent space of FC"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
 
     sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
 
@@ -62,24 +56,24 @@ class TangentSpace(Reference):
             return view.arrays
         learned, entries = dict(view.arrays), self.entries(cohort, view)
         if self.recentre is not None:
-            sites = sites_of(cohort, self.recentre)
-            shifts = SiteShifts.of(entries.__getitem__, sites)
+            shifts = SiteShifts.of(entries.__getitem__, sites_of(cohort, self.recentre))
             self.sites_ = shifts.sizes
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
-            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
-        if self.n_components is None:
-            return learned
-        mean, components, _ = principal_components(entries, self.n_components)
-        if not components.shape[1]:
-            raise everyone_alike(cohort)
-        return learned | {"origin": mean, "components": turned(components)}
+            entries = self._recentred(entries, cohort, learned)
+        if self.n_components is not None:
+            learned["origin"], learned["components"] = turned_components(entries, self.n_components, cohort)
+        return learned
+
+    def _recentred(self, entries: np.ndarray, cohort: Cohort, learned: Mapping[str, np.ndarray]) -> np.ndarray:
+        sites = sites_of(cohort, str(self.recentre))
+        shifts = SiteShifts(self.sites_, learned["common"], learned["shifts"])
+        return shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
 
     def fitted_view(self, cohort: Cohort) -> TangentView:
-        """The view of the cohort; what is no number or has no logarithm is refused by name."""
-        for rows in chunks(len(cohort)):
-            check_numbers(cohort.inputs("fc", rows), cohort, rows)
-        with naming(cohort.participants["participant_id"].to_numpy(object)):
-            return TangentView(self.shrinkage).fit(cohort.connectivity)
+        """The view of the cohort."""
+        view = TangentView(self.shrinkage)
+        fit_view(view, cohort)
+        return view
 
     def learned_view(self) -> TangentView:
         """The view that `fit` has found."""
@@ -89,21 +83,20 @@ class TangentSpace(Reference):
 
     @property
     def n_features(self) -> int:
-        """Pairs of regions, and regions."""
+        """Pairs of regions, and regions; or components, and one for the turn."""
+        if self.n_components is not None:
+            return self.arrays_["components"].shape[1]
         return self.n_features_in_ * (self.n_features_in_ + 1) // 2
 
-    def transform(self, X: Any) -> np.ndarray:
+    def features(self, cohort: Cohort) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        cohort = self.fitted_cohort(X)
         entries = self.entries(cohort, self.learned_view())
         if self.recentre is not None:
-            sites = sites_of(cohort, self.recentre)
-            shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
-            self.adapted_ = UNSEEN if shifts.unseen(sites) else self.adapted_
-            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
+            self.adapted_ = UNSEEN if set(sites_of(cohort, self.recentre)) - set(self.sites_) else self.adapted_
+            entries = self._recentred(entries, cohort, self.arrays_)
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
-        return checked_embeddings(entries, cohort)
+        return entries
 
     def entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
         """(n, R (R + 1) / 2): the view on and above the diagonal."""
@@ -116,26 +109,21 @@ class TangentSpace(Reference):
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, and of the components."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
-        own: dict[str, tuple[int | None, ...]] = {"origin": (n_entries,), "components": (n_entries, None)}
-        moved: dict[str, tuple[int | None, ...]] = {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
-        own = (own if self.n_components else {}) | (moved if self.recentre else {})
-        return self.view_shapes() | own
+        shapes = dict(TangentView().shapes(self.parcellation_.n_regions))
+        if self.n_components:
+            shapes |= {"origin": (n_entries,), "components": (n_entries, None)}
+        if self.recentre:
+            shapes |= {"common": (n_entries,), "shifts": (len(self.sites_), n_entries)}
+        return shapes
 
-    def configuration(self) -> dict[str, Any]:
-        """With the sites."""
-        return {**super().configuration(), "sites": dict(self.sites_)}
+    def state(self) -> dict[str, Any]:
+        """The sites."""
+        return {"sites": dict(self.sites_)}
+
+    def set_state(self, config: dict[str, Any]) -> None:
+        """The sites."""
+        self.sites_ = {site: int(n) for site, n in config["sites"].items()}
 
     def card_lines(self) -> list[str]:
         """With the sites."""
         return [*super().card_lines(), *card_lines(self.sites_)]
-
-    @classmethod
-    def from_configuration(cls, config: dict[str, Any]) -> Self:
-        """With the sites."""
-        method = super().from_configuration(config)
-        method.sites_ = saved_sizes(config["sites"], "sites")
-        return method
-
-    def view_shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """Those of the view."""
-        return TangentView().shapes(self.parcellation_.n_regions)

@@ -1,11 +1,13 @@
 """Methods that are trained by gradient: the path from a cohort to a trained module.
 
-Beside what `base` asks for, the class has the parameters ``seed`` and ``device`` and provides
+Beside what `base` asks for, the class is a dataclass whose fields are its parameters, and provides
 
-1. ``build(parcellation)``: the untrained torch module, from the parameters and the parcellation alone (so that `load`
-   can make it without data); random weights need no generator of their own, the caller has seeded torch. The module has
-   ``training_loss(batch, draws)`` and ``embed(batch)`` or ``predict(batch)``.
-2. ``training_settings()``: the `TrainingSettings` of the loop.
+1. ``model``: the class of the torch module, made with the number of regions and the method itself, from which it reads
+   the parameters. Where that is not enough, ``build(parcellation)`` makes the untrained module, from the parameters
+   and the parcellation alone (so that `load` can make it without data); random weights need no generator of their own,
+   the caller has seeded torch. The module has ``training_loss(batch, draws)`` and ``embed(batch)`` or
+   ``predict(batch)``.
+2. ``training``: settings of the training loop that are fixed; parameters named as settings of the loop are, are such.
 3. Optional: ``source(cohort, run_dir)`` when batches are not simply the inputs of some participants;
    ``prepare(module, source, rows)`` for anything computed from the training participants before the first step (a mean,
    say: keep it in a buffer); ``finish(module, source)`` for anything computed after the last.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,76 +26,102 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve.checks import NerveError, problem
+from nerve.checks import problem
 from nerve.cohort import Cohort
+from nerve.components import principal_components, turned
 from nerve.files import claim, read_tsv, write_tsv
-from nerve.methods.base import CONFIG, WEIGHTS, Method, cohort_counts, read_configuration
-from nerve.methods.frames import Transformer
-from nerve.methods.outputs import checked_embeddings
+from nerve.methods.base import WEIGHTS, Method
+from nerve.methods.inputs import chunks
+from nerve.methods.outputs import Transformer
+from nerve.methods.packing import PACKED
+from nerve.methods.settings import Device, Seed
 from nerve.parcellation import Parcellation
 from nerve.progress import Progress, tracked
-from nerve.training import CohortSource, PairedSource, Result, Source, TrainingSettings, choose_device, train
+from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
 from nerve.training.checkpoint import check_weights, restore_weights
 from nerve.training.distributed import current_processes
 from nerve.training.draws import Draws, mixed_seed
-from nerve.training.sources import to_device
-from nerve.training.splits import split_rows
+from nerve.training.settings import choose_device
+from nerve.training.sources import split_rows, to_device
 
 HISTORY = "history.tsv"
-TORCHS_ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}  # torch's defaults, which are not the paper's
+_LOOKED_AT = 2048  # participants, at most, from whom components come
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Trained(Method):
     """A torch module with scikit-learn's manners. See the top of this file."""
 
+    model: ClassVar[Any]
     training: ClassVar[dict[str, Any]] = {}
     batch_size_apply: ClassVar[int] = 128  # participants at a time in transform and predict
-    seed: int
-    device: str
-    module_: torch.nn.Module
-    history_: pd.DataFrame
-    best_step_: int
+
+    seed: Seed = 0
+    device: Device = "auto"
 
     # ---- what a method provides
 
-    def build(self, parcellation: Parcellation) -> torch.nn.Module:
+    def build(self, parcellation: Parcellation) -> Any:
         """The untrained module."""
-        raise NotImplementedError
+        return self.model(parcellation.n_regions, self)
 
     def training_settings(self) -> TrainingSettings:
-        """How it is trained: what is fixed in `training`, and parameters named as settings of the loop are."""
-        names, own = TrainingSettings.model_fields, self.get_params(deep=False)
-        return TrainingSettings(**{name: own[name] for name in names if name in own} | self.training)
+        """How it is trained."""
+        own = self.get_params(deep=False).items()
+        named = {name: value for name, value in own if name in TrainingSettings.model_fields}
+        return TrainingSettings(**named | self.training)
 
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """Where batches come from."""
         return CohortSource(cohort, self.kind)
 
-    def prepare(self, module: torch.nn.Module, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """Set what the module takes from the training participants, before the first step."""
 
-    def finish(self, module: torch.nn.Module, source: Source) -> None:
+    def finish(self, module: Any, source: Source) -> None:
         """Set what the module takes from everyone given to `fit`, after the last step."""
 
-    def split(self, cohort: Cohort, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+    def learn_target(self, y: Any) -> np.ndarray | None:
+        """What is trained on beside the inputs, (n,)."""
+        return None
+
+    def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows: the same share of each cohort."""
-        groups = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
-        return split_rows(len(cohort), groups, settings)
+        cohorts = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
+        return split_rows(len(cohort), cohorts, settings)
 
     # ---- fit
 
-    def fit_module(
+    def fit(
         self,
-        data: Any,
-        targets: np.ndarray | None,
-        run_dir: str | os.PathLike[str] | None,
-        resume: bool,
-        progress: bool,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool = False,
     ) -> Self:
-        """The whole of `fit`: build, prepare, train, finish."""
-        cohort, settings = self.begin_fit(data), self.training_settings()
+        """Train on a cohort, several cohorts, or an (n, R, R) array: build, prepare, train, finish.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+        y : (n,) array
+            Numbers, or two different words, of methods that learn a target; others ignore it.
+        groups : (n,) labels, optional
+            Families: where a target is learned, one is never split between training and inner validation.
+        run_dir : path, optional
+            Where checkpoints and history are written.
+        resume : bool
+            Go on from the checkpoints there.
+        progress : bool
+            Show progress on standard error.
+        """
+        targets = self.learn_target(y)
+        cohort, settings = self.begin_fit(X), self.training_settings()
         folder = None if run_dir is None else claim(run_dir)
-        split = self.split(cohort, settings)
+        split = self.split(cohort, settings, groups)
         with Progress(f"{type(self).__name__}: before the first step", shown=progress):
             source = self.begin_training(cohort, split[0], folder)
         identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
@@ -108,9 +137,14 @@ class Trained(Method):
             label=type(self).__name__,
         )
         self.history_, self.best_step_ = result.history, result.best_step
-        self.data_ = described_data(cohort, result)
+        self.data_ = self.described_data(cohort) | {
+            "n_training": len(result.training_rows),
+            "n_validation": len(result.validation_rows),
+        }
         with Progress(f"{type(self).__name__}: after the last step", shown=progress):
             self.finish(self.module_, source)
+        if folder is not None and current_processes().first:
+            (folder / PACKED).unlink(missing_ok=True)  # it can be made again
         return self
 
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
@@ -125,16 +159,15 @@ class Trained(Method):
         cohort, settings = self.begin_fit(data), self.training_settings()
         source = self.begin_training(cohort, np.arange(len(cohort)))
         rows = np.arange(min(settings.batch_size, len(source)))
-        batch = source.batch(rows)
         if self.role == "supervised":
-            batch = PairedSource(source, np.zeros(len(source), np.float32)).batch(rows)
-        device = choose_device(self.device)
+            source = PairedSource(source, np.zeros(len(source)))
+        batch, device = source.batch(rows), choose_device(self.device)
         began = time.process_time()
         draws = Draws(settings.seed, 0, len(rows), slice(0, len(rows)), device)
-        self.module_.to(device).training_loss(to_device(batch, device), draws).backward()  # type: ignore[operator]
+        self.module_.to(device).training_loss(to_device(batch, device), draws).backward()
         return time.process_time() - began, len(source)
 
-    def seeded_build(self, parcellation: Parcellation) -> torch.nn.Module:
+    def seeded_build(self, parcellation: Parcellation) -> Any:
         """`build`, with torch's generator seeded for the time of the call only."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(mixed_seed(self.seed, 0))
@@ -144,23 +177,39 @@ class Trained(Method):
         """How many numbers are trained for these regions, counted without allocating them."""
         with torch.device("meta"):
             module = self.build(parcellation)
-        return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+        return _trainable(module)
 
     # ---- apply
 
-    def apply(self, verb: Callable[[Any], torch.Tensor], source: Source, progress: bool = False) -> np.ndarray:
-        """``verb(batch)`` for all samples in order, stacked: (n, …) float32."""
+    def apply(
+        self,
+        verb: Callable[..., torch.Tensor],
+        source: Source,
+        beside: np.ndarray | None = None,
+        *,
+        rows: np.ndarray | None = None,
+        progress: bool = False,
+    ) -> np.ndarray:
+        """``verb(batch)`` for all samples in order, or those at `rows`, stacked: (n, …) float32.
+
+        With numbers `beside` the samples, masked patches say, it is ``verb(batch, numbers)``.
+        """
+        rows = np.arange(len(source)) if rows is None else rows
+        if beside is not None and len(beside) != len(rows):
+            raise problem("masked", f"{len(beside)} rows", expected=f"one for each of {len(rows)} participants")
         device = choose_device(self.device)
         self.module_.to(device).eval()
         values: np.ndarray | None = None
-        starts = range(0, len(source), self.batch_size_apply)
+        parts = chunks(len(rows), self.batch_size_apply)
         with torch.inference_mode():
-            for start in tracked(starts, type(self).__name__, len(starts), shown=progress):
-                rows = np.arange(start, min(start + self.batch_size_apply, len(source)))
-                part = verb(to_device(source.batch(rows), device)).float().cpu().numpy()
+            for some in tracked(parts, type(self).__name__, len(parts), shown=progress):
+                batch = [source.batch(rows[some])]
+                if beside is not None:
+                    batch.append(torch.from_numpy(np.ascontiguousarray(beside[some])))
+                part = verb(*to_device(batch, device)).float().cpu().numpy()
                 if values is None:  # a whole cohort's tokens are gigabytes: written in place, never joined
-                    values = np.empty((len(source), *part.shape[1:]), np.float32)
-                values[rows] = part
+                    values = np.empty((len(rows), *part.shape[1:]), np.float32)
+                values[some] = part
         return np.zeros((0,), np.float32) if values is None else values
 
     # ---- files
@@ -177,31 +226,27 @@ class Trained(Method):
 
     def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
         """Build the module and give it its weights."""
-        try:
-            with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
-                check_weights(self.seeded_build(self.parcellation_), tensors, folder / WEIGHTS)
-            self.module_ = self.seeded_build(self.parcellation_)
-        except NerveError:
-            raise
-        except (TypeError, ValueError, AttributeError, OverflowError, RuntimeError, MemoryError) as error:
-            raise problem(folder / CONFIG, f"no model can be built from its parameters ({error})") from error
+        with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
+            check_weights(self.seeded_build(self.parcellation_), tensors, folder / WEIGHTS)
+        self.module_ = self.seeded_build(self.parcellation_)
         restore_weights(self.module_, tensors, folder / WEIGHTS)
         self.module_.eval()
         if not (folder / HISTORY).is_file():
             raise problem(folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
         self.history_ = read_tsv(folder / HISTORY)
-        self.best_step_ = read_configuration(folder).get("best_step", 0)
 
-    def configuration(self) -> dict[str, Any]:
-        """With the settings of the training loop."""
-        training = self.training_settings().model_dump(mode="json")
-        return {**super().configuration(), "training": training, "best_step": self.best_step_}
+    def state(self) -> dict[str, Any]:
+        """The settings of the training loop, and where the weights come from."""
+        return {"training": self.training_settings().model_dump(mode="json"), "best_step": self.best_step_}
+
+    def set_state(self, config: dict[str, Any]) -> None:
+        """Where the weights come from."""
+        self.best_step_ = config.get("best_step", 0)
 
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
         last: Any = self.history_.iloc[-1] if len(self.history_) else {}
-        data = self.data_
-        trainable = sum(p.numel() for p in self.module_.parameters() if p.requires_grad)
+        data, trainable = self.data_, _trainable(self.module_)
         return [
             *super().card_lines(),
             f"{data.get('n_training', '?')} participants for training, {data.get('n_validation', '?')} for validation",
@@ -214,35 +259,39 @@ class Trained(Method):
 class Encoder(Transformer, Trained):
     """A method that learns without labels: ``fit`` and ``transform``."""
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        run_dir: str | os.PathLike[str] | None = None,
-        resume: bool = False,
-        progress: bool = False,
-    ) -> Self:
-        """Train on a cohort, several cohorts, or an (n, R, R) array; `y` is ignored.
+    def features(self, cohort: Cohort) -> np.ndarray:
+        """What `transform` returns, of a cohort in the region order of the method."""
+        return self.apply(self.module_.embed, self.source(cohort))
 
-        With `run_dir`, checkpoints and history are written there and `resume` goes on from them.
+    def looked_at(self, n: int) -> np.ndarray:
+        """The rows from which components come: all, or so many drawn at random that they fit into memory."""
+        return np.sort(np.random.default_rng([self.seed, 6]).permutation(n)[:_LOOKED_AT])
+
+    def set_components(self, module: Any, verb: Callable[..., torch.Tensor], source: Source) -> None:
+        """Give the module the principal components of ``verb(batch)``.
+
+        Of validation participants too: among fewer participants than numbers, those whom the components have not seen
+        come out shorter than the others, and a kernel between the two kinds is distorted. Not centred: the group is
+        the origin. Centred, the numbers of all would sum to zero, and who is tested be known from the others.
         """
-        return self.fit_module(X, None, run_dir, resume, progress)
+        values = self.apply(verb, source, rows=self.looked_at(len(source)))
+        width = module.components.shape[1]
+        components = principal_components(values, width - 1, center=False)[1]
+        with torch.no_grad():
+            module.components.copy_(torch.from_numpy(turned(components, width)))
 
-    def transform(self, X: Any) -> np.ndarray:
-        """(n, width) features of the same participants in the same order."""
-        cohort = self.fitted_cohort(X)
-        return checked_embeddings(self.apply(self.module_.embed, self.source(cohort)), cohort)  # type: ignore[arg-type]
+
+def mean_sample(source: Source, rows: np.ndarray) -> torch.Tensor:
+    """The mean of the samples at some rows; of samples with something beside them, of the first part."""
+    total: Any = 0.0
+    for some in chunks(len(rows)):
+        batch = source.batch(np.sort(rows[some]))
+        total = total + (batch[0] if isinstance(batch, tuple) else batch).sum(0, dtype=torch.float64)
+    return (total / len(rows)).float()
 
 
-def described_data(cohort: Cohort, result: Result) -> dict[str, Any]:
-    """What a model remembers of its training participants: how many, of which cohorts; nobody by name."""
-    return {
-        "fingerprint": cohort.fingerprint,
-        "cohorts": cohort_counts(cohort),
-        "n_training": len(result.training_rows),
-        "n_validation": len(result.validation_rows),
-    }
+def _trainable(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def _number(row: Any, name: str) -> str:

@@ -1,7 +1,10 @@
-"""Torch modules. They know tensors and the patching, and no files."""
+"""Torch modules. They know tensors and the patching, and no files.
 
-from nerve.models.counting import parameter_counts, parameter_table
-from nerve.models.masked_autoencoder import MaskedAutoencoder
+Whatever is random in a `training_loss(batch, draws)` comes from `draws`, which `nerve.training.Draws` provides: random
+numbers that do not depend on how many processes share a batch.
+"""
+
+from nerve.models.masked_autoencoder import MaskedAutoencoder, parameter_counts, parameter_table
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 
 __all__ = ["TOKENIZERS", "MaskedAutoencoder", "Tokenizer", "parameter_counts", "parameter_table"]

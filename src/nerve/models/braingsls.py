@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nerve.models.edge_conv import EdgeToEdge, EdgeToNode
+from nerve.models.brainnetcnn import EdgeToEdge, EdgeToNode
 from nerve.models.graph import GraphConvolution
-from nerve.models.randomness import Draws
 
 
 class SignalEncoder(nn.Module):
@@ -49,6 +48,12 @@ class BrainGSLsModel(nn.Module):
 
     Parameters
     ----------
+    n_regions : int
+    settings : object
+        The method, or whatever has these attributes.
+
+    Attributes of the settings
+    --------------------------
     edge_filters, width : int
         Channels of the edge-to-edge layers; width of a region's code.
     mask_ratio : float
@@ -63,30 +68,18 @@ class BrainGSLsModel(nn.Module):
         The feature: codes of all regions side by side, or their mean.
     """
 
-    group_graph: Tensor
-
-    def __init__(
-        self,
-        n_regions: int,
-        edge_filters: int = 8,
-        width: int = 48,
-        *,
-        mask_ratio: float = 0.25,
-        threshold: float = 0.15,
-        slope: float = 0.33,
-        signals: bool = False,
-        readout: str = "flat",
-    ) -> None:
+    def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
-        self.n_masked = max(1, int(mask_ratio * n_regions))
-        self.width, self.threshold, self.readout = width, threshold, readout
+        self.n_masked = max(1, int(settings.mask_ratio * n_regions))
+        edge_filters, slope = settings.edge_filters, settings.slope
+        self.width, self.threshold, self.readout = settings.width, settings.threshold, settings.readout
         self.first = EdgeToEdge(1, edge_filters, n_regions)
         self.second = EdgeToEdge(edge_filters, edge_filters, n_regions)
-        self.nodes = EdgeToNode(edge_filters, width, n_regions)
+        self.nodes = EdgeToNode(edge_filters, self.width, n_regions)
         self.activation = nn.LeakyReLU(slope)
-        self.signals = SignalEncoder(width, slope) if signals else None
-        self.decoder = GraphConvolution(width, width)
-        self.register_buffer("group_graph", torch.zeros(n_regions, n_regions))
+        self.signals = SignalEncoder(self.width, slope) if settings.signals else None
+        self.decoder = GraphConvolution(self.width, self.width)
+        self.group_graph = nn.Buffer(torch.zeros(n_regions, n_regions))
 
     def set_group_graph(self, mean_fc: Tensor) -> None:
         """Join the regions whose group-mean FC reaches the threshold.
@@ -96,7 +89,7 @@ class BrainGSLsModel(nn.Module):
         graph = (mean_fc >= self.threshold).to(self.group_graph)
         self.group_graph.copy_(graph.fill_diagonal_(0))
 
-    def training_loss(self, batch: Any, draws: Draws) -> Tensor:
+    def training_loss(self, batch: Any, draws: Any) -> Tensor:
         """The loss above; batch is (batch, regions, regions), or that with a list of series."""
         fc, series = parted(batch)
         visible = self.choose_visible(fc.shape[-1], draws)  # (batch, regions)
@@ -106,7 +99,7 @@ class BrainGSLsModel(nn.Module):
         hidden = ~(visible.unsqueeze(-1) & visible.unsqueeze(-2))  # (batch, regions, regions)
         return (codes @ codes.transpose(-1, -2) - fc)[hidden].square().mean()
 
-    def choose_visible(self, n_regions: int, draws: Draws) -> Tensor:
+    def choose_visible(self, n_regions: int, draws: Any) -> Tensor:
         """Which regions are visible, the same number for everyone: (batch, regions) of bool."""
         return draws.uniform(n_regions).argsort(-1).argsort(-1) >= self.n_masked
 

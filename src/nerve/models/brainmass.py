@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from nerve.models.pseudo_views import dropped_volume_views, wishart_views
-from nerve.models.randomness import Draws
+from nerve.models.brainnettf import perceptron
 
 
 class RegionTransformer(nn.Module):
@@ -22,26 +21,16 @@ class RegionTransformer(nn.Module):
     divides (R = 419 with 10 heads: 420).
     """
 
-    def __init__(
-        self,
-        n_regions: int,
-        n_layers: int,
-        n_heads: int,
-        feedforward: int,
-        width_out: int,
-        *,
-        dropout: float,
-        recompute: bool,
-    ) -> None:
+    def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
-        self.width = math.ceil(n_regions / n_heads) * n_heads
-        self.recompute = recompute
+        self.width = math.ceil(n_regions / settings.n_heads) * settings.n_heads
+        self.recompute = settings.recompute
+        shape = self.width, settings.n_heads, settings.feedforward, settings.dropout
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(self.width, n_heads, feedforward, dropout, batch_first=True)
-            for _ in range(n_layers)
+            nn.TransformerEncoderLayer(*shape, batch_first=True) for _ in range(settings.n_layers)
         )
         self.reduce = nn.Sequential(nn.Linear(self.width, 8), nn.LeakyReLU())
-        self.head = projection_head(8 * n_regions, 16 * n_regions, width_out)
+        self.head = projection_head(8 * n_regions, 16 * n_regions, settings.projection)
 
     def tokens(self, rows: Tensor) -> Tensor:
         """Rows of FC padded to the width of the tokens: (batch, regions, width)."""
@@ -61,7 +50,7 @@ class RegionTransformer(nn.Module):
         return self.reduce(self.contextualise(self.tokens(fc))).flatten(1)
 
     def forward(self, fc: Tensor) -> Tensor:
-        """The projection that views are compared in: (batch, width_out)."""
+        """The projection that views are compared in: (batch, width)."""
         return self.head(self.features(fc))
 
 
@@ -78,7 +67,13 @@ class BrainMassModel(nn.Module):
 
     Parameters
     ----------
-    dropped : float
+    n_regions : int
+    settings : object
+        The method, or whatever has these attributes.
+
+    Attributes of the settings
+    --------------------------
+    dropped_volumes : float
         Share of volumes left out of a view; used where the batch holds time series.
     momentum : float
         m above.
@@ -86,51 +81,34 @@ class BrainMassModel(nn.Module):
         Compute activations twice rather than keep them: a batch of 64 at R = 400 then fits in a few GiB.
     """
 
-    positions: Tensor
-
-    def __init__(
-        self,
-        n_regions: int,
-        n_layers: int = 16,
-        n_heads: int = 10,
-        feedforward: int = 2048,
-        width_out: int = 1024,
-        *,
-        dropout: float = 0.1,
-        dropped: float = 0.2,
-        momentum: float = 0.996,
-        n_contrasted: int = 10,
-        n_rebuilt: int = 5,
-        weight_contrast: float = 0.1,
-        weight_rebuild: float = 2.0,
-        recompute: bool = False,
-    ) -> None:
+    def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
-        self.dropped, self.momentum = dropped, momentum
-        self.n_contrasted, self.n_rebuilt = min(n_contrasted, n_regions), min(n_rebuilt, n_regions)
-        self.weight_contrast, self.weight_rebuild = weight_contrast, weight_rebuild
-        self.online = RegionTransformer(
-            n_regions, n_layers, n_heads, feedforward, width_out, dropout=dropout, recompute=recompute
-        )
+        self.dropped, self.momentum = settings.dropped_volumes, settings.momentum
+        self.n_contrasted, self.n_rebuilt = (min(n, n_regions) for n in (settings.n_contrasted, settings.n_rebuilt))
+        self.weight_contrast, self.weight_rebuild = settings.weight_contrast, settings.weight_rebuild
+        self.online = RegionTransformer(n_regions, settings)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self.predictor = projection_head(width_out, 2 * width_out, width_out)
+        self.predictor = projection_head(settings.projection, 2 * settings.projection, settings.projection)
         width = self.online.width
         self.mask_vector = nn.Parameter(torch.empty(1, 1, width))
         self.extra_tokens = nn.Parameter(torch.empty(1, 2, width))
-        nn.init.xavier_normal_(self.mask_vector)
-        nn.init.xavier_normal_(self.extra_tokens)
-        self.contrast_head = masked_row_head(width, feedforward, n_regions)
-        self.rebuild_head = masked_row_head(width, feedforward, n_regions)
-        self.register_buffer("positions", sine_positions(n_regions + 2, width), persistent=False)
+        if not self.mask_vector.is_meta:  # drawing without numbers would import the compiler
+            nn.init.xavier_normal_(self.mask_vector)
+            nn.init.xavier_normal_(self.extra_tokens)
+        # from the token of a hidden row to the row
+        self.contrast_head, self.rebuild_head = (perceptron(width, settings.feedforward, n_regions) for _ in range(2))
+        with torch.device("cpu"):  # computed, not learned: also where the module is only counted
+            positions = sine_positions(n_regions + 2, width)
+        self.positions = nn.Buffer(positions, persistent=False)
 
-    def training_loss(self, batch: Sequence[Any], draws: Draws) -> Tensor:
+    def training_loss(self, batch: Sequence[Any], draws: Any) -> Tensor:
         """The loss above; of each participant the batch has (volumes, regions), or (FC, degrees of freedom)."""
         first, second = self.views(batch, draws)  # (batch, regions, regions) each
         loss = self.agreement(first, second)
         loss = loss + self.weight_contrast * self.contrast(first, draws)
         return loss + self.weight_rebuild * self.rebuild(first, draws)
 
-    def views(self, batch: Sequence[Any], draws: Draws) -> tuple[Tensor, Tensor]:
+    def views(self, batch: Sequence[Any], draws: Any) -> tuple[Tensor, Tensor]:
         """Two versions of each participant's FC."""
         seeds = (draws.uniform(2) * 2**24).long().tolist()  # one per participant and view: lengths differ, seeds do not
         pairs = [
@@ -144,23 +122,23 @@ class BrainMassModel(nn.Module):
     def agreement(self, first: Tensor, second: Tensor) -> Tensor:
         """The BYOL term."""
         with torch.no_grad():
-            targets = self.target(second), self.target(first)  # (batch, width_out)
+            targets = self.target(second), self.target(first)  # (batch, projection)
         predictions = self.predictor(self.online(first)), self.predictor(self.online(second))
         cosines = [nn.functional.cosine_similarity(p, t, dim=-1) for p, t in zip(predictions, targets, strict=True)]
         return (4 - 2 * (cosines[0] + cosines[1])).mean()
 
-    def contrast(self, fc: Tensor, draws: Draws) -> Tensor:
+    def contrast(self, fc: Tensor, draws: Any) -> Tensor:
         """Cross-entropy of matching hidden rows with their predictions, by scalar product."""
         rows, contextual = self.hidden_rows(fc, self.n_contrasted, draws)
         logits = rows @ self.contrast_head(contextual).transpose(-1, -2)  # (batch, true row, predicted row)
         return -logits.log_softmax(-1).diagonal(dim1=-2, dim2=-1).mean()
 
-    def rebuild(self, fc: Tensor, draws: Draws) -> Tensor:
+    def rebuild(self, fc: Tensor, draws: Any) -> Tensor:
         """Mean squared error of rebuilt hidden rows."""
         rows, contextual = self.hidden_rows(fc, self.n_rebuilt, draws)
         return (self.rebuild_head(contextual) - rows).square().mean()
 
-    def hidden_rows(self, fc: Tensor, count: int, draws: Draws) -> tuple[Tensor, Tensor]:
+    def hidden_rows(self, fc: Tensor, count: int, draws: Any) -> tuple[Tensor, Tensor]:
         """Hide `count` random rows: the rows (batch, count, regions) and their tokens (batch, count, width)."""
         index = draws.uniform(fc.shape[-1]).argsort(-1)[:, :count, None]  # (batch, count, 1)
         hidden = torch.zeros_like(fc[..., :1]).scatter_(1, index, 1.0).bool()  # (batch, regions, 1)
@@ -187,13 +165,55 @@ def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential
     )
 
 
-def masked_row_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential:
-    """From the token of a hidden row to the row."""
-    return nn.Sequential(nn.Linear(width_in, hidden), nn.LeakyReLU(), nn.Linear(hidden, width_out))
-
-
 def sine_positions(n_positions: int, width: int) -> Tensor:
     """Fixed positions: sin(p / 10000^(2⌊k/2⌋/width)) at even k, cos at odd k; (n_positions, width)."""
     k = torch.arange(width)
     angle = torch.arange(n_positions).unsqueeze(-1) / 10000 ** (2 * (k // 2) / width)
     return torch.where(k % 2 == 0, angle.sin(), angle.cos())
+
+
+def correlation(series: Tensor) -> Tensor:
+    """Pearson correlation of the columns of (…, volumes, regions); a constant column correlates with nothing (0)."""
+    centred = series - series.mean(-2, keepdim=True)
+    norm = centred.norm(dim=-2, keepdim=True)
+    unit = centred / norm.clamp(min=1e-12)
+    fc = unit.transpose(-1, -2) @ unit  # (…, regions, regions)
+    return fc.clamp(-1, 1).diagonal_scatter(torch.ones_like(fc[..., 0]), dim1=-2, dim2=-1)
+
+
+def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -> list[Tensor]:
+    """Pseudo-FC of one scan (volumes, regions), each from another random choice of volumes (Yang et al. 2024).
+
+    Parameters
+    ----------
+    series : (volumes, regions)
+    dropped : float
+        Share of the volumes that each view leaves out.
+    seeds : sequence of int
+        One per view.
+    """
+    n_kept = max(3, len(series) - int(dropped * len(series)))
+    orders = [torch.randperm(len(series), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    return [correlation(series[order[:n_kept].sort().values.to(series.device)]) for order in orders]
+
+
+def wishart_views(fc: Tensor, degrees: Tensor, seeds: Sequence[int]) -> list[Tensor]:
+    """FC as more scans of the same length would give if the participant's true FC were the one seen.
+
+    With FC = Q Λ Qᵀ and ν degrees of freedom, ν volumes Z Λ^½ Qᵀ with Z standard normal have a covariance matrix that
+    follows the Wishart law W(FC, ν); their correlation is the view. Λ is clipped at 0: FC of fewer volumes than regions
+    is singular, and stored in 16 bits slightly indefinite.
+
+    Parameters
+    ----------
+    fc : (regions, regions)
+    degrees : scalar tensor
+        Volumes less one.
+    seeds : sequence of int
+        One per view.
+    """
+    values, vectors = torch.linalg.eigh(fc.float())
+    root = vectors * values.clamp(min=0).sqrt()  # root rootᵀ = fc
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]  # on the CPU: a GPU run sees the same views
+    shape = max(3, int(degrees)), len(fc)
+    return [correlation(torch.randn(shape, generator=one).to(fc.device) @ root.T) for one in generators]

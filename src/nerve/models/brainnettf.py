@@ -2,14 +2,67 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nerve.models.ocread import OCRead
 from nerve.models.scalar import ScalarModel
+
+
+def perceptron(*widths: int) -> nn.Sequential:
+    """Linear layers of these widths with leaky ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.LeakyReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+class OCRead(nn.Module):
+    """Orthonormal clustering readout.
+
+    An autoencoder over the whole graph, R·d → hidden → hidden → R·d, refines the tokens to H. With centres E, K
+    orthonormal vectors that are drawn once and never trained, the soft assignment of token i to cluster k and the
+    pooled tokens are
+
+        P_ik = softmax_k((H_i · E_k)²),     Z = Pᵀ H.
+
+    Parameters
+    ----------
+    n_tokens, width : int
+        R and d.
+    n_clusters : int
+        K, at most `width`: there are no more orthonormal vectors.
+    hidden : int
+        Width of the autoencoder's middle; its two outer layers hold 2·R·d·hidden weights, most of the model.
+    """
+
+    def __init__(self, n_tokens: int, width: int, n_clusters: int = 100, hidden: int = 32) -> None:
+        super().__init__()
+        self.refine = perceptron(n_tokens * width, hidden, hidden, n_tokens * width)
+        self.centres = nn.Buffer(orthonormal_centres(n_clusters, width))
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """(batch, R, d) → pooled tokens (batch, K, d) and the assignment (batch, R, K)."""
+        refined = self.refine(tokens.flatten(1)).view_as(tokens)  # (batch, R, d)
+        assignment = torch.softmax((refined @ self.centres.T) ** 2, dim=-1)  # (batch, R, K)
+        return assignment.transpose(1, 2) @ refined, assignment
+
+
+def orthonormal_centres(n_clusters: int, width: int) -> Tensor:
+    """(clusters, width) orthonormal rows: Gram–Schmidt on a Glorot-uniform draw from torch's generator.
+
+    Examples
+    --------
+    >>> centres = orthonormal_centres(3, 5)
+    >>> torch.allclose(centres @ centres.T, torch.eye(3), atol=1e-6)
+    True
+    """
+    draw = torch.empty(n_clusters, width)
+    nn.init.xavier_uniform_(draw)
+    return torch.linalg.qr(draw.T).Q.T.contiguous()  # QR is Gram–Schmidt, up to signs that the square removes
 
 
 class BrainNetTFModel(ScalarModel):
@@ -18,7 +71,11 @@ class BrainNetTFModel(ScalarModel):
     Parameters
     ----------
     n_regions : int
-        R: number of tokens, and their width.
+    settings : object
+        The method, or whatever has these attributes.
+
+    Attributes of the settings
+    --------------------------
     n_clusters : int
         Tokens after pooling; no more than R can be orthonormal.
     heads : int
@@ -33,38 +90,21 @@ class BrainNetTFModel(ScalarModel):
         Train on λ·(x, y) + (1 - λ)·(x', y') of random pairs, λ ~ Beta(1, 1), one λ a batch.
     """
 
-    def __init__(
-        self,
-        n_regions: int,
-        n_clusters: int = 100,
-        heads: int = 4,
-        feedforward: int = 1024,
-        pooling_hidden: int = 32,
-        dropout: float = 0.1,
-        mixup: bool = True,
-    ) -> None:
+    def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
-        self.padding = -n_regions % heads
-        self.mixup = mixup
-        width, n_clusters = n_regions + self.padding, min(n_clusters, n_regions)
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, heads, feedforward, dropout, batch_first=True) for _ in range(2)
-        )
-        self.readout = OCRead(n_regions, width, n_clusters, pooling_hidden)
+        self.padding = -n_regions % settings.heads
+        self.mixup = settings.mixup
+        width, n_clusters = n_regions + self.padding, min(settings.n_clusters, n_regions)
+        shape = width, settings.heads, settings.feedforward, settings.dropout
+        layers = [nn.TransformerEncoderLayer(*shape, batch_first=True) for _ in range(2)]
+        self.layers = nn.Sequential(*layers)
+        self.readout = OCRead(n_regions, width, n_clusters, settings.pooling_hidden)
         self.reduce = nn.Sequential(nn.Linear(width, 8), nn.LeakyReLU())
-        self.head = nn.Sequential(
-            nn.Linear(8 * n_clusters, 256),
-            nn.LeakyReLU(),
-            nn.Linear(256, 32),
-            nn.LeakyReLU(),
-            nn.Linear(32, 1),
-        )
+        self.head = perceptron(8 * n_clusters, 256, 32, 1)
 
     def forward(self, fc: Tensor) -> Tensor:
         """(batch, R, R) → (batch,)."""
-        tokens = functional.pad(fc, (0, self.padding))  # (batch, R, width)
-        for layer in self.layers:
-            tokens = layer(tokens)
+        tokens = self.layers(functional.pad(fc, (0, self.padding)))  # (batch, R, width)
         pooled, _ = self.readout(tokens)  # (batch, clusters, width)
         return self.head(self.reduce(pooled).flatten(1)).squeeze(-1)
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from nerve.models.randomness import Draws
+from nerve.models.graph import GraphConvolution
 
 
-class PopulationConvolution(nn.Module):
+class PopulationConvolution(GraphConvolution):
     """A graph convolution over participants whose graph is a list of neighbours per participant.
 
     With weights A_ij from participant i to its neighbours j, self-loops added and both degrees of A + I taken:
     H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (participants × participants) matrix is never formed.
     """
 
-    def __init__(self, width_in: int, width_out: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width_in, width_out, bias=False)
-        self.bias = nn.Parameter(torch.zeros(width_out))
-        nn.init.xavier_uniform_(self.linear.weight)
-
-    def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
         """(subjects, width_in), (subjects, k) of whole numbers, (subjects, k) → (subjects, width_out)."""
         outgoing = 1 + weights.sum(-1)  # (participants,)
         incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
@@ -44,8 +40,12 @@ class GATEModel(nn.Module):
 
     Parameters
     ----------
-    n_features : int
-        Entries above the diagonal of FC.
+    n_regions : int
+    settings : object
+        The method, or whatever has these attributes.
+
+    Attributes of the settings
+    --------------------------
     n_components : int
         Principal components that the graph convolution reads.
     width : int
@@ -56,33 +56,23 @@ class GATEModel(nn.Module):
         γ above.
     """
 
-    mean: Tensor
-    components: Tensor
-
-    def __init__(
-        self,
-        n_features: int,
-        n_components: int,
-        width: int = 256,
-        *,
-        feature_drop: float = 0.3,
-        edge_drop: float = 0.3,
-        dropout: float = 0.2,
-        decorrelation: float = 0.2,
-    ) -> None:
+    def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
-        self.feature_drop, self.edge_drop, self.decorrelation = feature_drop, edge_drop, decorrelation
-        self.dropout = nn.Dropout(dropout)
+        self.feature_drop, self.edge_drop = settings.feature_drop, settings.edge_drop
+        self.decorrelation, width = settings.decorrelation, settings.width
+        n_features = n_regions * (n_regions - 1) // 2
+        n_components = min(settings.n_components, n_features)
+        self.dropout = nn.Dropout(settings.dropout)
         self.convolution = PopulationConvolution(n_components, width)
         self.linear = nn.Linear(width, width, bias=False)  # columns are standardised: a bias would have no gradient
-        self.register_buffer("mean", torch.zeros(n_features))
-        self.register_buffer("components", torch.zeros(n_components, n_features))
+        self.mean = nn.Buffer(torch.zeros(n_features))
+        self.components = nn.Buffer(torch.zeros(n_components, n_features))
 
     def project(self, upper: Tensor) -> Tensor:
         """Principal components of FC entries: (…, n_features) → (…, n_components)."""
         return (upper - self.mean) @ self.components.T
 
-    def training_loss(self, batch: dict[str, Tensor], draws: Draws) -> Tensor:
+    def training_loss(self, batch: dict[str, Tensor], draws: Any) -> Tensor:
         """The loss above, for two views of everyone in `batch`.
 
         View a is a random window with edges to the nearest participant, view b the next window with all edges; half
@@ -102,7 +92,7 @@ class GATEModel(nn.Module):
         b = self.view(batch, length, window + 1, batch["weights"].shape[-1], draws)
         return agreement_loss(a, b, self.decorrelation)
 
-    def view(self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Draws) -> Tensor:
+    def view(self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Any) -> Tensor:
         """One window on the graph of the k nearest, some features and edges dropped: (participants, width)."""
         x, weights = batch["features"][length, window], batch["weights"][length, window, :, :k]
         x = x * (draws.shared_uniform(x.shape[-1]) >= self.feature_drop)

@@ -25,20 +25,18 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
     (batch, regions, regions) of 0.0 and 1.0
     """
     n_regions = fc.shape[-1]
-    strength = fc.detach().abs() * (1 - torch.eye(n_regions, device=fc.device, dtype=fc.dtype))
+    strength = fc.detach().abs()
     if isinstance(keep, int):
+        strength = strength.diagonal_scatter(strength.new_zeros(fc.shape[:-1]), dim1=-2, dim2=-1)
         chosen = strength.topk(min(keep, n_regions - 1), dim=-1).indices  # (batch, regions, keep)
-        directed = torch.zeros_like(strength).scatter_(-1, chosen, 1.0)
-        return torch.maximum(directed, directed.transpose(-1, -2))
-    rows, columns = torch.triu_indices(n_regions, n_regions, 1, device=fc.device)
-    pairs = strength[:, rows, columns]  # (batch, pairs)
-    n_edges = min(max(1, round(keep * pairs.shape[-1])), pairs.shape[-1])
-    chosen = pairs.topk(n_edges, dim=-1, sorted=False).indices  # (batch, edges)
-    upper = torch.zeros_like(pairs).scatter_(-1, chosen, 1.0)
-    graph = torch.zeros_like(strength)
-    graph[:, rows, columns] = upper
-    graph[:, columns, rows] = upper
-    return graph
+    else:
+        n_pairs = n_regions * (n_regions - 1) // 2
+        above = torch.ones_like(strength[0]).triu(1).bool()
+        strength = torch.where(above, strength, -1.0).flatten(1)  # (batch, regions²)
+        n_edges = min(max(1, round(keep * n_pairs)), n_pairs)
+        chosen = strength.topk(n_edges, dim=-1, sorted=False).indices  # (batch, edges)
+    directed = torch.zeros_like(strength).scatter_(-1, chosen, 1.0).view_as(fc)
+    return torch.maximum(directed, directed.mT)
 
 
 def normalised_adjacency(adjacency: Tensor) -> Tensor:

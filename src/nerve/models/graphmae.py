@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nerve.models.graph import GraphIsomorphism, NodeNorm, strongest_edges
-from nerve.models.randomness import Draws
 
 
 def scaled_cosine_error(rebuilt: Tensor, original: Tensor, alpha: float) -> Tensor:
@@ -24,8 +24,14 @@ class GraphMaskedAutoencoder(nn.Module):
 
     Parameters
     ----------
-    n_regions, width, n_layers : int
-        Regions, width of the codes, GIN layers of the encoder.
+    n_regions : int
+    settings : object
+        The method, or whatever has these attributes.
+
+    Attributes of the settings
+    --------------------------
+    width, n_layers : int
+        Width of the codes, GIN layers of the encoder.
     mask_ratio : float
         Share of the nodes that is masked.
     masking : {"rows_and_columns", "rows"}
@@ -39,30 +45,20 @@ class GraphMaskedAutoencoder(nn.Module):
         On the input of each encoder layer.
     """
 
-    def __init__(
-        self,
-        n_regions: int,
-        width: int = 512,
-        n_layers: int = 2,
-        *,
-        mask_ratio: float = 0.5,
-        masking: str = "rows_and_columns",
-        keep_edges: float | int = 0.1,
-        alpha: float = 1.0,
-        dropout: float = 0.2,
-    ) -> None:
+    def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
-        self.n_masked = max(1, int(mask_ratio * n_regions))
-        self.masking, self.keep_edges, self.alpha = masking, keep_edges, alpha
+        self.n_masked = max(1, int(settings.mask_ratio * n_regions))
+        self.masking, self.keep_edges, self.alpha = settings.masking, settings.keep_edges, settings.alpha
+        width, n_layers = settings.width, settings.n_layers
         self.mask_token = nn.Parameter(torch.zeros(n_regions))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(settings.dropout)
         widths = [n_regions] + [width] * n_layers
         self.layers = nn.ModuleList(GraphIsomorphism(a, width, b) for a, b in pairwise(widths))
         self.activations = nn.ModuleList(nn.Sequential(NodeNorm(width), nn.PReLU()) for _ in range(n_layers))
         self.to_decoder = nn.Linear(width, width, bias=False)
         self.decoder = GraphIsomorphism(width, width, n_regions)
 
-    def training_loss(self, batch: Tensor, draws: Draws) -> Tensor:
+    def training_loss(self, batch: Tensor, draws: Any) -> Tensor:
         """Scaled cosine error of the masked rows; batch is (batch, regions, regions)."""
         masked = self.choose_masked(batch.shape[-1], draws)
         adjacency = strongest_edges(batch, self.keep_edges)
@@ -71,7 +67,7 @@ class GraphMaskedAutoencoder(nn.Module):
         rebuilt = self.decoder(codes, adjacency)  # (batch, regions, regions)
         return scaled_cosine_error(rebuilt[masked], batch[masked], self.alpha)
 
-    def choose_masked(self, n_regions: int, draws: Draws) -> Tensor:
+    def choose_masked(self, n_regions: int, draws: Any) -> Tensor:
         """Which nodes are masked, the same number for everyone: (batch, regions) of bool."""
         order = draws.uniform(n_regions).argsort(dim=-1)
         return order.argsort(dim=-1) < self.n_masked

@@ -5,12 +5,12 @@ encoder on the visible tokens, mask tokens, light decoder, patches, loss on the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
 
 from nerve.checks import NerveError, one_of
-from nerve.models.randomness import Draws
 from nerve.models.tokenizers import INITS, TOKENIZERS, TYPICAL_FC, PatchChoice, Tokenizer
 from nerve.models.transformer import Block, initialise_linears
 from nerve.patching import Patching
@@ -50,11 +50,6 @@ class MaskedAutoencoder(nn.Module):
         Numbers of the pooling ``pca``; 0 for a model without.
     """
 
-    mean: torch.Tensor | None
-    scale: torch.Tensor | None
-    origin: torch.Tensor | None
-    components: torch.Tensor | None
-
     def __init__(
         self,
         patching: Patching,
@@ -82,18 +77,19 @@ class MaskedAutoencoder(nn.Module):
         self.tokenizer = kind(patching, dim, decoder_dim, tokenizer_bias)
         self.cls = nn.Parameter(torch.zeros(1, 1, dim))
         self.positions = nn.Parameter(torch.zeros(1 + n_patches, dim))  # the first belongs to CLS
-        self.encoder = nn.ModuleList(Block(dim, heads) for _ in range(depth))
+        self.encoder = nn.Sequential(*(Block(dim, heads) for _ in range(depth)))
         self.encoder_norm = nn.LayerNorm(dim)
         self.to_decoder = nn.Linear(dim, decoder_dim)
         self.mask_token = nn.Parameter(torch.zeros(1, 1, decoder_dim))
         self.decoder_positions = nn.Parameter(torch.zeros(1 + n_patches, decoder_dim))
-        self.decoder = nn.ModuleList(Block(decoder_dim, decoder_heads) for _ in range(decoder_depth))
+        self.decoder = nn.Sequential(*(Block(decoder_dim, decoder_heads) for _ in range(decoder_depth)))
         self.decoder_norm = nn.LayerNorm(decoder_dim)
-        self.register_buffer("mean", torch.zeros(patching.n_entries) if standardise else None)
-        self.register_buffer("scale", torch.ones(()) if standardise else None)
-        self.register_buffer("origin", torch.zeros(n_patches * dim) if n_components else None)
-        self.register_buffer("components", torch.zeros(n_patches * dim, n_components) if n_components else None)
-        self._initialise()
+        self.mean = nn.Buffer(torch.zeros(patching.n_entries)) if standardise else None
+        self.scale = nn.Buffer(torch.ones(())) if standardise else None
+        self.origin = nn.Buffer(torch.zeros(n_patches * dim)) if n_components else None
+        self.components = nn.Buffer(torch.zeros(n_patches * dim, n_components)) if n_components else None
+        if not self.cls.is_meta:  # only counted or about to be loaded: meta random numbers would import the compiler
+            self._initialise()
 
     def _initialise(self) -> None:
         initialise_linears(self)
@@ -126,7 +122,7 @@ class MaskedAutoencoder(nn.Module):
 
     # ---- the verbs
 
-    def training_loss(self, packed: torch.Tensor, draws: Draws | None = None) -> torch.Tensor:
+    def training_loss(self, packed: torch.Tensor, draws: Any | None = None) -> torch.Tensor:
         """Mean reconstruction loss of the masked patches of a batch.
 
         Parameters
@@ -154,7 +150,13 @@ class MaskedAutoencoder(nn.Module):
         -------
         (participants, n_components), (participants, dim), or (participants, P, dim) for ``tokens``
         """
-        return self.pool(self.stream(self.sequence(packed, None)), pooling)
+        if one_of("pooling", pooling, POOLINGS) == "pca":
+            apart, components = self.apart(packed), self.components
+            return apart if components is None else apart @ components
+        encoded = self.encode(packed, None)
+        if pooling == "cls":
+            return encoded[:, 0]
+        return encoded[:, 1:].mean(1) if pooling == "mean" else encoded[:, 1:]
 
     def apart(self, packed: torch.Tensor) -> torch.Tensor:
         """What sets a participant apart: patch tokens before the last norm, minus those of the mean matrix.
@@ -163,14 +165,19 @@ class MaskedAutoencoder(nn.Module):
 
         (participants, S) → (participants, P · dim)
         """
-        return self._apart(self.stream(self.sequence(packed, None)))
+        if self.origin is None:
+            raise NerveError(
+                "pooling is 'pca', and this model was fitted without components of its tokens. Fit it with "
+                "pooling='pca', or choose mean, cls or tokens."
+            )
+        return self.encoder(self.sequence(packed, None))[:, 1:].flatten(1) - self.origin
 
     @torch.no_grad()
     def set_origin(self, mean: torch.Tensor) -> None:
         """Keep the tokens of the mean matrix, (S,), from which `apart` measures."""
         if self.origin is not None:
             x = self.sequence(mean[None].to(self.origin.device), None)
-            self.origin.copy_(self.stream(x)[0, 1:].flatten())
+            self.origin.copy_(self.encoder(x)[0, 1:].flatten())
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
         """Matrices as predicted from their visible patches.
@@ -186,7 +193,7 @@ class MaskedAutoencoder(nn.Module):
         (participants, S) tensor
             Every patch as the decoder gives it, visible ones too.
         """
-        visible = None if masked is None else self._others(masked)
+        visible = None if masked is None else other_patches(masked, self.patching.n_patches)
         predicted = self.tokenizer.reconstruct(self.decode(self.encode(packed, visible), visible))
         return predicted if self.mean is None or self.scale is None else predicted * self.scale + self.mean
 
@@ -223,13 +230,7 @@ class MaskedAutoencoder(nn.Module):
 
     def encode(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """Patches → contextual tokens: (participants, 1 + K, dim), CLS first."""
-        return self.encoder_norm(self.stream(self.sequence(packed, visible)))
-
-    def stream(self, x: torch.Tensor) -> torch.Tensor:
-        """The transformer, before its last norm: (participants, 1 + K, dim) → the same shape."""
-        for block in self.encoder:
-            x = block(x)
-        return x
+        return self.encoder_norm(self.encoder(self.sequence(packed, visible)))
 
     def decode(self, encoded: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """Contextual tokens, mask tokens elsewhere → decoded tokens of all patches: (participants, P, decoder_dim)."""
@@ -238,10 +239,7 @@ class MaskedAutoencoder(nn.Module):
             everywhere = self.mask_token.to(x.dtype).expand(len(x), self.patching.n_patches, -1)
             index = visible[..., None].expand(-1, -1, x.shape[-1])
             x = torch.cat([x[:, :1], everywhere.scatter(1, index, x[:, 1:])], 1)  # (participants, 1 + P, decoder_dim)
-        x = x + self.decoder_positions
-        for block in self.decoder:
-            x = block(x)
-        return self.decoder_norm(x[:, 1:])
+        return self.decoder_norm(self.decoder(x + self.decoder_positions)[:, 1:])
 
     def masked_loss(self, packed: torch.Tensor, visible: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
         """The loss, given which patches are visible and which are masked."""
@@ -253,30 +251,8 @@ class MaskedAutoencoder(nn.Module):
             errors = [error / size for error, size in zip(errors, self.tokenizer.sizes, strict=True)]
         return torch.stack(errors).sum() / masked.numel()
 
-    def pool(self, stream: torch.Tensor, pooling: str) -> torch.Tensor:
-        """What `stream` gives, CLS first → the representation; see `embed`."""
-        if one_of("pooling", pooling, POOLINGS) == "pca":
-            apart, components = self._apart(stream), self.components
-            return apart if components is None else apart @ components
-        encoded = self.encoder_norm(stream)
-        if pooling == "cls":
-            return encoded[:, 0]
-        return encoded[:, 1:].mean(1) if pooling == "mean" else encoded[:, 1:]
-
-    def _apart(self, stream: torch.Tensor) -> torch.Tensor:
-        if self.origin is None:
-            raise NerveError(
-                "pooling is 'pca', and this model was fitted without components of its tokens. Fit it with "
-                "pooling='pca', or choose mean, cls or tokens."
-            )
-        return stream[:, 1:].flatten(1) - self.origin
-
     def _standardised(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self.mean is None or self.scale is None else (packed - self.mean) / self.scale
-
-    def _others(self, masked: torch.Tensor) -> torch.Tensor:
-        """The patches that are not masked: (participants, P - K)."""
-        return other_patches(masked, self.patching.n_patches)
 
 
 def visible_count(n_patches: int, mask_ratio: float) -> int:
@@ -294,3 +270,33 @@ def other_patches(masked: torch.Tensor, n_patches: int) -> torch.Tensor:
     """The patches that are not among the masked: (participants, K) → (participants, P - K)."""
     hidden = torch.zeros(len(masked), n_patches, device=masked.device).scatter(1, masked, 1.0)
     return hidden.argsort(dim=1, stable=True)[:, : n_patches - masked.shape[1]]
+
+
+def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options: Any) -> dict[str, int]:
+    """Parameters of the tokenizer, its way back, and the whole model, without allocating them.
+
+    Examples
+    --------
+    >>> parameter_counts(Patching.from_parcellation("schaefer400-17"))
+    {'tokenizer': 102400, 'reconstruction': 25600, 'transformer': 3275712, 'total': 3403712}
+    """
+    with torch.device("meta"):
+        model = MaskedAutoencoder(patching, tokenizer, **options)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    total = sum(sizes.values())
+    there, back = (
+        sum(size for name, size in sizes.items() if name.startswith(way))
+        for way in ("tokenizer.embed", "tokenizer.reconstruct")
+    )
+    return {"tokenizer": there, "reconstruction": back, "transformer": total - there - back, "total": total}
+
+
+def parameter_table(patching: Patching, **options: Any) -> list[dict[str, Any]]:
+    """One row per tokenizer: its name as ``kind``, and its `parameter_counts`.
+
+    Examples
+    --------
+    >>> [row["tokenizer"] for row in parameter_table(Patching.grid(12, 4), dim=8, heads=2)]
+    [128, 768, 96]
+    """
+    return [{"kind": name, **parameter_counts(patching, name, **options)} for name in TOKENIZERS]

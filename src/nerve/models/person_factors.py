@@ -19,13 +19,13 @@ What sets the participant apart is the displacement F - D.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from nerve.models.masked_autoencoder import other_patches, visible_count
-from nerve.models.randomness import Draws
 from nerve.patching import Patching
 
 STEPS = 12  # T
@@ -48,35 +48,25 @@ class PersonFactors(nn.Module):
         Numbers that `embed` reduces F - D to.
     """
 
-    place: torch.Tensor
-    patch_at: torch.Tensor
-    entry: torch.Tensor
-    patch_of: torch.Tensor
-    sizes: torch.Tensor
-    diagonal: torch.Tensor
-    components: torch.Tensor
-
     def __init__(self, patching: Patching, rank: int, mask_ratio: float = 0.5, n_components: int = 256) -> None:
         super().__init__()
         n_regions = patching.n_regions
         rank = min(rank, n_regions)
         self.n_patches, self.n_visible = patching.n_patches, visible_count(patching.n_patches, mask_ratio)
-        self.factors = nn.Parameter(torch.randn(n_regions, rank) * 0.5 * rank**-0.5)  # D, until `fit_mean` knows better
+        factors = torch.randn(n_regions, rank)
+        if not factors.is_meta:  # arithmetic without numbers would import the compiler
+            factors = factors * 0.5 * rank**-0.5
+        self.factors = nn.Parameter(factors)  # D, until `fit_mean` knows better
         self.remainder = nn.Parameter(torch.zeros(n_regions, n_regions))  # C
         self.step = nn.Parameter(torch.full((STEPS, rank), _logit(STEP / LARGEST_STEP) / QUICKER))
         self.momentum = nn.Parameter(torch.full((STEPS,), _logit(MOMENTUM) / QUICKER))
-        self.register_buffer("diagonal", torch.ones(n_regions))  # FC of a region with itself, the same for everyone
-        self.register_buffer("components", torch.zeros(n_regions * rank, n_components))
+        self.diagonal = nn.Buffer(torch.ones(n_regions))  # FC of a region with itself, the same for everyone
+        self.components = nn.Buffer(torch.zeros(n_regions * rank, n_components))
         place = np.zeros((n_regions, n_regions), int)  # where the packed layout has each entry of the matrix
         place[patching.cols, patching.rows] = place[patching.rows, patching.cols] = np.arange(patching.n_entries)
-        self.register_buffer("place", torch.from_numpy(place), persistent=False)
-        self.register_buffer("patch_at", torch.from_numpy(patching.patch_of[place]), persistent=False)
-        for name, fixed in (
-            ("entry", patching.rows * n_regions + patching.cols),
-            ("patch_of", patching.patch_of),
-            ("sizes", patching.sizes),
-        ):
-            self.register_buffer(name, torch.from_numpy(fixed), persistent=False)
+        self.place, self.patch_at = _fixed(place), _fixed(patching.patch_of[place])
+        self.patch_of, self.sizes = _fixed(patching.patch_of), _fixed(patching.sizes)
+        self.entry = _fixed(patching.rows * n_regions + patching.cols)
 
     @torch.no_grad()
     def fit_mean(self, mean: torch.Tensor) -> None:
@@ -90,7 +80,7 @@ class PersonFactors(nn.Module):
         self.remainder.copy_(matrix - factors @ factors.T)
         self.diagonal.copy_(matrix.diagonal())
 
-    def training_loss(self, packed: torch.Tensor, draws: Draws) -> torch.Tensor:
+    def training_loss(self, packed: torch.Tensor, draws: Any) -> torch.Tensor:
         """Mean over participants and masked patches of the mean squared error within a patch."""
         order = draws.uniform(self.n_patches).argsort(1)
         visible, masked = order[:, : self.n_visible], order[:, self.n_visible :]
@@ -99,22 +89,8 @@ class PersonFactors(nn.Module):
         return errors.gather(1, masked).mean()
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
-        """Every patch as predicted from those that are not masked: (participants, S)."""
-        return self(packed, None if masked is None else other_patches(masked, self.n_patches))
-
-    def forward(self, packed: torch.Tensor, visible: torch.Tensor | None = None) -> torch.Tensor:
-        """Every patch as predicted from the visible ones.
-
-        Parameters
-        ----------
-        packed : (participants, S) tensor
-        visible : (participants, K) tensor of int, optional
-            The patches that may be looked at; all by default.
-
-        Returns
-        -------
-        (participants, S) tensor
-        """
+        """Every patch as predicted from those that are not masked, (participants, K) of them: (participants, S)."""
+        visible = None if masked is None else other_patches(masked, self.n_patches)
         return self.patches(self.person(packed, visible))
 
     def patches(self, factors: torch.Tensor) -> torch.Tensor:
@@ -133,30 +109,27 @@ class PersonFactors(nn.Module):
     def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """F of each participant: (participants, R, rank)."""
         with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
-            return self._descend(packed, visible)
-
-    def _descend(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
-        seen = self._seen(packed, visible)  # (participants or 1, R, R)
-        eye = torch.eye(len(self.diagonal), dtype=torch.bool, device=packed.device)
-        known = torch.where(seen > 0, packed[:, self.place], 0.0)
-        known = torch.where(eye, self.diagonal, known)  # of a masked patch not even the diagonal is read
-        share = seen.mean((1, 2), keepdim=True)
-        size = known.square().sum((1, 2), keepdim=True).sqrt().clamp_min(1e-6)
-        scale = 1 / (share.sqrt() * size)  # (participants, 1, 1)
-        target = known - self._symmetric_remainder() * seen
-        largest = LARGEST_MOVE * self.factors.detach().square().sum().sqrt().clamp_min(1e-6)
-        factors = self.factors.expand(len(packed), -1, -1)
-        velocity = torch.zeros_like(factors)
-        sizes = LARGEST_STEP * (QUICKER * self.step).sigmoid()  # a
-        momenta = (QUICKER * self.momentum).sigmoid()  # b
-        for step, momentum in zip(sizes, momenta, strict=True):
-            ahead = factors + momentum * velocity
-            gradient = (ahead @ ahead.mT * seen - target) @ ahead  # (participants, R, rank)
-            velocity = momentum * velocity - scale * step * gradient
-            moved = velocity.detach().square().sum((1, 2), keepdim=True).sqrt()
-            velocity = velocity * (largest / moved.clamp_min(1e-12)).clamp_max(1.0)
-            factors = factors + velocity
-        return factors
+            seen = self._seen(packed, visible)  # (participants or 1, R, R)
+            eye = torch.eye(len(self.diagonal), dtype=torch.bool, device=packed.device)
+            known = torch.where(seen > 0, packed[:, self.place], 0.0)
+            known = torch.where(eye, self.diagonal, known)  # of a masked patch not even the diagonal is read
+            share = seen.mean((1, 2), keepdim=True)
+            size = known.square().sum((1, 2), keepdim=True).sqrt().clamp_min(1e-6)
+            scale = 1 / (share.sqrt() * size)  # (participants, 1, 1)
+            target = known - self._symmetric_remainder() * seen
+            largest = LARGEST_MOVE * self.factors.detach().square().sum().sqrt().clamp_min(1e-6)
+            factors = self.factors.expand(len(packed), -1, -1)
+            velocity = torch.zeros_like(factors)
+            sizes = LARGEST_STEP * (QUICKER * self.step).sigmoid()  # a
+            momenta = (QUICKER * self.momentum).sigmoid()  # b
+            for step, momentum in zip(sizes, momenta, strict=True):
+                ahead = factors + momentum * velocity
+                gradient = (ahead @ ahead.mT * seen - target) @ ahead  # (participants, R, rank)
+                velocity = momentum * velocity - scale * step * gradient
+                moved = velocity.detach().square().sum((1, 2), keepdim=True).sqrt()
+                velocity = velocity * (largest / moved.clamp_min(1e-12)).clamp_max(1.0)
+                factors = factors + velocity
+            return factors
 
     def _seen(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """1 where an entry may be looked at, else 0; the diagonal is known of everyone."""
@@ -172,3 +145,7 @@ class PersonFactors(nn.Module):
 
 def _logit(share: float) -> float:
     return math.log(share / (1 - share))
+
+
+def _fixed(numbers: np.ndarray) -> nn.Buffer:
+    return nn.Buffer(torch.from_numpy(numbers), persistent=False)

@@ -13,8 +13,10 @@ made once for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -96,7 +98,7 @@ class Tokenizer(nn.Module):
         parts = [tokens[:, p] @ v.T for p, v in enumerate(self.reconstruct_weights())]
         packed = torch.cat(parts, 1)
         bias = self._entry_biases()
-        return packed if bias is None else packed + torch.cat(bias)
+        return packed if bias is None else packed + torch.cat(list(bias))
 
     def squared_errors(self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice) -> list[torch.Tensor]:
         """Σ (x̂ - x)² of each patch over the participants that chose it, without building the other patches.
@@ -131,7 +133,7 @@ class Tokenizer(nn.Module):
         one_per_patch = self.embed_bias.ndim == 2
         return tokens + (self.embed_bias[patches] if one_per_patch and patches is not None else self.embed_bias)
 
-    def _entry_biases(self) -> list[torch.Tensor] | None:
+    def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
         return None
 
@@ -180,8 +182,8 @@ class BilinearTokenizer(Tokenizer):
         self.pairs: list[list[int]] = patching.pairs.tolist()
         self.group_of: list[int] = patching.group_of.tolist()
         self.group_sizes = [len(members) for members in patching.members]
-        regions = torch.cat([torch.from_numpy(members) for members in patching.members])
-        self.register_buffer("regions_by_group", regions, persistent=False)
+        by_group = torch.from_numpy(np.concatenate(patching.members))
+        self.regions_by_group = nn.Buffer(by_group, persistent=False)
 
     def embed_weights(self) -> Iterator[torch.Tensor]:
         """U_l ⊙ U_m."""
@@ -192,7 +194,7 @@ class BilinearTokenizer(Tokenizer):
         return self._products(self.reconstruct_factors)
 
     def _products(self, factors: torch.Tensor) -> Iterator[torch.Tensor]:
-        groups = factors[self.regions_by_group].split(self.group_sizes)  # type: ignore[index]
+        groups = factors[self.regions_by_group].split(self.group_sizes)
         for row, column in self.pairs:
             product = groups[row][:, None] * groups[column][None]  # (regions of l, regions of m, dim)
             yield product.flatten(0, 1)  # (size, dim)
@@ -213,73 +215,55 @@ class BilinearTokenizer(Tokenizer):
 
 
 class SpecificTokenizer(Tokenizer):
-    """One matrix for each patch. Σ sizes · dim parameters."""
+    """One matrix for each patch: the rows of one large matrix are dealt out. Σ sizes · dim parameters."""
+
+    shared: ClassVar[bool] = False
 
     def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
         super().__init__(patching, dim, decoder_dim)
-        self.embed_matrix = nn.Parameter(torch.empty(patching.n_entries, dim))
-        self.reconstruct_matrix = nn.Parameter(torch.empty(patching.n_entries, decoder_dim))
+        rows = max(self.sizes) if self.shared else sum(self.sizes)
+        self.embed_matrix = nn.Parameter(torch.empty(rows, dim))
+        self.reconstruct_matrix = nn.Parameter(torch.empty(rows, decoder_dim))
         if bias:
-            self.embed_bias = nn.Parameter(torch.zeros(patching.n_patches, dim))
-            self.reconstruct_bias = nn.Parameter(torch.zeros(patching.n_entries))
+            self.embed_bias = nn.Parameter(torch.zeros(dim) if self.shared else torch.zeros(self.n_patches, dim))
+            self.reconstruct_bias = nn.Parameter(torch.zeros(rows))
+
+    def _cut(self, rows: torch.Tensor) -> Sequence[torch.Tensor]:
+        """The rows of each patch."""
+        return [rows[:size] for size in self.sizes] if self.shared else rows.split(self.sizes)
 
     def embed_weights(self) -> Iterator[torch.Tensor]:
-        """The patch's own rows."""
-        return iter(self.embed_matrix.split(self.sizes))
+        """The patch's rows."""
+        return iter(self._cut(self.embed_matrix))
 
     def reconstruct_weights(self) -> Iterator[torch.Tensor]:
-        """The patch's own rows."""
-        return iter(self.reconstruct_matrix.split(self.sizes))
+        """The patch's rows."""
+        return iter(self._cut(self.reconstruct_matrix))
 
-    def _entry_biases(self) -> list[torch.Tensor] | None:
-        return None if self.reconstruct_bias is None else list(self.reconstruct_bias.split(self.sizes))
+    def _entry_biases(self) -> Sequence[torch.Tensor] | None:
+        return None if self.reconstruct_bias is None else self._cut(self.reconstruct_bias)
 
     @torch.no_grad()
     def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
-        """``scaled``: rows of patch p ~ N(0, 1 / (size_p · size²)). ``released``: Xavier, patch by patch."""
+        """``scaled``: N(0, 1 / (entries of a patch · size²)). ``released``: Xavier, by patch or of the largest."""
         one_of("init", how, INITS)
-        for there, back, entries in zip(self.embed_weights(), self.reconstruct_weights(), self.sizes, strict=True):
-            _draw(there, how, (self._mean_size() if how == "signs" else entries) ** -0.5 / size, entries)
-            _draw(back, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5, entries)
+        matrices = self.embed_matrix, self.reconstruct_matrix
+        for there, back in [matrices] if self.shared else zip(*map(self._cut, matrices), strict=True):
+            entries = self._mean_size() if self.shared or how == "signs" else len(there)
+            _draw(there, how, entries**-0.5 / size)
+            _draw(back, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5)
 
 
-class SharedTokenizer(Tokenizer):
+class SharedTokenizer(SpecificTokenizer):
     """One matrix for all, cut to each patch's size (the paper pads the patch with zeros: the same). S_max · dim."""
 
-    def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
-        super().__init__(patching, dim, decoder_dim)
-        largest = max(self.sizes)
-        self.embed_matrix = nn.Parameter(torch.empty(largest, dim))
-        self.reconstruct_matrix = nn.Parameter(torch.empty(largest, decoder_dim))
-        if bias:
-            self.embed_bias = nn.Parameter(torch.zeros(dim))
-            self.reconstruct_bias = nn.Parameter(torch.zeros(largest))
-
-    def embed_weights(self) -> Iterator[torch.Tensor]:
-        """The first rows of the one matrix."""
-        return (self.embed_matrix[:size] for size in self.sizes)
-
-    def reconstruct_weights(self) -> Iterator[torch.Tensor]:
-        """The first rows of the one matrix."""
-        return (self.reconstruct_matrix[:size] for size in self.sizes)
-
-    def _entry_biases(self) -> list[torch.Tensor] | None:
-        bias = self.reconstruct_bias
-        return None if bias is None else [bias[:size] for size in self.sizes]
-
-    @torch.no_grad()
-    def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
-        """``scaled``: N(0, 1 / (mean size of a patch · size²)). ``released``: Xavier of the largest patch."""
-        one_of("init", how, INITS)
-        largest = max(self.sizes)
-        _draw(self.embed_matrix, how, self._mean_size() ** -0.5 / size, largest)
-        _draw(self.reconstruct_matrix, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5, largest)
+    shared = True
 
 
-def _draw(weights: torch.Tensor, how: str, scale: float, entries: int) -> None:
+def _draw(weights: torch.Tensor, how: str, scale: float) -> None:
     """Initial numbers of a matrix (entries, width), in place; Xavier's are those of a linear layer between the two."""
     if how == "released":
-        bound = (6 / (entries + weights.shape[1])) ** 0.5
+        bound = (6 / sum(weights.shape)) ** 0.5
         weights.uniform_(-bound, bound)
         return
     weights.normal_()

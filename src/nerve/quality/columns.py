@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import listed
-from nerve.numbers import MOSTLY, in_numbers
+from nerve.numbers import in_numbers, odd_cells
 
 Row = tuple[str, str, str, str]  # check, value, verdict, detail
 
@@ -50,7 +49,8 @@ def _no_target(name: str, known: pd.Series) -> str:
     """Why nothing can be predicted of a column: constant, dates, an index or ids; empty if it may be a target."""
     if known.nunique() < 2:
         return "no values" if known.empty else "constant"
-    if _INDEX.fullmatch(name) or _counts_rows(known):
+    counts = known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())  # row by row
+    if _INDEX.fullmatch(name) or counts:
         return "index"
     if all(_DATE.search(str(value)) for value in known):
         return "dates"
@@ -58,11 +58,6 @@ def _no_target(name: str, known: pd.Series) -> str:
     if each_its_own and (_ID.fullmatch(name) or in_numbers(known).isna().all()):
         return "ids"
     return ""
-
-
-def _counts_rows(known: pd.Series) -> bool:
-    """Whether whole numbers go up by one from row to row."""
-    return known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())
 
 
 def _described(known: pd.Series) -> tuple[str, str]:
@@ -73,11 +68,11 @@ def _described(known: pd.Series) -> tuple[str, str]:
     verdict = "ok" if len(levels) > 1 else "note"
     if known.dtype.kind in "biuf" and len(levels) > 2:
         return verdict, _range(known)
-    numbers = in_numbers(known)
-    odd = known[numbers.isna()]
-    if known.dtype.kind not in "biuf" and numbers.notna().mean() >= MOSTLY and numbers.nunique() > 2:
-        return "warning", f"{_range(numbers)}; {_oddities(known, odd)}"
-    if _may_identify(levels, len(known)):
+    odd, numbers = odd_cells(known), in_numbers(known)
+    if len(odd) and numbers.nunique() > 2:
+        return "warning", f"{_range(numbers)}; {_oddities(odd)}"
+    # dates, and so many values that a participant has one of their own, are not printed
+    if len(levels) > max(4, len(known) / 4) or any(_DATE.search(str(level)) for level in levels):
         return verdict, f"{len(levels)} different values"
     classes = f"{len(levels)} classes: " if len(levels) > 2 else ""
     return verdict, classes + listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
@@ -87,22 +82,12 @@ def _range(numbers: pd.Series) -> str:
     return f"{numbers.min():.4g} to {numbers.max():.4g}"
 
 
-def _oddities(known: pd.Series, odd: pd.Series) -> str:
+def _oddities(odd: pd.Series) -> str:
     """The cells of a column of numbers that are not numbers, and what they do."""
-    commas = int(known.astype(str).str.contains(",", regex=False).sum() - odd.astype(str).str.contains(",").sum())
-    said = [f"{commas} with a decimal comma"] * bool(commas)
-    if len(odd):
-        cells = listed((f"{cell!r} ({n})" for cell, n in Counter(map(_brief, odd)).most_common()), most=6)
+    commas = in_numbers(odd).notna()
+    said = [f"{commas.sum()} with a decimal comma"] * bool(commas.any())
+    if not commas.all():  # dates and long words could tell who the participant is
+        words = ["…" if len(word) > 16 or _DATE.search(word) else word for word in map(str, odd[~commas])]
+        cells = listed((f"{word!r} ({n})" for word, n in Counter(words).most_common()), most=6)
         said.append(f"not numbers: {cells}")
     return f"{'; '.join(said)}. As it stands the column is words: mend these cells or leave them empty."
-
-
-def _brief(cell: Any) -> str:
-    """A cell as it is printed: dates and long words could tell who the participant is."""
-    word = str(cell)
-    return "…" if len(word) > 16 or _DATE.search(word) else word
-
-
-def _may_identify(levels: Counter[Any], n_known: int) -> bool:
-    """Whether values are dates, or so many that a participant has one of their own: these are not printed."""
-    return len(levels) > max(4, n_known / 4) or any(_DATE.search(str(level)) for level in levels)

@@ -7,6 +7,7 @@ mean of its training cohort and three numbers, of ten participants at least, and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +22,7 @@ from nerve.store import open_npy
 
 NUMBERS, MEANS = "likeness.json", "likeness.npy"  # what a report shows of a comparison
 
-FEWEST = 10  # participants of whom a mean is kept, or compared
+FEWEST = 10  # participants of whom a mean is kept, compared or shown: that of one is the participant
 _MOST = 256  # participants that are looked at
 ALIKE = 0.7  # correlation of two group means below which they are not of the same thing
 SPREAD = 1.5  # times wider or narrower
@@ -44,7 +45,7 @@ class Signature:
     negative : float
         Share of negative entries: about a half after global-signal regression, a tenth to a third without.
     largest : float
-        The largest absolute entry of anybody.
+        The largest absolute entry of any participant.
     """
 
     mean: np.ndarray
@@ -56,7 +57,7 @@ class Signature:
     @classmethod
     def of(cls, cohort: Cohort) -> Self | None:
         """Of some hundred participants of a cohort, None if there are fewer than ten."""
-        n = min(len(cohort), _MOST)
+        n = len(cohort) if len(cohort) < _MOST + FEWEST else _MOST  # who are left out are not so few as to be told
         if n < FEWEST:
             return None
         entries = cohort.inputs("upper", np.linspace(0, len(cohort) - 1, n).astype(int))
@@ -65,18 +66,18 @@ class Signature:
 
     def numbers(self) -> dict[str, float]:
         """All but the mean, as JSON."""
-        return {"n": self.n, "spread": self.spread, "negative": self.negative, "largest": self.largest}
+        return {name: getattr(self, name) for name in ("n", "spread", "negative", "largest")}
 
     @classmethod
     def saved(cls, mean: np.ndarray, numbers: Any, where: object) -> Self:
         """The inverse of `numbers`; what is no number is refused."""
         try:
-            n, *rest = (float(numbers[name]) for name in ("n", "spread", "negative", "largest"))
-            if not np.isfinite([n, *rest, *mean]).all() or n < FEWEST or rest[0] <= 0:
+            found = cls(mean, int(numbers["n"]), *(float(numbers[name]) for name in ("spread", "negative", "largest")))
+            if not np.isfinite([*found.numbers().values(), *mean]).all() or found.n < FEWEST or found.spread <= 0:
                 raise ValueError("not finite, or of too few participants")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise problem(where, f"its signature of the training cohort cannot be read ({error})") from error
-        return cls(mean, int(n), *rest)
+        return found
 
 
 @dataclass(frozen=True)
@@ -125,45 +126,34 @@ def likeness(trained: Signature, cohort: Cohort) -> Likeness:
     if found is None:
         return Likeness(f"not compared: fewer than {FEWEST} participants")
     r = float(np.corrcoef(trained.mean, found.mean)[0, 1]) if found.mean.std() > 0 else 0.0
-    said = (*_order(r, cohort, found), *_values(trained, found), *_global_signal(trained, found))
-    return Likeness(f"group means correlate by {r:.2f}", said, trained, found)
+    return Likeness(f"group means correlate by {r:.2f}", tuple(_differences(r, trained, found, cohort)), trained, found)
 
 
-def _order(r: float, cohort: Cohort, found: Signature) -> list[str]:
-    if r >= ALIKE:
-        return []
-    mean = np.eye(cohort.n_regions)
-    above = np.triu_indices(cohort.n_regions, 1)
-    mean[above] = mean[above[::-1]] = found.mean
-    better = check_order(mean, cohort.parcellation).better
-    hint = f"The rows look as if they were in the order of {better}" if better else "Other regions or another order"
-    return [
-        f"The group mean correlates by {r:.2f} with that of the model's training cohort, expected {ALIKE} or more. "
-        f"{hint}: check the labels of the regions (`nerve check`)."
-    ]
-
-
-def _values(trained: Signature, found: Signature) -> list[str]:
+def _differences(r: float, trained: Signature, found: Signature, cohort: Cohort) -> Iterator[str]:
+    """A sentence per clear difference: order of regions, values, global signal."""
+    theirs = "the model's training cohort"
+    if r < ALIKE:
+        mean, above = np.eye(cohort.n_regions), np.triu_indices(cohort.n_regions, 1)
+        mean[above] = mean[above[::-1]] = found.mean
+        better = check_order(mean, cohort.parcellation).better
+        hint = f"The rows look as if they were in the order of {better}" if better else "Other regions or another order"
+        yield (
+            f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more. "
+            f"{hint}: check the labels of the regions (`nerve check`)."
+        )
     if found.largest > _BEYOND >= trained.largest:
-        return [
-            f"Values go up to {found.largest:.2f}, expected correlations as in the model's training cohort: these may "
+        yield (
+            f"Values go up to {found.largest:.2f}, expected correlations as in {theirs}: these may "
             "be Fisher z. Ingest again with --values z."
-        ]
-    ratio = found.spread / trained.spread
-    if 1 / SPREAD < ratio < SPREAD:
-        return []
-    return [
-        f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in the model's training cohort: "
-        "another measure (partial correlations, say), filter or length of scan."
-    ]
-
-
-def _global_signal(trained: Signature, found: Signature) -> list[str]:
-    if abs(found.negative - trained.negative) <= NEGATIVE:
-        return []
-    here, there = ("this cohort", "the model's training cohort")
-    regressed, kept = (here, there) if found.negative > trained.negative else (there, here)
-    return [
-        f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in the model's training cohort, as "
-        f"if the global signal had been regressed out in {regressed} and not in {kept}."
-    ]
+        )
+    elif not 1 / SPREAD < found.spread / trained.spread < SPREAD:
+        yield (
+            f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in {theirs}: "
+            "another measure (partial correlations, say), filter or length of scan."
+        )
+    if abs(found.negative - trained.negative) > NEGATIVE:
+        regressed, kept = ("this cohort", theirs) if found.negative > trained.negative else (theirs, "this cohort")
+        yield (
+            f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}, as "
+            f"if the global signal had been regressed out in {regressed} and not in {kept}."
+        )

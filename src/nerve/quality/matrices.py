@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pandas as pd
 from scipy.linalg import lapack
@@ -25,8 +23,7 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     facts : DataFrame
         One row per participant: n_missing (regions without data), n_not_finite (other entries), asymmetry, low, high
         (of the entries off the diagonal), diagonal (largest distance from 1), lowest (the smallest eigenvalue if it is
-        below zero by more than rounding, else 0; of covariances relative to the mean variance), digest (equal for equal
-        matrices).
+        below zero by more than rounding, else 0; of covariances relative to the mean variance).
     mean : (R, R) float64 array
         Over the participants who have each entry, NaN where nobody has.
     lacking : (R,) int array
@@ -39,15 +36,13 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     starts = range(0, len(cohort), CHUNK)
     for start in tracked(starts, "checking", len(starts), shown=progress):
         for matrix in np.asarray(cohort.connectivity[start : start + CHUNK]):
-            digest = hashlib.blake2b(np.ascontiguousarray(matrix).data, digest_size=16).hexdigest()
             fact, clean = _facts(matrix.astype(np.float64), rounding)
             known = np.isfinite(clean)
             total += np.where(known, clean, 0.0)
             count += known
             lacking += ~known.any(axis=1)
-            facts.append(fact | {"digest": digest})
-    with np.errstate(invalid="ignore"):
-        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+            facts.append(fact)
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]), mean, lacking
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation
+from nerve.atlases import schaefer_size
+from nerve.parcellation import Parcellation
 
 CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
 AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
@@ -41,11 +42,9 @@ class OrderCheck:
     @property
     def better(self) -> str:
         """The other order that fits clearly better, or an empty string."""
-        if not self.others:
-            return ""
-        name = max(self.others, key=lambda other: self.others[other])
         bar = max(self.contrast * CLEARLY_HIGHER, self.contrast + AT_LEAST)
-        return name if self.others[name] > bar else ""
+        name = max(self.others, key=lambda other: self.others[other], default="")
+        return name if name and self.others[name] > bar else ""
 
     @property
     def plausible(self) -> bool:
@@ -56,8 +55,8 @@ class OrderCheck:
 def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
     """Compare the declared region order of an (R, R) group mean with the other orders of that parcellation."""
     within, between = network_means(mean, np.array(parcellation.networks))
-    others = {name: np.subtract(*network_means(mean, nets)) for name, nets in _other_orders(parcellation).items()}
-    return OrderCheck(within, between, {name: float(value) for name, value in others.items()})
+    others = _other_orders(parcellation).items()
+    return OrderCheck(within, between, {name: float(np.subtract(*network_means(mean, nets))) for name, nets in others})
 
 
 def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
@@ -73,39 +72,17 @@ def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]
     values = mean[rows, columns]
     same = networks[rows] == networks[columns]
     known = np.isfinite(values)
-    inside, outside = values[same & known], values[~same & known]
-    return (
-        float(inside.mean()) if len(inside) else float("nan"),
-        float(outside.mean()) if len(outside) else float("nan"),
-    )
+    inside, outside = (float(values[some].mean()) if some.any() else np.nan for some in (same & known, ~same & known))
+    return inside, outside
 
 
 def _other_orders(parcellation: Parcellation) -> dict[str, np.ndarray]:
     """For each other known order: the network that each row would have if the rows were in that order."""
-    size = _complete_schaefer(parcellation)
-    if not size:
-        return {}
-    networks = np.array(parcellation.networks)
-    others = {}
-    for order in (17, 7):
-        name = f"schaefer{size}-{order}"
-        position = parcellation.positions_of(load_parcellation(name))  # where each parcel of that order is declared
-        if np.all(np.diff(position) > 0):
-            continue  # the declared order itself
-        supposed = networks.copy()
-        supposed[np.sort(position)] = networks[position]
-        others[name] = supposed
+    networks, others = np.array(parcellation.networks), {}
+    size = schaefer_size(parcellation.name, parcellation.labels)
+    for name in [f"schaefer{size}-17", f"schaefer{size}-7"] if size else []:
+        position = parcellation.positions_of(name)  # where each parcel of that order is declared
+        if position.min() >= 0 and not np.all(np.diff(position) > 0):  # all are here, in another order than that
+            others[name] = networks.copy()
+            others[name][np.sort(position)] = networks[position]
     return others
-
-
-def _complete_schaefer(parcellation: Parcellation) -> int:
-    """The size of the Schaefer atlas all of whose parcels are here, 0 if there is none."""
-    for size in SCHAEFER_SIZES:
-        if size > parcellation.n_regions:
-            return 0
-        try:
-            if np.all(parcellation.positions_of(load_parcellation(f"schaefer{size}-17")) >= 0):
-                return size
-        except ValueError:  # labels of another size
-            continue
-    return 0

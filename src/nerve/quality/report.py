@@ -1,7 +1,8 @@
-"""The checks of a cohort as a table: one row a check, with a verdict and what to do."""
+"""The checks of a cohort as a table: one row per check, with a verdict and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,15 +10,14 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import listed
-from nerve.cohort import Cohort
+from nerve.cohort import Cohort, motion_of
+from nerve.connectivity import CORRELATIONS, in_words
 from nerve.files import begins_with, check_replaceable_file, write_tsv
-from nerve.measures import CORRELATIONS, in_words
 from nerve.quality.columns import Row, column_rows
-from nerve.quality.likeness import Likeness
+from nerve.quality.likeness import FEWEST, Likeness
 from nerve.quality.matrices import POSITIVE, ROUNDING, TOLERANCE, scan_matrices
 from nerve.quality.order import OrderCheck, check_order
 
-FEWEST = 10  # participants below which nothing can be learned or evaluated
 MUCH_MOTION = 0.5  # mm of mean framewise displacement
 MANY_SCANS = 5  # of one participant: more often scans of several participants that were taken for one
 CLEARLY_NEGATIVE = -0.2  # below what two decimals of rounding do to an eigenvalue (-0.11 at 419 regions)
@@ -30,7 +30,7 @@ class Quality:
     Parameters
     ----------
     table : DataFrame
-        One row a check: check, value, verdict ("ok", "note", "warning", "not usable") and detail.
+        One row per check: check, value, verdict ("ok", "note", "warning", "not usable") and detail.
     drops : DataFrame
         participant_id and reason of everyone who should not be used.
     order : OrderCheck
@@ -77,143 +77,112 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
     """
     facts, mean, lacking = scan_matrices(cohort, progress)
     order = check_order(mean, cohort.parcellation)
-    drops = _drops(facts, cohort)
+    negative, same = _negative(facts, cohort), cohort.same_matrices()
+    drops = _drops(facts, negative, same, cohort)
     rows = [
-        _participants_row(cohort, drops),
-        ("regions", str(cohort.n_regions), "ok", cohort.parcellation.name),
-        ("networks", str(cohort.parcellation.n_networks), *_networks(cohort)),
-        _files_row(cohort),
-        _exclusions_row(cohort),
+        *_cohort_rows(cohort, drops),
         _missing_row(facts, lacking, cohort),
-        *_match_rows(cohort),
-        _scans_row(cohort),
+        *_source_rows(cohort),
         _values_row(facts, cohort),
-        *_eigenvalue_rows(facts, cohort),
-        _symmetry_row(facts),
-        _duplicates_row(facts),
-        _order_row(order, cohort),
-        _series_row(cohort),
-        _motion_row(cohort),
+        *_eigenvalue_rows(facts, negative, cohort),
+        *_matrix_rows(facts, same),
+        _order_row(order, cohort.parcellation.name),
+        *_series_rows(cohort),
         *column_rows(cohort.participants),
     ]
     return Quality(pd.DataFrame(rows, columns=["check", "value", "verdict", "detail"]), drops, order)
 
 
-def _drops(facts: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    correlations = cohort.measure in CORRELATIONS
-    negative = _negative(facts, cohort)
+def _drops(facts: pd.DataFrame, negative: np.ndarray, same: list[np.ndarray], cohort: Cohort) -> pd.DataFrame:
     damaged = negative & (negative.mean() <= 0.5)  # of most participants it is the cohort's fault, not theirs
-    first = facts.drop_duplicates("digest").set_index("digest")["participant_id"]
+    first = {row: rows[0] for rows in same for row in rows[1:]}
     reasons = []
-    for fact, is_damaged in zip(facts.to_dict("records"), damaged, strict=True):
-        said = []
-        if fact["n_missing"]:
-            said.append(
-                "1 region has no data" if fact["n_missing"] == 1 else f"{fact['n_missing']} regions have no data"
-            )
-        if fact["n_not_finite"]:
-            said.append(f"{fact['n_not_finite']} entries are not finite")
-        if correlations and max(-fact["low"], fact["high"]) > 1 + TOLERANCE:
-            said.append(f"values run from {fact['low']:.3g} to {fact['high']:.3g}, expected [-1, 1]")
-        if fact["asymmetry"] > TOLERANCE:
-            said.append(f"the matrix is not symmetric (by up to {fact['asymmetry']:.3g})")
-        if is_damaged:
-            said.append(f"not a matrix of {in_words(cohort.measure)} (smallest eigenvalue {fact['lowest']:.3g})")
-        if first[fact["digest"]] != fact["participant_id"]:
-            said.append(f"the same matrix as participant {first[fact['digest']]}")
-        if said:
-            reasons.append((fact["participant_id"], "; ".join(said)))
+    for row, fact in enumerate(facts.to_dict("records")):
+        missing, low, high = fact["n_missing"], fact["low"], fact["high"]
+        beyond = cohort.measure in CORRELATIONS and max(-low, high) > 1 + TOLERANCE
+        kind = f"not a matrix of {in_words(cohort.measure)} (smallest eigenvalue {fact['lowest']:.3g})"
+        said = {
+            "1 region has no data" if missing == 1 else f"{missing} regions have no data": missing,
+            f"{fact['n_not_finite']} entries are not finite": fact["n_not_finite"],
+            f"values run from {low:.3g} to {high:.3g}, expected [-1, 1]": beyond,
+            f"the matrix is not symmetric (by up to {fact['asymmetry']:.3g})": fact["asymmetry"] > TOLERANCE,
+            kind: damaged[row],
+            f"the same matrix as participant {facts['participant_id'][first.get(row, row)]}": row in first,
+        }
+        if any(said.values()):
+            reasons.append((fact["participant_id"], "; ".join(reason for reason, holds in said.items() if holds)))
     return pd.DataFrame(reasons, columns=["participant_id", "reason"])
 
 
-def _fine(check: str, value: str = "none") -> Row:
-    return check, value, "ok", ""
-
-
-def _participants_row(cohort: Cohort, drops: pd.DataFrame) -> Row:
+def _cohort_rows(cohort: Cohort, drops: pd.DataFrame) -> Iterator[Row]:
+    """Who and what there is. A table may well be edited by hand, arrays hardly ever."""
     left = len(cohort) - len(drops)
     detail = f"{len(drops)} would be dropped ({listed(drops['participant_id'], most=4)})" if len(drops) else ""
+    verdict = "warning" if len(drops) or left < FEWEST else "ok"
     if not left:
-        return "participants", str(len(cohort)), "not usable", f"nobody can be used. {detail}"
-    if left < FEWEST:
+        verdict, detail = "not usable", f"nobody can be used. {detail}"
+    elif left < FEWEST:
         detail = f"{left} can be used: enough to embed, too few to learn from or to evaluate. {detail}".strip()
-    return "participants", str(len(cohort)), "warning" if len(drops) or left < FEWEST else "ok", detail
-
-
-def _networks(cohort: Cohort) -> tuple[str, str]:
+    yield "participants", str(len(cohort)), verdict, detail
+    yield "regions", str(cohort.n_regions), "ok", cohort.parcellation.name
     sizes = pd.Series(cohort.parcellation.networks).value_counts()
-    small = sizes[sizes < 2]
+    verdict, detail = "ok", f"{sizes.min()} to {sizes.max()} regions each"
     if len(sizes) == 1:
-        return "warning", "all regions are in one network"
-    if len(small):
-        return "note", f"networks of one region: {listed(small.index, most=4)}"
-    return "ok", f"{sizes.min()} to {sizes.max()} regions each"
-
-
-def _exclusions_row(cohort: Cohort) -> Row:
-    """How many, and where to look; the reasons themselves name participants and files."""
-    n = len(cohort.exclusions)
-    return (
-        ("already left out", str(n), "note", "exclusions.tsv says who and why") if n else _fine("already left out", "0")
-    )
-
-
-def _files_row(cohort: Cohort) -> Row:
-    """What was changed by hand: a table may well be edited, arrays hardly ever."""
-    changes = cohort.changes
-    if not changes:
-        return _fine("files", "as made")
-    arrays = any(not change.startswith("columns of") for change in changes)
-    detail = f"since the cohort was made: {listed(changes)}. Results from before do not describe it."
-    return "files", f"{len(changes)} changed", "warning" if arrays else "note", detail
+        verdict, detail = "warning", "all regions are in one network"
+    elif sizes.min() == 1:
+        verdict, detail = "note", f"networks of one region: {listed(sizes[sizes == 1].index, most=4)}"
+    yield "networks", str(len(sizes)), verdict, detail
+    if changes := cohort.changes:
+        arrays = any(not change.startswith("columns of") for change in changes)
+        detail = f"since the cohort was made: {listed(changes)}. Results from before do not describe it."
+        yield "files", f"{len(changes)} changed", "warning" if arrays else "note", detail
+    else:
+        yield "files", "as made", "ok", ""
+    n = len(cohort.exclusions)  # the reasons themselves name participants and files
+    yield "already left out", str(n), "note" if n else "ok", "exclusions.tsv says who and why" if n else ""
 
 
 def _missing_row(facts: pd.DataFrame, lacking: np.ndarray, cohort: Cohort) -> Row:
     people = int((facts["n_missing"] > 0).sum())
     if not people:
-        return _fine("missing data")
+        return "missing data", "none", "ok", ""
     worst = [cohort.parcellation.labels[i] for i in np.argsort(-lacking, kind="stable") if lacking[i]]
-    detail = (
-        f"regions without data: {listed(worst, most=4)}. Ingest again with --missing drop-region or impute-group-mean."
-    )
+    remedy = "Ingest again with --missing drop-region or impute-group-mean."
+    detail = f"regions without data: {listed(worst, most=4)}. {remedy}"
     return "missing data", f"{people} participants, {len(worst)} regions", "warning", detail
 
 
-def _match_rows(cohort: Cohort) -> list[Row]:
-    """How the regions of the files were matched with those of the parcellation, where ingest recorded it."""
+def _source_rows(cohort: Cohort) -> Iterator[Row]:
+    """How the regions of the files were matched, where ingest recorded it, and how many files a participant has."""
     match = cohort.notes.get("region_match")
     if match == "size":
         detail = (
             f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
             "Ingest again with --order NAME to say which atlas it is, in which order."
         )
-        return [("region match", "not confirmed", "warning", detail)]
-    said = {"label": "by label", "stated": "as the user stated"}
-    return [_fine("region match", said[match])] if match in said else []
+        yield "region match", "not confirmed", "warning", detail
+    elif match in ("label", "stated"):
+        yield "region match", "by label" if match == "label" else "as the user stated", "ok", ""
+    scans = _numbers(cohort, "n_scans", 1)
+    value, verdict, detail = f"{scans.min():.0f} to {scans.max():.0f} per participant", "ok", ""
+    if (scans > 1).any():
+        verdict, detail = "note", f"{(scans > 1).mean():.0%} of the participants are averages of several scans"
+    if scans.max() >= MANY_SCANS:
+        verdict = "warning"
+        detail += ": `nerve ingest --dry-run` shows which files were taken for whose"
+    known = "n_scans" in cohort.participants.columns
+    yield "scans", f"{value}, {scans.sum():,.0f} in all" if known else "1 per participant", verdict, detail
 
 
-def _scans_row(cohort: Cohort) -> Row:
-    """Files per participant, and who is an average of several."""
-    if "n_scans" not in cohort.participants.columns:
-        return "scans", "1 per participant", "ok", ""
-    scans = pd.to_numeric(cohort.participants["n_scans"], errors="coerce").fillna(1)
-    several = scans > 1
-    value = f"{scans.min():.0f} to {scans.max():.0f} per participant, {scans.sum():,.0f} in all"
-    if not several.any():
-        return "scans", value, "ok", ""
-    detail = f"{several.mean():.0%} of the participants are averages of several scans"
-    if scans.max() < MANY_SCANS:
-        return "scans", value, "note", detail
-    return "scans", value, "warning", f"{detail}: `nerve ingest --dry-run` shows which files were taken for whose"
+def _numbers(cohort: Cohort, name: str, usual: float) -> pd.Series:
+    """A column of the participants table; the usual value where nothing is known."""
+    column = cohort.participants.get(name, pd.Series(usual, cohort.participants.index))
+    return pd.to_numeric(column, errors="coerce").fillna(usual)
 
 
 def _averaged(cohort: Cohort) -> np.ndarray:
     """Mask of the participants whose matrix is an average of several, or has regions filled in from others."""
-    mask = np.zeros(len(cohort), bool)
-    for name, usual in (("n_scans", 1), ("n_missing_regions", 0)):
-        if name in cohort.participants.columns:
-            mask |= (pd.to_numeric(cohort.participants[name], errors="coerce").fillna(usual) > usual).to_numpy()
-    return mask
+    return ((_numbers(cohort, "n_scans", 1) > 1) | (_numbers(cohort, "n_missing_regions", 0) > 0)).to_numpy()
 
 
 def _negative(facts: pd.DataFrame, cohort: Cohort) -> np.ndarray:
@@ -226,90 +195,78 @@ def _negative(facts: pd.DataFrame, cohort: Cohort) -> np.ndarray:
     return facts["lowest"].to_numpy() < limit
 
 
-def _eigenvalue_rows(facts: pd.DataFrame, cohort: Cohort) -> list[Row]:
+def _eigenvalue_rows(facts: pd.DataFrame, negative: np.ndarray, cohort: Cohort) -> Iterator[Row]:
     """A matrix of correlations has no negative eigenvalue."""
     if cohort.measure not in POSITIVE:
-        return []
-    lowest, negative = facts["lowest"], _negative(facts, cohort)
-    rounding = ROUNDING[str(cohort.connectivity.dtype)]
-    if not (lowest < 0).any():
-        return [("smallest eigenvalue", f"none below {-rounding:g}", "ok", "")]
-    value = f"{lowest.min():.3g}"
-    who = listed(facts.loc[negative, "participant_id"], most=4)
-    if negative.mean() > 0.5:
+        return
+    below = (facts["lowest"] < 0).to_numpy()
+    unusual = below & ~_averaged(cohort)
+    who = listed(facts.loc[negative if negative.any() else unusual, "participant_id"], most=4)
+    value = f"{facts['lowest'].min():.3g}"
+    if not below.any():
+        value, verdict, detail = f"none below {-ROUNDING[str(cohort.connectivity.dtype)]:g}", "ok", ""
+    elif negative.mean() > 0.5:
+        verdict = "not usable"
         detail = (
             f"{negative.sum()} of {len(facts)} matrices cannot be {in_words(cohort.measure)} ({who}): vectors unfolded "
             "in the wrong order, Fisher z taken for r, negative values set to zero, or damaged rows. Look at the files "
             "with `nerve ingest --dry-run`."
         )
-        return [("smallest eigenvalue", value, "not usable", detail)]
-    if negative.any():
-        return [("smallest eigenvalue", value, "warning", f"{negative.sum()} damaged or of another kind: {who}")]
-    mild = lowest < 0
-    if (mild & ~_averaged(cohort)).any():
-        some = listed(facts.loc[mild & ~_averaged(cohort), "participant_id"], most=4)
-        detail = f"a little below zero, as of values rounded to two or three decimals: {some}"
-        return [("smallest eigenvalue", value, "warning", detail)]
-    return [("smallest eigenvalue", value, "note", "of averages of several scans or filled-in regions, as expected")]
+    elif negative.any():
+        verdict, detail = "warning", f"{negative.sum()} damaged or of another kind: {who}"
+    elif unusual.any():
+        verdict = "warning"
+        detail = f"a little below zero, as of values rounded to two or three decimals: {who}"
+    else:
+        verdict, detail = "note", "of averages of several scans or filled-in regions, as expected"
+    yield "smallest eigenvalue", value, verdict, detail
 
 
 def _values_row(facts: pd.DataFrame, cohort: Cohort) -> Row:
     low, high = facts["low"].min(), facts["high"].max()
-    value = f"{low:.3g} to {high:.3g}"
     beyond = (facts[["low", "high"]].abs().max(axis=1) > 1 + TOLERANCE).mean()
+    verdict, detail = "ok", in_words(cohort.measure)
     if max(-low, high) < 1e-6:
-        return "values", value, "not usable", "all entries are zero."
-    if cohort.measure not in CORRELATIONS:
-        return "values", value, "ok", in_words(cohort.measure)
-    if beyond > 0.5:
-        return "values", value, "not usable", "not correlations; Fisher z? Ingest again with --values z."
-    if beyond or facts["diagonal"].max() > TOLERANCE:
-        return "values", value, "warning", "some matrices are not correlations with a unit diagonal."
-    return "values", value, "ok", in_words(cohort.measure)
+        verdict, detail = "not usable", "all entries are zero."
+    elif cohort.measure in CORRELATIONS and beyond > 0.5:
+        verdict, detail = "not usable", "not correlations; Fisher z? Ingest again with --values z."
+    elif cohort.measure in CORRELATIONS and (beyond or facts["diagonal"].max() > TOLERANCE):
+        verdict, detail = "warning", "some matrices are not correlations with a unit diagonal."
+    return "values", f"{low:.3g} to {high:.3g}", verdict, detail
 
 
-def _symmetry_row(facts: pd.DataFrame) -> Row:
-    bad, value = int((facts["asymmetry"] > TOLERANCE).sum()), f"within {facts['asymmetry'].max():.2g}"
-    return ("symmetry", value, "warning", f"{bad} matrices are not symmetric") if bad else _fine("symmetry", value)
+def _matrix_rows(facts: pd.DataFrame, same: list[np.ndarray]) -> Iterator[Row]:
+    bad = int((facts["asymmetry"] > TOLERANCE).sum())
+    value, detail = f"within {facts['asymmetry'].max():.2g}", f"{bad} matrices are not symmetric" if bad else ""
+    yield "symmetry", value, "warning" if bad else "ok", detail
+    groups = [" = ".join(facts["participant_id"][rows]) for rows in same]
+    detail = f"the same matrix under several ids: {listed(groups, most=4)}" if groups else ""
+    yield "duplicates", str(len(groups) or "none"), "warning" if groups else "ok", detail
 
 
-def _duplicates_row(facts: pd.DataFrame) -> Row:
-    twice = facts[facts.duplicated("digest", keep=False)]
-    if twice.empty:
-        return _fine("duplicates")
-    groups = twice.groupby("digest", sort=False)["participant_id"].agg(" = ".join)
-    return "duplicates", str(len(groups)), "warning", f"the same matrix under several ids: {listed(groups, most=4)}"
-
-
-def _order_row(order: OrderCheck, cohort: Cohort) -> Row:
-    value = f"within {order.within:.3f}, between {order.between:.3f}"
-    name = cohort.parcellation.name
+def _order_row(order: OrderCheck, name: str) -> Row:
+    verdict = "ok"
+    others = ", ".join(f"{other} would give {contrast:.3f}" for other, contrast in order.others.items())
+    detail = f"contrast {order.contrast:.3f}" + (f"; {others}" if others else "")
     if order.better:
+        verdict = "not usable"
         detail = (
             f"looks wrong: read as {order.better} the same data have a network contrast of "
             f"{order.others[order.better]:.3f} against {order.contrast:.3f} as {name}. "
             f"Ingest again with --order {order.better}."
         )
-        return "region order", value, "not usable", detail
-    if not order.contrast > 0:
-        detail = "networks do not show in the group mean: check the order of the regions."
-        return "region order", value, "warning", detail
-    others = ", ".join(f"{other} would give {contrast:.3f}" for other, contrast in order.others.items())
-    return "region order", value, "ok", f"contrast {order.contrast:.3f}" + (f"; {others}" if others else "")
+    elif not order.contrast > 0:
+        verdict, detail = "warning", "networks do not show in the group mean: check the order of the regions."
+    return "region order", f"within {order.within:.3f}, between {order.between:.3f}", verdict, detail
 
 
-def _series_row(cohort: Cohort) -> Row:
-    if cohort.timeseries is None:
-        return _fine("time series")
-    lengths = cohort.timeseries.lengths
-    return _fine("time series", f"{lengths.min()} to {lengths.max()} volumes")
-
-
-def _motion_row(cohort: Cohort) -> Row:
+def _series_rows(cohort: Cohort) -> Iterator[Row]:
+    lengths = None if cohort.timeseries is None else cohort.timeseries.lengths
+    yield "time series", "none" if lengths is None else f"{lengths.min()} to {lengths.max()} volumes", "ok", ""
     if "mean_fd" not in cohort.participants.columns:
-        return "motion", "not known", "note", "there is no column mean_fd: motion cannot be held constant"
+        yield "motion", "not known", "note", "there is no column mean_fd: motion cannot be held constant"
+        return
     motion = pd.to_numeric(cohort.participants["mean_fd"], errors="coerce")
-    value = f"median {motion.median():.3f} mm, largest {motion.max():.3f}"
     much, unknown = int((motion > MUCH_MOTION).sum()), int(motion.isna().sum())
     said = [f"{much} above {MUCH_MOTION} mm"] * bool(much) + [f"{unknown} not known"] * bool(unknown)
-    return "motion", value, "note" if said else "ok", ", ".join(said)
+    yield "motion", motion_of(cohort.participants), "note" if said else "ok", ", ".join(said)

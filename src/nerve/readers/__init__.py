@@ -24,6 +24,7 @@ READERS = {
     "plain": "nerve.readers.plain.Plain",
 }
 
+_LATER = {"ingest": "ingesting", "read_cohort": "ingesting", "preview": "planning"}
 __all__ = ["READERS", "Options", "Reader", "Reading", "Scan", "get_reader", "ingest", "preview", "read_cohort"]
 
 
@@ -34,8 +35,6 @@ def get_reader(name: str) -> Reader:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ingest", "read_cohort"):
-        return getattr(import_module("nerve.readers.ingesting"), name)
-    if name == "preview":
-        return import_module("nerve.readers.previewing").preview
+    if name in _LATER:
+        return getattr(import_module(f"nerve.readers.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

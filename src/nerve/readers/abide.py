@@ -7,9 +7,9 @@ from pathlib import Path
 
 from nerve.checks import problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below
+from nerve.readers.derivatives import Version, one_version
+from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
-from nerve.readers.versions import Version, choose_version
 
 _NAME = re.compile(r"(?P<person>.+)_rois_(?P<atlas>[A-Za-z0-9]+)\.1D")
 
@@ -23,21 +23,15 @@ class ABIDE(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """The series of one atlas; several atlases in one folder need `--atlas`."""
         named = [(path, match) for path in files_below(source, ".1D") if (match := _NAME.fullmatch(path.name))]
-        if not named:
-            return []
-        atlas = choose_version((Version(match["atlas"]) for _, match in named), options).atlas
-        extra = {"atlas": atlas}
-        return [Scan(match["person"], path, "series", extra=extra) for path, match in named if match["atlas"] == atlas]
+        _, chosen, version = one_version({"series": named}, options, lambda one: Version(one[1]["atlas"]))
+        extra = {"atlas": version.atlas}
+        return [Scan(match["person"], path, "series", extra=extra) for path, match in chosen]
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The series, with the numbers of the regions as labels."""
-        numbers = read_numbers(scan.path)
-        known = options.rows
+        numbers, known = read_numbers(scan.path), options.rows
         if known is not None and known.name.startswith("schaefer"):
-            raise problem(
-                scan.path,
-                f"the series are of the atlas {scan.extra['atlas']} by their name",
-                expected=f"{known.name}, which --parcellation says",
-                remedy="Describe the atlas: --parcellation TSV with columns label and network.",
-            )
+            found = f"the series are of the atlas {scan.extra['atlas']} by their name"
+            remedy = "Describe the atlas: --parcellation TSV with columns label and network."
+            raise problem(scan.path, found, expected=f"{known.name}, which --parcellation says", remedy=remedy)
         return Reading(series=numbers.values, labels=numbers.columns)

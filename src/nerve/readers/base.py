@@ -68,6 +68,11 @@ class Scan:
     left_out: str = ""
 
     @property
+    def entry(self) -> tuple[Path, str | int | None]:
+        """The file, and the entry in it: what no other scan has."""
+        return self.path, self.key
+
+    @property
     def where(self) -> str:
         """File and participant, for sentences."""
         return f"{self.path} (participant {self.participant})"
@@ -95,7 +100,7 @@ class Reading:
         What the entries are, where the format says so; it outranks the user's `--values`. "other" is kept as it is
         and its range is not checked.
     measure : str, optional
-        What the entries measure (`nerve.measures`), where the format says so; otherwise Pearson correlations, or
+        What the entries measure (`nerve.connectivity`), where the format says so; otherwise Pearson correlations, or
         "other" where `values` is.
     notes : tuple of str
         Further sentences for the user, beside those of the scan.
@@ -117,6 +122,11 @@ class Reading:
         return np.asarray(self.matrix if self.series is None else self.series)
 
     @property
+    def says_values(self) -> bool:
+        """Whether it is not in question what the entries are."""
+        return self.series is not None or self.values is not None
+
+    @property
     def mean_motion(self) -> float:
         """Mean framewise displacement in mm, NaN where it is not known."""
         if self.mean_fd is None and self.motion is not None and np.isfinite(self.motion).any():
@@ -127,6 +137,9 @@ class Reading:
     def of(cls, kind: str, array: np.ndarray, **more: Any) -> Reading:
         """The reading of an array that is a matrix (`fc`) or a time series."""
         return cls(matrix=array, **more) if kind == "fc" else cls(series=array, **more)
+
+
+Looked = list[tuple[Scan, Reading]]  # scans that were read to learn about their source
 
 
 @dataclass(frozen=True)

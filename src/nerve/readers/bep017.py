@@ -21,17 +21,21 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, known_columns, problem
+from nerve.connectivity import VALUES, measure_of
 from nerve.files import read_json, read_tsv
-from nerve.measures import VALUES, measure_of
 from nerve.parcellation import Parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, parse_names
-from nerve.readers.browse import files_below
+from nerve.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names
+from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
-from nerve.readers.versions import Version, choose_version, of_one_task
 
-MATRIX, SIDECAR, NODES = "_relmat.dense.tsv", "_relmat.json", "_nodeindices.tsv"
-ATLAS, ATLAS_NAME = "_dseg.tsv", "_description.json"
+MATRIX = "_relmat.dense.tsv"
+BESIDE = {
+    "sidecar": "_relmat.json",
+    "nodes": "_nodeindices.tsv",
+    "atlas": "_dseg.tsv",
+    "atlas_name": "_description.json",
+}
 
 
 class BEP017(Reader):
@@ -43,11 +47,8 @@ class BEP017(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan per recording, all of one atlas and one measure."""
         names = parse_names(files_below(source, MATRIX))
-        if not names:
-            return []
-        version = choose_version(map(_version, names), options, preferred={"": 0, "meas-PearsonCorrelation": 1})
-        scans = [_scan(name, source) for name in names if _version(name) == version]
-        return of_one_task(scans, options)
+        chosen = one_version({"fc": names}, options, _version, "meas-PearsonCorrelation")[1]
+        return of_one_task([_scan(name, source) for name in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix, with the labels of its nodes and its measure where the data set names them."""
@@ -56,7 +57,11 @@ class BEP017(Reader):
         matrix = read_numbers(scan.path).values
         if about.get("ValidDiagonal") is False:
             np.fill_diagonal(matrix, 0.0)
-        labels = _labels(scan, len(matrix))
+        nodes = None if scan.extra["nodes"] is None else _nodes(scan.extra["nodes"])
+        if nodes is not None and len(nodes) != len(matrix):
+            expected = f"{len(nodes)}, as {scan.extra['nodes'].name} lists"
+            raise problem(scan.path, f"the matrix has {len(matrix)} rows", expected=expected)
+        labels = None if nodes is None or "label" not in nodes.columns else tuple(nodes["label"])
         return Reading(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure)
 
     def completed(self, options: Options, scans: list[Scan]) -> Options:
@@ -72,14 +77,8 @@ class BEP017(Reader):
 
 
 def _scan(name: BidsName, source: Path) -> Scan:
-    beside = {
-        "measure": name.get("meas", "stat"),
-        "sidecar": _inherited(name, source, SIDECAR),
-        "nodes": _inherited(name, source, NODES),
-        "atlas": _inherited(name, source, ATLAS),
-        "atlas_name": _inherited(name, source, ATLAS_NAME),
-    }
-    return name.as_scan("fc", extra=beside)
+    beside = {key: _inherited(name, source, ending) for key, ending in BESIDE.items()}
+    return name.as_scan("fc", extra={"measure": name.get("meas", "stat"), **beside})
 
 
 def _version(name: BidsName) -> Version:
@@ -92,7 +91,7 @@ def _inherited(name: BidsName, source: Path, ending: str) -> Path | None:
     """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
     top = source if source.is_dir() else source.parent
     for folder in (name.path.parent, *name.path.parent.parents):
-        fitting = [path for path in _with_ending(folder, ending) if _applies(path.name.removesuffix(ending), name)]
+        fitting = [path for path in _with_ending(folder, ending) if _entities_of(path, ending) <= name.entities.items()]
         if fitting:
             return max(fitting, key=lambda path: (path.name.count("_"), path.name))
         if folder == top:
@@ -105,9 +104,10 @@ def _with_ending(folder: Path, ending: str) -> tuple[Path, ...]:
     return tuple(sorted(folder.glob(f"*{ending}")))
 
 
-def _applies(stem: str, name: BidsName) -> bool:
-    words = [word.partition("-") for word in stem.split("_")]
-    return all(dash and name.get(key) == label for key, dash, label in words)
+def _entities_of(path: Path, ending: str) -> set[tuple[str, str]]:
+    """The entities of a name; a word that is none is an entity that no matrix has."""
+    words = [word.partition("-") for word in path.name.removesuffix(ending).split("_")]
+    return {(key, label) for key, _, label in words}
 
 
 def _sidecar(scan: Scan) -> dict[str, Any]:
@@ -118,16 +118,6 @@ def _sidecar(scan: Scan) -> dict[str, Any]:
     if about.get("Directed") is True:
         raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
     return about
-
-
-def _labels(scan: Scan, n_regions: int) -> tuple[str, ...] | None:
-    path = scan.extra["nodes"]
-    if path is None:
-        return None
-    nodes = _nodes(path)
-    if len(nodes) != n_regions:
-        raise problem(scan.path, f"the matrix has {n_regions} rows", expected=f"{len(nodes)}, as {path.name} lists")
-    return tuple(nodes["label"]) if "label" in nodes.columns else None
 
 
 @lru_cache(maxsize=16)

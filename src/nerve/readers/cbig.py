@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from nerve.checks import NerveError
-from nerve.readers.arrays import choose_variable
+from nerve.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice, read_words
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below
-from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice, read_mat_words
-from nerve.readers.names import scans_of
-from nerve.readers.stacks import people_of
+from nerve.readers.names import people_of, scans_of
+from nerve.readers.opening import files_below
 from nerve.readers.unfolding import from_triangle, unfoldings
 
 MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
@@ -33,38 +31,34 @@ class CBIG(Reader):
         """Files whose arrays have CBIG's names; only the first few are opened."""
         files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
         known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
-        shapes: dict[str, tuple[int, ...]] = {}
-        for path in files[:_PROBES]:
-            try:
-                shapes = {name: shape for name, shape in mat_shapes(path).items() if len(shape) == 2}
-            except NerveError:  # a damaged file is reported when it is read
-                continue
-            if set(known) & set(shapes):
-                break
-        else:
+        shapes = next((found for path in files[:_PROBES] if (found := _shapes(path, known))), {})
+        if not shapes:
             return []
         triangles = next((name for name in known if name in shapes and _holds_triangles(name, shapes[name])), None)
         if triangles is not None and len(files) == 1:
             return people_of(files[0], shapes[triangles][1], options, variable=triangles)
-        root = source if source.is_dir() else source.parent
-        return scans_of(files, root, options, "fc")
+        return scans_of(files, source if source.is_dir() else source.parent, options, "fc")
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix as MATLAB shows it."""
-        labels = _labels_beside(scan.path)
+        beside = scan.path.parent / f"{_LABELS}.mat"
+        labels = read_words(beside, _LABELS) if beside.is_file() else None
         if scan.key is not None:
-            column = read_mat_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
+            column = read_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
             return Reading(matrix=from_triangle(column, "upper", scan.path), labels=labels)
-        shapes = mat_shapes(scan.path)
-        name = choose_variable(shapes, MATRICES, options.variable, scan.path)
-        return Reading(matrix=read_mat(scan.path, name), labels=labels)
+        name = choose_variable(array_shapes(scan.path), MATRICES, options.variable, scan.path)
+        return Reading(matrix=read_array(scan.path, name), labels=labels)
+
+
+def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
+    """The arrays of two axes, if one of them is known."""
+    try:
+        shapes: Shapes = {name: shape for name, shape in array_shapes(path).items() if len(shape) == 2}
+    except NerveError:  # a damaged file is reported when it is read
+        return {}
+    return shapes if set(known) & set(shapes) else {}
 
 
 def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
     is_triangle = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
     return is_triangle and (name in TRIANGLES or shape[0] != shape[1])
-
-
-def _labels_beside(path: Path) -> tuple[str, ...] | None:
-    file = path.parent / f"{_LABELS}.mat"
-    return read_mat_words(file, _LABELS) if file.is_file() else None

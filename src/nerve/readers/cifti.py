@@ -14,10 +14,8 @@ import numpy as np
 
 from nerve.checks import problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, parse_name
-from nerve.readers.browse import files_below
-from nerve.readers.opening import require_file, sentences
-from nerve.readers.versions import choose_version, chosen_kind, of_one_task, version_of
+from nerve.readers.derivatives import BidsName, choose_version, chosen_kind, of_one_task, parse_name, version_of
+from nerve.readers.opening import files_below, require_file, sentences
 from nerve.unpacking import refuse_bomb
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
@@ -58,18 +56,14 @@ def read_parcels(path: Path) -> Reading:
     from nibabel.cifti2 import ParcelsAxis, SeriesAxis
 
     kinds = [type(axis) for axis in axes]
-    if kinds == [ParcelsAxis, ParcelsAxis]:
-        return Reading(matrix=data, labels=_labels(axes[1]))
-    if kinds == [SeriesAxis, ParcelsAxis]:
-        return Reading(series=data, labels=_labels(axes[1]))
     if kinds == [ParcelsAxis, SeriesAxis]:
-        return Reading(series=data.T, labels=_labels(axes[0]))
-    raise problem(
-        path,
-        f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}",
-        expected="parcels × parcels or series × parcels",
-        remedy="Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a .dlabel.nii.",
-    )
+        axes, kinds, data = axes[::-1], kinds[::-1], data.T
+    if kinds in ([ParcelsAxis, ParcelsAxis], [SeriesAxis, ParcelsAxis]):
+        labels = tuple(str(label).strip() for label in axes[1].name)
+        return Reading.of("fc" if kinds[0] is ParcelsAxis else "series", data, labels=labels)
+    found = f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}"
+    remedy = "Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a .dlabel.nii."
+    raise problem(path, found, expected="parcels × parcels or series × parcels", remedy=remedy)
 
 
 def load_image(path: Path) -> Any:
@@ -81,10 +75,6 @@ def load_image(path: Path) -> Any:
         size = int(np.prod(image.shape, dtype=object)) * int(image.get_data_dtype().itemsize)
         refuse_bomb(path, path.stat().st_size, size)
         return image
-
-
-def _labels(axis: Any) -> tuple[str, ...]:
-    return tuple(str(label).strip() for label in axis.name)
 
 
 def _scan(source: Path, path: Path, name: BidsName | None, kind: str) -> Scan:

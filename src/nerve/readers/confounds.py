@@ -10,6 +10,7 @@ The first volume has no derivative: as in nilearn, it takes the value of the sec
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,14 +73,11 @@ class Denoising:
         one_of("--denoise", name, list(STRATEGIES))
         if not colon:
             return cls(name, None, None) if name == "none" else cls(name)
-        low, dash, high = band.partition("-")
-        try:
-            edges = [float(edge) if edge else None for edge in (low, high)]
-        except ValueError:
-            dash = ""
-        if not dash or (None not in edges and not 0 <= edges[0] < edges[1]):  # type: ignore[operator]
+        found = re.fullmatch(r"(\d*\.?\d+)?-(\d*\.?\d+)?", band)
+        low, high = (float(edge) if edge else None for edge in found.groups()) if found else (1.0, 0.0)
+        if low is not None and high is not None and low >= high:
             raise NerveError(f"--denoise is {text!r}, expected a strategy and a band in Hz such as '36p:0.01-0.08'.")
-        return cls(name, *edges)
+        return cls(name, low, high)
 
     @property
     def is_nothing(self) -> bool:
@@ -94,13 +92,6 @@ class Denoising:
         no_band = self.high_pass is None and self.low_pass is None
         band = "no band-pass" if no_band else f"band {self.high_pass or 0:g}–{high} Hz"
         return f"detrended, cleaned of {self.strategy} confounds, {band}"
-
-    def freedom(self, n_volumes: int, n_regressors: int, repetition_time: float) -> int:
-        """Degrees of freedom that are left: those of the band, minus a trend and one per regressor."""
-        nyquist = 0.5 / repetition_time
-        top = nyquist if self.low_pass is None else min(self.low_pass, nyquist)
-        share = max(0.0, top - (self.high_pass or 0.0)) / nyquist
-        return int(share * n_volumes) - n_regressors - 1
 
 
 def read_confounds(path: Path) -> pd.DataFrame:
@@ -117,20 +108,15 @@ def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray 
     if not bases:
         return None
     missing = [name for name in bases if name not in table.columns]
-    columns = []
-    if not missing:
-        columns = [_term(table, base, term, where) for term in terms for base in bases]
-    if strategy == "acompcor":
-        components = _compcor(table)
-        missing += [] if components else ["a_comp_cor_00"]
-        columns += [column_of_numbers(table, name, where) for name in components]
+    components = _compcor(table) if strategy == "acompcor" else []
+    if strategy == "acompcor" and not components:
+        missing.append("a_comp_cor_00")
     if missing:
-        raise problem(
-            where,
-            f"the confounds table lacks {listed(missing)}",
-            expected=f"the columns of the strategy {strategy}",
-            remedy="Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor).",
-        )
+        found, expected = f"the confounds table lacks {listed(missing)}", f"the columns of the strategy {strategy}"
+        remedy = "Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor)."
+        raise problem(where, found, expected=expected, remedy=remedy)
+    columns = [_term(table, base, term, where) for term in terms for base in bases]
+    columns += [column_of_numbers(table, name, where) for name in components]
     matrix = pd.DataFrame(np.column_stack(columns)).bfill().fillna(0.0).to_numpy()  # (volumes, regressors)
     return matrix[:, matrix.std(axis=0) > 0]
 
@@ -149,26 +135,19 @@ def clean_series(
     if denoising.is_nothing:
         return series
     n_regressors = 0 if confounds is None else confounds.shape[1]
-    left = denoising.freedom(len(series), n_regressors, repetition_time)
+    nyquist = 0.5 / repetition_time
+    top = nyquist if denoising.low_pass is None else min(denoising.low_pass, nyquist)
+    share = max(0.0, top - (denoising.high_pass or 0.0)) / nyquist
+    left = int(share * len(series)) - n_regressors - 1  # those of the band, minus a trend and one per regressor
     if left < MIN_VOLUMES:
-        raise problem(
-            where,
-            f"{n_regressors} confounds and the band-pass leave {max(left, 0)} of {len(series)} degrees of freedom",
-            expected=f"at least {MIN_VOLUMES}",
-            remedy="The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-.",
-        )
+        found = f"{n_regressors} confounds and the band-pass leave {max(left, 0)} of {len(series)} degrees of freedom"
+        remedy = "The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-."
+        raise problem(where, found, expected=f"at least {MIN_VOLUMES}", remedy=remedy)
     usable = np.isfinite(series).all(axis=0)
     cleaned = np.full(series.shape, np.nan)
+    band = {"high_pass": denoising.high_pass, "low_pass": denoising.low_pass, "t_r": repetition_time}
     try:
-        cleaned[:, usable] = clean(
-            series[:, usable],
-            confounds=confounds,
-            detrend=True,
-            standardize=None,
-            high_pass=denoising.high_pass,
-            low_pass=denoising.low_pass,
-            t_r=repetition_time,
-        )
+        cleaned[:, usable] = clean(series[:, usable], confounds=confounds, detrend=True, standardize=None, **band)
     except ValueError as error:
         cause = " ".join(str(error).split()).rstrip(".")
         raise problem(where, f"the series could not be cleaned ({cause})", remedy="Change --denoise.") from error

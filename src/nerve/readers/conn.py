@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from nerve.checks import problem
+from nerve.readers.arrays import array_shapes, read_array, read_slice, read_words
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below
-from nerve.readers.mat import mat_shapes, read_mat, read_mat_slice, read_mat_words
-from nerve.readers.stacks import people_of
-from nerve.readers.versions import of_one_task
+from nerve.readers.derivatives import of_one_task
+from nerve.readers.names import people_of
+from nerve.readers.opening import files_below
 
 _ONE = re.compile(r"resultsROI_(Subject\d+)_(Condition\d+)\.mat")
 _ALL = re.compile(r"resultsROI_(Condition\d+)\.mat")
@@ -35,17 +35,13 @@ class CONN(Reader):
         if single:
             return of_one_task([Scan(found[1], path, "fc", task=found[2]) for path, found in single], options)
         group = [(path, found[1]) for path in files if (found := _ALL.fullmatch(path.name))]
-        chosen = [(path, task) for path, task in group if options.task in (None, task)]
-        scans = [scan for path, task in chosen for scan in self._people(path, task, options)]
-        return of_one_task(scans, options)
+        chosen = [pair for pair in group if options.task in (None, pair[1])]
+        return of_one_task([scan for path, task in chosen for scan in _people(path, task, options)], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """Fisher z with the labels of `names`."""
-        sources, targets = read_mat_words(scan.path, "names"), read_mat_words(scan.path, "names2")
-        if scan.key is None:
-            z = read_mat(scan.path, "Z")
-        else:
-            z = read_mat_slice(scan.path, "Z", int(scan.key), axis=2)
+        sources, targets = read_words(scan.path, "names"), read_words(scan.path, "names2")
+        z = read_array(scan.path, "Z") if scan.key is None else read_slice(scan.path, "Z", int(scan.key), axis=2)
         if z.ndim != 2 or z.shape != (len(sources), len(targets)):
             raise problem(scan.path, f"Z is {z.shape} for {len(sources)} names and {len(targets)} names2")
         lacking = [name for name in sources if name not in targets]
@@ -55,8 +51,9 @@ class CONN(Reader):
         np.fill_diagonal(matrix, 0.0)
         return Reading(matrix=matrix, labels=sources, values="z")
 
-    def _people(self, path: Path, task: str, options: Options) -> list[Scan]:
-        shape = mat_shapes(path).get("Z", ())
-        if len(shape) != 3:
-            raise problem(path, f"Z has shape {shape}", expected="sources x targets x participants")
-        return people_of(path, shape[2], options, task=task)
+
+def _people(path: Path, task: str, options: Options) -> list[Scan]:
+    shape = array_shapes(path).get("Z", ())
+    if len(shape) != 3:
+        raise problem(path, f"Z has shape {shape}", expected="sources x targets x participants")
+    return people_of(path, shape[2], options, task=task)

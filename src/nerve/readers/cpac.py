@@ -9,19 +9,19 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+from nerve.atlases import SCHAEFER_SIZES
 from nerve.checks import NerveWarning
-from nerve.parcellation import SCHAEFER_SIZES, load_parcellation
+from nerve.parcellation import load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, by_scan, parse_names, path_of
-from nerve.readers.browse import files_below
+from nerve.readers.derivatives import BidsName, Version, by_scan, of_one_task, one_version, parse_names, schaefer_of
+from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
-from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task, schaefer_of
 
 WITHDRAWN = (
     "The Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to 1 s, so "
     "the band-pass filter is wrong): if these files are of that release, use the XCP-D release of July 2026 instead."
 )
-_STRATEGIES = {"reg-36Parameter": 0}  # what RBC recommends, where several are there
+_RECOMMENDED = "reg-36Parameter"  # by RBC, where several are there
 
 
 class CPAC(Reader):
@@ -34,33 +34,30 @@ class CPAC(Reader):
         """One scan a recording, all of one atlas and one denoising strategy; links never fetched included."""
         names = parse_names(files_below(source, "_correlations.tsv", "_timeseries.1D", "_motion.1D"))
         kinds = {"fc": [n for n in names if _is_matrix(n)], "series": [n for n in names if _is_series(n)]}
-        kind = chosen_kind(kinds, options)
+        kind, chosen, version = one_version(kinds, options, _version, preferred=_RECOMMENDED)
         if not kind:
             return []
-        version = choose_version(map(_version, kinds[kind]), options, preferred=_STRATEGIES)
         motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
-        chosen = by_scan(name for name in kinds[kind] if _version(name) == version)
         others = {_version(name) for name in kinds[kind]} - {version}
         warnings.warn(WITHDRAWN, NerveWarning, stacklevel=2)
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
         extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
-        scans = [name.as_scan(kind, motion_path=path_of(name, motion), extra=extra) for name in chosen.values()]
+        recordings = by_scan(chosen).values()
+        scans = [name.as_scan(kind, motion_path=name.companion(motion), extra=extra) for name in recordings]
         return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
         values = read_numbers(scan.path).values
-        motion = None
-        if scan.motion_path is not None:
-            motion = read_numbers(scan.motion_path).values[:, 0]
+        motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
         notes = ["C-PAC derivatives: RBC withdrew its release of these in May 2026"]
         if scan.extra.get("left"):
             left = ", ".join(scan.extra["left"])
             notes.append(f"Matrices of {scan.extra['strategy']} were taken; the source also has {left} (--atlas).")
         labels = None if options.order is not None else _labels(scan.extra.get("atlas", ""), values.shape[1])
-        if labels is not None:
-            notes.append(f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.")
         stated = labels is not None
+        if stated:
+            notes.append(f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.")
         return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=tuple(notes), stated=stated)
 
 

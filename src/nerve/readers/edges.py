@@ -13,11 +13,10 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import TEXT, files_below, is_data
-from nerve.readers.opening import once
+from nerve.readers.opening import TEXT, files_below, is_data, once
 from nerve.readers.participants import ID_COLUMNS
 from nerve.readers.text import column_of_numbers, first_lines, is_number, read_table
-from nerve.readers.unfolding import Unfolding, proved_unfolding, unfoldings
+from nerve.readers.unfolding import Unfolding, expected_sizes, proved_unfolding, unfoldings
 
 # names of the two columns of regions in a long table
 _ENDS = re.compile(r"(?:region|roi|node|label|parcel|seed|var|name)s?[_ .]?(?:[12ab]|i|j)|source|target|from|to|i|j|row|col(?:umn)?", re.IGNORECASE)  # fmt: skip  # noqa: E501
@@ -35,13 +34,7 @@ class _Wide:
     ends: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class _Long:
-    """The columns of a long table: the two of regions, and that of the values."""
-
-    one: str
-    other: str
-    value: str
+_Long = tuple[str, str, str]  # the columns of a long table: the two of regions, and that of the values
 
 
 class Edges(Reader):
@@ -65,13 +58,12 @@ class Edges(Reader):
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix of one participant, with the labels that the columns name."""
         layout = scan.extra["layout"]
-        if isinstance(layout, _Long):
+        if not isinstance(layout, _Wide):
             return _from_long(scan, layout)
         values = _values(scan.path, layout)[scan.extra["rows"][0]]
         way: Unfolding | None = scan.extra["unfolding"]
         if way is not None:
-            notes = (f"the values of each participant are {way}",)
-            return Reading(matrix=way.matrix(values, scan.path), notes=notes)
+            return Reading(way.matrix(values, scan.path), notes=(f"the values of each participant are {way}",))
         matrix = np.full((len(layout.labels),) * 2, np.nan)
         matrix[tuple(np.transpose(layout.ends))] = values
         return Reading(matrix=_mirrored(matrix), labels=layout.labels)
@@ -94,7 +86,7 @@ def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
             raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
         if not layout.ends:
             some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
-            way = proved_unfolding(some, options.unfolding, options.rows, path, options.values)
+            way = proved_unfolding(some, options, path)
     extra = {"layout": layout, "unfolding": way}
     return [
         Scan(person, path, "fc", session=when, key=i, extra={**extra, "rows": theirs})
@@ -124,7 +116,8 @@ def _id_column(columns: Sequence[str]) -> str:
 
 def _other_columns(columns: Sequence[str]) -> list[str]:
     """Those that hold neither ids nor sessions."""
-    return [name for name in columns if name != _id_column(columns) and name.lower() not in _SESSIONS]
+    ids = _id_column(columns)
+    return [name for name in columns if name != ids and name.lower() not in _SESSIONS]
 
 
 def _long(first: Sequence[str], second: Sequence[str]) -> _Long | None:
@@ -137,7 +130,7 @@ def _long(first: Sequence[str], second: Sequence[str]) -> _Long | None:
     if len(ends) != 2:
         ends = [name for name in others if not numeric[name]]
     values = [name for name in others if name not in ends and numeric[name]]
-    return _Long(ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
+    return (ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
 
 
 def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wide | None:
@@ -152,7 +145,7 @@ def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wid
         return named
     stem, _ = Counter(re.sub(r"\d+$", "", name) for name in others).most_common(1)[0]
     counted = [name for name in others if re.fullmatch(rf"{re.escape(stem)}\d+", name)]
-    fits = unfoldings(len(counted), {options.rows.n_regions} if options.rows else ())
+    fits = unfoldings(len(counted), expected_sizes(options))
     known = ids in ID_COLUMNS or not is_number(second[first.index(ids)])
     return _Wide(tuple(counted)) if fits and known and len(counted) >= len(others) - 8 and len(counted) > 9 else None
 
@@ -185,21 +178,13 @@ def _cut_names(names: Sequence[str], mark: str) -> dict[str, tuple[str, str]]:
     """Each name as two labels; names that can be cut in several equally good ways are cut into labels of the others."""
     cuts = {name: _cuts(name, mark) for name in names}
     counts = Counter(label for ways in cuts.values() for way in ways for label in set(way))
-    pairs: dict[str, tuple[str, str]] = {}
-    unsure: dict[str, list[tuple[str, str]]] = {}
+    best: dict[str, list[tuple[str, str]]] = {}
     for name, ways in cuts.items():
         score = {way: min(counts[label] for label in way) for way in ways}
-        best = [way for way in ways if score[way] == max(score.values())]
-        if len(best) == 1:
-            pairs[name] = best[0]
-        elif best:
-            unsure[name] = best
-    known = {label for way in pairs.values() for label in way}
-    for name, ways in unsure.items():
-        fitting = [way for way in ways if known.issuperset(way)]
-        if len(fitting) == 1:
-            pairs[name] = fitting[0]
-    return {name: pairs[name] for name in names if name in pairs}
+        best[name] = [way for way in ways if score[way] == max(score.values())]
+    known = {label for ways in best.values() if len(ways) == 1 for label in ways[0]}
+    fitting = {name: [way for way in ways if known.issuperset(way)] for name, ways in best.items()}
+    return {name: ways[0] for name, ways in fitting.items() if len(ways) == 1}
 
 
 def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
@@ -211,20 +196,19 @@ def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
 @once
 def _regions(path: Path, columns: _Long) -> tuple[str, ...]:
     """The regions of a long table."""
-    table = _table(path)
-    return _in_order(name for pair in zip(table[columns.one], table[columns.other], strict=True) for name in pair)
+    return _in_order(_table(path)[list(columns[:2])].to_numpy().ravel())
 
 
 def _from_long(scan: Scan, columns: _Long) -> Reading:
     rows, labels = _table(scan.path).iloc[scan.extra["rows"]], _regions(scan.path, columns)
     at = {label: i for i, label in enumerate(labels)}
-    left, right = (rows[name].astype(str).map(at) for name in (columns.one, columns.other))
+    left, right = (rows[name].astype(str).map(at) for name in columns[:2])
     if left.isna().any() or right.isna().any():
         raise problem(scan.path, "a row names no region", expected="two regions in every row", remedy="Mend that row.")
     if len(set(zip(left, right, strict=True))) < len(rows):
         raise problem(scan.path, "a pair of regions occurs twice", expected="one row per pair of regions")
     matrix = np.full((len(labels),) * 2, np.nan)
-    matrix[left, right] = column_of_numbers(rows, columns.value, scan.path)
+    matrix[left, right] = column_of_numbers(rows, columns[2], scan.path)
     return Reading(matrix=_mirrored(matrix), labels=labels)
 
 

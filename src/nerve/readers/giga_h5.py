@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from nerve.readers.arrays import as_numbers
+from nerve.readers.arrays import as_numbers, own_dataset
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, parse_name
-from nerve.readers.browse import files_below
-from nerve.readers.mat import own_dataset
-from nerve.readers.opening import require_file, sentences
-from nerve.readers.versions import choose_version, chosen_kind, of_one_task, version_of
+from nerve.readers.derivatives import BidsName, of_one_task, one_version, parse_name, version_of
+from nerve.readers.opening import files_below, require_file, sentences
 
 _KINDS = {"connectome": "fc", "timeseries": "series"}
 
@@ -31,14 +27,9 @@ class GigaH5(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan per array, all of one atlas and one resolution."""
         arrays = [found for path in files_below(source, ".h5", ".hdf5") for found in _arrays(path)]
-        kinds = {kind: [one for one in arrays if _KINDS[one[2].suffix] == kind] for kind in ("fc", "series")}
-        kind = chosen_kind(kinds, options)
-        if not kind:
-            return []
-        version = choose_version((version_of(name) for _, _, name in kinds[kind]), options)
-        chosen = [one for one in kinds[kind] if version_of(one[2]) == version]
-        scans = [replace(name.as_scan(kind, key=key), path=path) for path, key, name in chosen]
-        return of_one_task([replace(scan, session=_session(str(scan.key)) or scan.session) for scan in scans], options)
+        kinds = {kind: [one for one in arrays if _KINDS[one[0].suffix] == kind] for kind in ("fc", "series")}
+        kind, chosen, _ = one_version(kinds, options, lambda one: version_of(one[0]))
+        return of_one_task([name.as_scan(kind, key=key) for name, key in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series; these files hold no labels."""
@@ -48,26 +39,19 @@ class GigaH5(Reader):
             return Reading.of(scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path))
 
 
-def _arrays(path: Path) -> Iterator[tuple[Path, str, BidsName]]:
-    """The arrays of a file that are named as giga_connectome names them."""
+def _arrays(path: Path) -> Iterator[tuple[BidsName, str]]:
+    """The arrays of a file that are named as giga_connectome names them; a session may stand only above them."""
     import h5py
 
-    keys: list[str] = []
-
-    def visit(key: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            keys.append(key)
-
+    items: dict[str, bool] = {}
     try:
-        with h5py.File(require_file(path), "r") as file:
-            file.visititems(visit)  # which follows no links to other files
+        with h5py.File(require_file(path), "r") as file:  # visiting follows no links to other files
+            file.visititems(lambda key, item: items.update({key: isinstance(item, h5py.Dataset)}))
     except Exception:  # another kind of file, or a damaged one
         return
-    for key in sorted(keys):
-        name = parse_name(f"{key.rpartition('/')[2]}.h5")
+    for key in sorted(key for key, is_array in items.items() if is_array):
+        *above, last = key.split("/")
+        name = parse_name(f"{last}.h5")
         if name is not None and name.suffix in _KINDS:
-            yield path, key, name
-
-
-def _session(key: str) -> str:
-    return next((part[4:] for part in key.split("/")[:-1] if part.startswith("ses-")), "")
+            session = next((part[4:] for part in above if part.startswith("ses-")), name.get("ses"))
+            yield replace(name, path=path, entities=name.entities | {"ses": session}), key

@@ -1,13 +1,23 @@
-"""One matrix from a file → a correlation matrix: checked, symmetric, unit diagonal, missing regions as NaN rows."""
+"""One matrix from a file → a correlation matrix: checked, symmetric, unit diagonal, missing regions as NaN rows.
+
+r or Fisher z is decided once for a source from what its matrices show, never file by file.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from nerve.checks import listed, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.connectivity import inverse_fisher_z
+from nerve.readers.base import Looked, Options
 
 TOLERANCE = 1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
+MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
+LARGEST_Z = 10.0  # beyond it values are no Fisher z: r would be 1 to eight digits
+_DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
+_THOROUGHLY = 5  # scans of which the eigenvalues are looked at
 
 
 def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.ndarray:
@@ -37,15 +47,24 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
         matrix = inverse_fisher_z(matrix)
     diagonal = matrix.diagonal().copy()
     np.fill_diagonal(matrix, 0.0)
-    missing = _missing_regions(matrix)
+    missing = ((matrix == 0) | np.isnan(matrix)).all(axis=1)
     present = np.flatnonzero(~missing)
     if len(present) < 2:
         raise problem(where, "all regions are missing or zero", remedy="Leave the participant out.")
     inner = matrix if not missing.any() else matrix[np.ix_(present, present)]
-    _check_finite(inner, where)
+    bad = np.argwhere(~np.isfinite(inner))
+    if len(bad):
+        row, column = bad[0] + 1
+        found = f"{len(bad)} entries of regions that have data are not finite (the first in row {row}, column {column})"
+        expected = "numbers, or whole rows of missing regions"
+        remedy = "Make the matrix again, or set the whole row and column of the region to n/a."
+        raise problem(where, found, expected=expected, remedy=remedy)
     inner = _symmetric(inner, where)
     if values != "other":
-        _check_range(inner, where)
+        low, high = float(inner.min()), float(inner.max())
+        if low < -1 - TOLERANCE or high > 1 + TOLERANCE:
+            found, remedy = f"values run from {low:.3g} to {high:.3g}", "If they are Fisher z, say --values z."
+            raise problem(where, found, expected="correlations in [-1, 1]", remedy=remedy)
         np.clip(inner, -1.0, 1.0, out=inner)
     if values == "r":
         _check_diagonal(diagonal[present], where)
@@ -57,28 +76,6 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     return matrix
 
 
-def _missing_regions(matrix: np.ndarray) -> np.ndarray:
-    """Mask of the rows that are NaN or zero throughout; the diagonal is zero here."""
-    has_data: np.ndarray = np.any(matrix != 0, axis=1)  # NaN counts as data: most need no second look
-    if np.isnan(matrix).any():
-        has_data = np.any(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=1.0) != 0, axis=1)
-    return ~has_data
-
-
-def _check_finite(inner: np.ndarray, where: object) -> None:
-    finite = np.isfinite(inner)
-    if finite.all():
-        return
-    bad = np.argwhere(~finite)
-    row, column = bad[0] + 1
-    raise problem(
-        where,
-        f"{len(bad)} entries of regions that have data are not finite (the first in row {row}, column {column})",
-        expected="numbers, or whole rows of missing regions",
-        remedy="Make the matrix again, or set the whole row and column of the region to n/a.",
-    )
-
-
 def _symmetric(inner: np.ndarray, where: object) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
@@ -87,28 +84,11 @@ def _symmetric(inner: np.ndarray, where: object) -> np.ndarray:
         return inner
     if worst <= TOLERANCE:
         return (inner + inner.T) / 2
-    half = not np.tril(inner, -1).any() or not np.triu(inner, 1).any()
-    remedy = (
-        "Only one triangle is filled: copy it to the other." if half else "Check that the file holds FC and is whole."
-    )
-    raise problem(
-        where,
-        f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})",
-        expected=f"at most {TOLERANCE:g}",
-        remedy=remedy,
-    )
-
-
-def _check_range(inner: np.ndarray, where: object) -> None:
-    low, high = float(inner.min()), float(inner.max())
-    if low >= -1 - TOLERANCE and high <= 1 + TOLERANCE:
-        return
-    raise problem(
-        where,
-        f"values run from {low:.3g} to {high:.3g}",
-        expected="correlations in [-1, 1]",
-        remedy="If they are Fisher z, say --values z.",
-    )
+    found = f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})"
+    remedy = "Check that the file holds FC and is whole."
+    if not np.tril(inner, -1).any() or not np.triu(inner, 1).any():
+        remedy = "Only one triangle is filled: copy it to the other."
+    raise problem(where, found, expected=f"at most {TOLERANCE:g}", remedy=remedy)
 
 
 def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
@@ -116,15 +96,84 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     finite = diagonal[np.isfinite(diagonal)]
     if not len(finite) or np.all(np.abs(finite - 1) <= TOLERANCE) or np.all(finite == 0):
         return
-    raise problem(
-        where,
-        f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}",
-        expected="1 (or all 0)",
-        remedy="Give correlations, not covariances; if they are Fisher z, say --values z.",
+    found = f"the diagonal runs from {finite.min():.3g} to {finite.max():.3g}"
+    remedy = "Give correlations, not covariances; if they are Fisher z, say --values z."
+    raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
+
+
+def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
+    """What the entries of a matrix prove to be: "r", "z", or an empty string.
+
+    An infinite diagonal, or one that is the same large number throughout, is that of Fisher z; so are entries beyond 1
+    of a matrix that is none of covariances. A diagonal of ones with entries up to 1 is that of r, unless the matrix
+    has clearly negative eigenvalues as r and none as z (`thorough`).
+
+    Examples
+    --------
+    >>> r = np.array([[1, 0.5], [0.5, 1]])
+    >>> shown_values(r), shown_values(np.array([[np.inf, 0.5], [0.5, np.inf]])), shown_values(r - np.eye(2))
+    ('r', 'z', '')
+    """
+    matrix = np.asarray(matrix, np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
+        return ""
+    diagonal, off = np.diagonal(matrix), np.abs(matrix[~np.eye(len(matrix), dtype=bool)])
+    largest = float(np.nanmax(off, initial=0.0))
+    known = diagonal[~np.isnan(diagonal)]
+    finite = known[np.isfinite(known)]
+    ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
+    blank = not len(known) or bool(np.all(known == 0))
+    if largest > LARGEST_Z or not np.isfinite(largest):
+        return ""
+    constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE and finite[0] >= _DIAGONAL_OF_Z
+    if np.isinf(known).any() or constant:
+        return "z"
+    if largest > 1 + TOLERANCE:
+        return "z" if ones or blank else ""
+    if thorough and (ones or blank) and _only_as_z(matrix):
+        return "z"
+    return "r" if ones else ""
+
+
+def decided_values(looked: Looked, options: Options, source: object) -> tuple[str, bool, list[str]]:
+    """r or Fisher z for the whole source, whether the user or the format says so, and what to tell the user."""
+    if options.values != "auto":
+        return options.values, True, []
+    if any(reading.says_values for _, reading in looked):
+        return "r", True, []
+    files: dict[str, list[str]] = {"r": [], "z": [], "": []}
+    for i, (scan, reading) in enumerate(looked):
+        shown = shown_values(np.asarray(reading.matrix), thorough=i < _THOROUGHLY)
+        files[shown].append(scan.path.name if scan.key is None else scan.participant)
+    if files["r"] and files["z"]:
+        raise NerveError(mixed(source, files["r"], files["z"]))
+    if not files["z"]:
+        return "r", False, []
+    note = f"matrices hold Fisher z, as {len(files['z'])} of {len(looked)} looked at prove, and are turned to r"
+    return "z", False, [note]
+
+
+def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)) -> str:
+    """The sentence about a source of which some matrices are r and some Fisher z."""
+    return (
+        f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r. Read one kind: "
+        "keep the others out with --id-pattern, or say what all files hold with --values r or --values z "
+        "(who does not fit is then left out)."
     )
 
 
-def describe_missing(missing: np.ndarray, labels: tuple[str, ...]) -> str:
-    """A phrase that names the missing regions."""
-    names = [label for label, gone in zip(labels, missing, strict=True) if gone]
-    return f"{len(names)} of {len(labels)} regions have no data ({listed(names, most=4)})"
+def _only_as_z(matrix: np.ndarray) -> bool:
+    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
+    as_r = np.nan_to_num(matrix, nan=0.0)
+    np.fill_diagonal(as_r, 1.0)
+    if negative_share(as_r) <= MOST_NEGATIVE:
+        return False
+    as_z = inverse_fisher_z(as_r * ~np.eye(len(matrix), dtype=bool))
+    np.fill_diagonal(as_z, 1.0)
+    return negative_share(as_z) < MOST_NEGATIVE / 3
+
+
+def negative_share(matrix: np.ndarray) -> float:
+    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
+    eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
+    return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))

@@ -18,13 +18,11 @@ import pandas as pd
 from nerve.checks import NerveError, listed, problem
 from nerve.files import read_json
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import BidsName, by_scan, parse_names, path_of
-from nerve.readers.browse import files_below
 from nerve.readers.cifti import WHOLE, load_image
 from nerve.readers.confounds import Denoising, clean_series, read_confounds, regressors
-from nerve.readers.opening import once, require_file, sentences
+from nerve.readers.derivatives import BidsName, by_scan, of_one_task, parse_names
+from nerve.readers.opening import files_below, once, require_file, sentences
 from nerve.readers.text import column_of_numbers
-from nerve.readers.versions import of_one_task
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
@@ -48,54 +46,44 @@ class NIfTI(Reader):
         images = _of_one_space(images, options)
         confounds = by_scan(n for n in names if n.suffix == "timeseries" and n.get("desc") == "confounds")
         chosen = by_scan(images).values()
-        return of_one_task([name.as_scan("series", motion_path=path_of(name, confounds)) for name in chosen], options)
+        return of_one_task([name.as_scan("series", motion_path=name.companion(confounds)) for name in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
         table = None if scan.motion_path is None else read_confounds(scan.motion_path)
         if table is None and denoising.strategy != "none":
-            raise problem(
-                scan.path,
-                "there is no …_desc-confounds_timeseries.tsv for it",
-                remedy="Put it beside the image, or say --denoise none.",
-            )
-        on_surface = scan.path.name.endswith(SURFACES)
-        extract = _surface_series if on_surface else _volume_series
+            found = "there is no …_desc-confounds_timeseries.tsv for it"
+            raise problem(scan.path, found, remedy="Put it beside the image, or say --denoise none.")
+        extract = _surface_series if scan.path.name.endswith(SURFACES) else _volume_series
         series, labels, repetition_time = extract(scan, atlas, options)
-        nuisance = None if table is None else regressors(table, denoising.strategy, scan.path)
+        nuisance, motion = None, None
+        if table is not None:
+            nuisance = regressors(table, denoising.strategy, scan.path)
+            if "framewise_displacement" in table.columns:
+                motion = column_of_numbers(table, "framewise_displacement", scan.path)
         cleaned = clean_series(series, nuisance, denoising, repetition_time, scan.path)
-        motion = None
-        if table is not None and "framewise_displacement" in table.columns:
-            motion = column_of_numbers(table, "framewise_displacement", scan.path)
         notes = (f"Region series {denoising.describe()} (--denoise).",)
         return Reading(series=cleaned, labels=labels, motion=motion, notes=notes)
 
 
 def _is_image(name: BidsName, surface: bool) -> bool:
-    if surface:
+    if surface or name.suffix != "bold":
         return name.suffix == "bold" and name.extension == SURFACES
-    is_volume = name.suffix == "bold" and name.extension in VOLUMES and name.get("desc") == "preproc"
-    return is_volume and name.get("space").startswith("MNI")
+    return name.extension in VOLUMES and name.get("desc") == "preproc" and name.get("space").startswith("MNI")
 
 
 def _of_one_space(images: list[BidsName], options: Options) -> list[BidsName]:
     """The images in the space that `--atlas` names, else in that of Schaefer's label images, else in the first."""
-    spaces = sorted({_space(name) for name in images})
+    space_of = {name: "_res-".join(filter(None, (name.get("space"), name.get("res")))) for name in images}
+    spaces = sorted(set(space_of.values()))
     wanted = (options.atlas or "").lower()
     chosen = [space for space in spaces if wanted in ("", space.lower(), space.split("_")[0].lower())]
     if not chosen:
-        raise NerveError(
-            f"There are no images in {options.atlas!r}; the source has them in {listed(spaces)}. Name one of these "
-            "with --atlas."
-        )
+        found = f"There are no images in {options.atlas!r}; the source has them in {listed(spaces)}."
+        raise NerveError(f"{found} Name one of these with --atlas.")
     ranked = [space for start in _SPACES for space in chosen if space.startswith(start)]
-    return [name for name in images if _space(name) == (ranked or chosen)[0]]
-
-
-def _space(name: BidsName) -> str:
-    resolution = name.get("res")
-    return name.get("space") + (f"_res-{resolution}" if resolution else "")
+    return [name for name in images if space_of[name] == (ranked or chosen)[0]]
 
 
 def _check_needs(options: Options) -> tuple[Path, Denoising]:
@@ -106,9 +94,7 @@ def _check_needs(options: Options) -> tuple[Path, Denoising]:
             "are the regions in the order of --parcellation, or a .dlabel.nii for surfaces)."
         )
     if importlib.util.find_spec("nilearn") is None:
-        raise NerveError(
-            "Reading images of voxels needs nilearn, which is not installed. Install it: pip install nilearn."
-        )
+        raise NerveError("Reading images of voxels needs nilearn. Install it: pip install nilearn.")
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
 
 
@@ -134,14 +120,10 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
 def _largest_label(atlas: Path) -> int:
     data = np.asarray(load_image(atlas).dataobj)
     whole = np.isfinite(data).all() and np.abs(data - np.round(data)).max() <= 1e-3
-    if not whole or data.min() < 0:
-        found = "the label image holds values that are not whole numbers from 0"
-        raise problem(atlas, found, remedy="Give a label image.")
-    largest = int(np.round(data.max()))
-    if largest > 10_000:
-        expected = "labels 1 … R in the order of the parcellation"
-        raise problem(atlas, f"the largest label is {largest}", expected=expected)
-    return largest
+    if not whole or data.min() < 0 or data.max() > 10_000:
+        found, expected = "the label image holds other values", "labels 1 … R in the order of the parcellation, and 0"
+        raise problem(atlas, found, expected=expected, remedy="Give a label image.")
+    return int(np.round(data.max()))
 
 
 def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
@@ -156,11 +138,13 @@ def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
         step = float(time.step)
         key_of = _keys_at(vertices, label_vertices, keys)
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
-    series = np.full((len(data), len(wanted)), np.nan)
-    for region, key in enumerate(wanted):
-        if (key_of == key).any():
-            series[:, region] = data[:, key_of == key].mean(axis=1)
-    return series, tuple(str(table[key][0]) for key in wanted), _repetition_time(scan, step)
+    empty = np.full(len(data), np.nan)
+    means = [data[:, key_of == key].mean(axis=1) if (key_of == key).any() else empty for key in wanted]
+    return (
+        np.column_stack([np.empty((len(data), 0)), *means]),
+        tuple(str(table[key][0]) for key in wanted),
+        _repetition_time(scan, step),
+    )
 
 
 def _keys_at(vertices: Any, label_vertices: Any, keys: np.ndarray) -> np.ndarray:
@@ -188,9 +172,6 @@ def _repetition_time(scan: Scan, header: float) -> float:
         if isinstance(value, int | float) and value > 0:
             return float(value)
     if not 0.1 <= header <= 20:
-        raise problem(
-            scan.path,
-            f"the repetition time in the header is {header:g} s",
-            remedy=f"Write RepetitionTime into {sidecar.name}.",
-        )
+        found = f"the repetition time in the header is {header:g} s"
+        raise problem(scan.path, found, remedy=f"Write RepetitionTime into {sidecar.name}.")
     return header

@@ -1,7 +1,11 @@
-"""Opening somebody else's file: it must hold content, and whatever a parser stumbles into becomes one sentence."""
+"""Finding and opening others' files: what a parser stumbles into becomes one sentence.
+
+Links that lead nowhere are found too: they are explained when they are read.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,16 +20,52 @@ from nerve.checks import NerveError, problem
 
 Result = TypeVar("Result")
 MENDING = "Fetch or write it again, or leave the participant out."
+TEXT = (".csv", ".tsv", ".txt", ".1D", ".csv.gz", ".tsv.gz", ".txt.gz")
+_FOLDERS_WITHOUT_DATA = {"figures", "log", "logs", "work", "scratch"}
+# tables and lists that lie beside data
+_NOT_DATA = re.compile(
+    r"^(participants|regions|labels|dataset_description|subjects?|subjectids|ids|phenotyp\w*|exclusions|readme|license"
+    r"|roi_orderkey\w*|roi_centerofmass\w*)\b"
+    r"|(_motion|_qc|_confounds\w*|_dseg|_outliers|_events|_participants|_sessions|_scans)\.",
+    re.IGNORECASE,
+)
+
+
+def files_below(source: Path, *endings: str) -> list[Path]:
+    """Files whose name ends in one of `endings` (any, if none is given), sorted; `source` itself if it is a file.
+
+    Hidden folders (`.git`, `.datalad`) and folders of figures and logs are passed over; a linked folder is entered
+    once, so that a link to a folder above does no harm. What is no file (a pipe, a device) is passed over.
+    """
+    found = _walk(source) if source.is_dir() else [source]
+    named = [path for path in found if path.name.endswith(endings or "")]
+    return sorted(path for path in named if os.path.isfile(path) or not os.path.exists(path))
+
+
+def is_data(path: Path) -> bool:
+    """Whether a file may hold FC by its name: it is no table of participants, and not part of a cohort."""
+    return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
+
+
+def _walk(source: Path) -> Iterator[Path]:
+    entered = set()
+    for folder, folders, files in os.walk(source, followlinks=True):  # which passes over what may not be read
+        real = os.path.realpath(folder)
+        if real in entered:
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = [name for name in folders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA]
+        yield from (Path(folder, name) for name in files if name[0] != ".")
 
 
 def require_file(path: Path) -> Path:
     """The path, if it holds content; otherwise one sentence about what it is instead."""
     if path.is_symlink() and not path.exists():
-        target = str(path.readlink())
-        if "annex" in target:
-            found = "the link points to a git-annex file that was never fetched"
-            raise problem(path, found, remedy="Fetch it with `datalad get`.")
-        raise problem(path, f"the link to {target} is broken", remedy="Mend the link or leave the file out.")
+        found, remedy = f"the link to {path.readlink()} is broken", "Mend the link or leave the file out."
+        if "annex" in str(path.readlink()):
+            found, remedy = "the link points to a git-annex file that was never fetched", "Fetch it with `datalad get`."
+        raise problem(path, found, remedy=remedy)
     if not path.is_file():
         raise problem(path, "there is no such file")
     if path.stat().st_size == 0:
@@ -79,8 +119,6 @@ def once(read: Callable[..., Result]) -> Callable[..., Result]:
         return read(path, *rest)
 
     def found(path: Path, *rest: Any) -> Result:
-        with sentences(path, "a file"):
-            changed = path.stat().st_mtime_ns
-        return kept(path, changed, *rest)
+        return kept(path, path.stat().st_mtime_ns if path.exists() else 0, *rest)
 
     return found

@@ -41,21 +41,23 @@ def options_of(source: Path, given: Mapping[str, Any]) -> Options:
     known = [one.name for one in fields(Options)]
     for name, value in given.items():
         if name not in known:
-            expected = f"expected one of {listed(known, most=40)}."
-            raise NerveError(f"There is no setting {name!r}, {expected}" + did_you_mean(name, known))
+            found = f"There is no setting {name!r}, expected one of {listed(known, most=40)}."
+            raise NerveError(found + did_you_mean(name, known))
         if name in CHOICES:
             one_of(f"--{name}", value, CHOICES[name])
-    _check_numbers(**{name: given.get(name) for name in ("jobs", "fd_threshold", "id_pattern")})
     named = {name: value for name, value in given.items() if value is not None}
+    if named.get("jobs", 1) < 1:
+        raise NerveError(f"--jobs is {named['jobs']}, expected at least 1.")
+    if not named.get("fd_threshold", 1) > 0:
+        raise NerveError(f"--fd-threshold is {named['fd_threshold']}, expected a displacement above 0 mm.")
+    _check_pattern(named.get("id_pattern", "(?P<id>)"))
     beside = (source if source.is_dir() else source.parent) / "participants.tsv"
     table = named.get("participants", beside if beside.is_file() else None)
     columns = parse_columns(named.get("columns"))
-    opened: dict[str, Any] = {"participants": table, "columns": columns}
-    opened |= {name: load_parcellation(named[name]) for name in ("parcellation", "order") if name in named}
-    if "atlas_image" in named:
-        opened["atlas_image"] = Path(named["atlas_image"])
-    opened["ids"] = _listed_ids(named["ids"]) if "ids" in named else table_ids(table, columns)
-    return Options(**{**named, **opened})
+    ids = _listed_ids(named["ids"]) if "ids" in named else table_ids(table, columns)
+    open_as: dict[str, Any] = {"parcellation": load_parcellation, "order": load_parcellation, "atlas_image": Path}
+    opened = {name: open_one(named[name]) for name, open_one in open_as.items() if name in named}
+    return Options(**named | opened | {"participants": table, "columns": columns, "ids": ids})
 
 
 def said(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,25 +75,15 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
     return notes
 
 
-def _check_numbers(jobs: int | None, fd_threshold: float | None, id_pattern: str | None) -> None:
-    if jobs is not None and jobs < 1:
-        raise NerveError(f"--jobs is {jobs}, expected at least 1.")
-    if fd_threshold is not None and not fd_threshold > 0:
-        raise NerveError(f"--fd-threshold is {fd_threshold}, expected a displacement above 0 mm.")
-    if id_pattern is not None:
-        _check_pattern(id_pattern)
-
-
 def _check_pattern(pattern: str) -> None:
-    example = "for example 'S(?P<id>[0-9]+)'"
+    is_, example = f"--id-pattern is {pattern!r}", "for example 'S(?P<id>[0-9]+)'"
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
-        raise NerveError(
-            f"--id-pattern is {pattern!r}, which is no regular expression at character {error.pos}; expected {example}."
-        ) from error
+        found = f"{is_}, which is no regular expression at character {error.pos}"
+        raise NerveError(f"{found}; expected {example}.") from error
     if "id" not in groups:
-        raise NerveError(f"--id-pattern is {pattern!r}, expected a group named id, {example}.")
+        raise NerveError(f"{is_}, expected a group named id, {example}.")
 
 
 def _listed_ids(ids: Any) -> tuple[str, ...]:

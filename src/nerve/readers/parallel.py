@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,23 +17,20 @@ Result = TypeVar("Result")
 WORTH_A_PROCESS = 8  # items below which starting processes costs more than it gains
 
 
-def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], n_items: int, jobs: int | None = None
-) -> Iterator[Result]:
+def in_order(function: Callable[[Item], Result], items: Sequence[Item], jobs: int | None = None) -> Iterator[Result]:
     """``function(item)`` for each item, in order. Processes are forked now, before the caller starts threads.
 
     Parameters
     ----------
     function : callable
         Of one item; picklable, like its results.
-    items : iterable
-    n_items : int
-        How many there are: few are done in this process.
+    items : sequence
+        Few are done in this process.
     jobs : int, optional
         Processes; as many as there are cores by default, 1 for none but this.
     """
-    jobs = min(jobs or usable_cores(), n_items)
-    if jobs <= 1 or n_items < WORTH_A_PROCESS:
+    jobs = min(jobs or usable_cores(), len(items))
+    if jobs <= 1 or len(items) < WORTH_A_PROCESS:
         return map(function, items)
     # forked workers inherit what is imported; where fork does not exist they start afresh
     start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"

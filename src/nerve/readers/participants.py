@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
 from nerve.checks import NerveError, did_you_mean, known_columns, listed, problem
 from nerve.files import read_yaml
+from nerve.readers.base import Options, Scan
 from nerve.readers.ids import counted, normal_id
 from nerve.readers.opening import once
 from nerve.readers.text import read_table
 
+Table = pd.DataFrame | str | os.PathLike[str]
+Joined = tuple[pd.DataFrame, dict[str, str], list[str]]
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
 ID_COLUMNS = (
     "participant_id", "FILE_ID", "BIDS_ID", "participant", "subject_id", "subjectkey", "src_subject_id", "subject",
@@ -35,22 +37,6 @@ KNOWN_COLUMNS = {
 }  # fmt: skip
 
 
-@dataclass
-class Joined:
-    """The table of the participants who have data, and who was left over on either side."""
-
-    table: pd.DataFrame
-    without_data: list[str] = field(default_factory=list)
-    without_row: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def why(self) -> dict[str, str]:
-        """Participant → reason, of those who were left over."""
-        without = dict.fromkeys(self.without_data, "in the participants table, but no data were found")
-        return without | dict.fromkeys(self.without_row, "data were found, but no row in the participants table")
-
-
 def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
     """`age=AGE_AT_SCAN,site=SITE_ID`, a YAML file of the same, or a mapping: our name → theirs.
 
@@ -65,14 +51,18 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
         return {str(ours): str(theirs) for ours, theirs in columns.items()}
     text = os.fspath(columns)
     if Path(text).suffix.lower() in (".yaml", ".yml", ".json"):
-        return _columns_file(Path(text))
+        content: object = read_yaml(text)
+        content = content.get("columns", content) if isinstance(content, dict) else content
+        if not isinstance(content, dict) or not all(isinstance(one, str | int | float) for one in content.values()):
+            raise problem(text, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`")
+        return parse_columns(content)
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if not all(middle and ours.strip() and theirs.strip() for ours, middle, theirs in pairs):
         raise NerveError(f"--columns is {text!r}, expected name=THEIRS,name=THEIRS or a YAML file of such pairs.")
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
-def load_table(source: pd.DataFrame | str | os.PathLike[str], words: Iterable[str] = ()) -> pd.DataFrame:
+def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
     """The table as it is, with ids (and `words`) as words and the usual marks of missing values as missing."""
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
@@ -106,22 +96,19 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
     return table.rename(columns=renames), notes
 
 
-def _renamed(
-    source: pd.DataFrame | str | os.PathLike[str], columns: Mapping[str, str], where: object
-) -> tuple[pd.DataFrame, list[str]]:
+def _renamed(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame, list[str], object]:
+    """The table in our names, what to tell the user, and what sentences call it."""
+    where = "the participants table" if isinstance(source, pd.DataFrame) else source
     ids = [theirs for ours, theirs in columns.items() if ours in ("participant_id", "session_id", "family_id")]
-    return rename_columns(load_table(source, ids), columns, where)
+    return *rename_columns(load_table(source, ids), columns, where), where
 
 
 def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) -> str:
     """The column whose values match most of the ids of the data; of equals, the first in `ID_COLUMNS`."""
     candidates = [name for name in ID_COLUMNS if name in table.columns]
     if not candidates:
-        raise problem(
-            where,
-            f"there is no column of ids among {listed(table.columns, most=12)}",
-            remedy="Say which it is: --columns participant_id=THEIRS.",
-        )
+        found = f"there is no column of ids among {listed(table.columns, most=12)}"
+        raise problem(where, found, remedy="Say which it is: --columns participant_id=THEIRS.")
     people = set(wanted)
     matches = [len(people & set(table[name].dropna().map(normal_id))) for name in candidates]
     return candidates[matches.index(max(matches))]
@@ -141,101 +128,72 @@ def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, whe
     if not len(repeated):
         return table
     if "session_id" not in table.columns or repeats == "refuse":
-        raise problem(
-            where,
-            f"{counted(len(repeated))} {'has' if len(repeated) == 1 else 'have'} several rows ({listed(repeated, 4)})",
-            expected="one row per participant",
-            remedy="Remove the others, or give a column session_id and choose with --session.",
-        )
+        have = "has" if len(repeated) == 1 else "have"
+        found = f"{counted(len(repeated))} {have} several rows ({listed(repeated, 4)})"
+        remedy = "Remove the others, or give a column session_id and choose with --session."
+        raise problem(where, found, expected="one row per participant", remedy=remedy)
     groups = table.groupby("participant_id", sort=False)
     if repeats in ("first", "last"):
         return groups.head(1) if repeats == "first" else groups.tail(1)
-    rules = {
-        name: ("mean" if pd.api.types.is_numeric_dtype(table[name]) else "first")
-        for name in table.columns
-        if name != "participant_id"
-    }
+    numeric = set(table.select_dtypes("number"))
+    rules = {name: "mean" if name in numeric else "first" for name in table.columns.drop("participant_id")}
     return groups.agg(rules).reset_index()
 
 
-def join_participants(
-    source: pd.DataFrame | str | os.PathLike[str] | None,
-    people: Sequence[str],
-    *,
-    columns: Mapping[str, str] | None = None,
-    sessions: Mapping[str, Iterable[str]] | None = None,
-    repeats: str = "average",
-) -> Joined:
-    """The rows of the participants who have data, in the order of `people`.
+def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) -> Joined:
+    """The rows of the participants who have data, in their order; who is left over and why; and notes.
 
     Parameters
     ----------
-    source : DataFrame, path or None
-        The table; None gives a table of ids alone.
-    people : sequence of str
-        Normalised ids of those who have data.
-    columns : mapping, optional
-        Our name → the table's name.
-    sessions : mapping, optional
-        The sessions that were read, by participant; they choose among several rows of a participant.
-    repeats : {"average", "first", "last", "refuse"}
-        What to do with several rows that sessions do not tell apart.
+    scans_of : mapping
+        Normalised ids of those who have data, and their scans: sessions choose among several rows of a participant.
+    options : Options
+        With the table (None gives a table of ids alone), its columns, and what to do with several rows that sessions
+        do not tell apart (`repeats`).
     """
-    if source is None:
-        return Joined(pd.DataFrame({"participant_id": pd.Series(list(people), dtype=str)}))
-    where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    table, notes = _with_ids(source, people, columns or {}, where)
-    used = {session for person in people for session in (sessions or {}).get(person, ())}
-    table = one_row_each(table, used, repeats, where)
-    have, wanted = set(table["participant_id"]), set(people)
-    matched = [person for person in people if person in have]
+    people = list(scans_of)
+    if options.participants is None:
+        return pd.DataFrame({"participant_id": pd.Series(people, dtype=str)}), {}, []
+    table, notes, where = _with_ids(options.participants, people, options.columns)
+    sessions = {scan.session for scans in scans_of.values() for scan in scans}
+    table = one_row_each(table, sessions, options.repeats, where)
+    ids, wanted = dict.fromkeys(table["participant_id"]), set(people)
+    matched = [person for person in people if person in ids]
     if not matched:
-        raise problem(
-            where,
-            f"none of its {len(table)} ids ({listed(table['participant_id'], most=3)}) is among the {len(people)} "
-            f"of the data ({listed(people, most=3)})",
-            remedy="Say which column holds the ids: --columns participant_id=THEIRS."
-            + did_you_mean(people[0] if people else "", table["participant_id"].head(2000)),
-        )
-    return Joined(
-        table.set_index("participant_id").loc[matched].reset_index(),
-        [person for person in table["participant_id"] if person not in wanted],
-        [person for person in people if person not in have],
-        notes,
-    )
+        found = f"none of its {len(table)} ids ({listed(ids, most=3)}) is among the {len(people)} of the data"
+        remedy = "Say which column holds the ids: --columns participant_id=THEIRS."
+        remedy += did_you_mean(people[0] if people else "", list(ids)[:2000])
+        raise problem(where, f"{found} ({listed(people, most=3)})", remedy=remedy)
+    without_data = [person for person in ids if person not in wanted]
+    without_row = [person for person in people if person not in ids]
+    for side, what in ((without_data, "without data"), (without_row, "without a row in the table")):
+        notes += [f"{counted(len(side))} {what} ({listed(side, most=5)})"] if side else []
+    why = dict.fromkeys(without_data, "in the participants table, but no data were found")
+    why |= dict.fromkeys(without_row, "data were found, but no row in the participants table")
+    return table.set_index("participant_id").loc[matched].reset_index(), why, notes
 
 
 def _with_ids(
-    source: pd.DataFrame | str | os.PathLike[str], people: Sequence[str], columns: Mapping[str, str], where: object
-) -> tuple[pd.DataFrame, list[str]]:
-    """The table in our names, with normalised ids in `participant_id`."""
-    table, notes = _renamed(source, columns, where)
+    source: Table, people: Sequence[str], columns: Mapping[str, str]
+) -> tuple[pd.DataFrame, list[str], object]:
+    """As `_renamed`, with normalised ids in `participant_id`."""
+    table, notes, where = _renamed(source, columns)
     id_column = "participant_id" if "participant_id" in columns else find_id_column(table, people, where)
     if id_column != "participant_id":
         notes.append(f"ids are in column {id_column}")
         table = table.drop(columns="participant_id", errors="ignore").rename(columns={id_column: "participant_id"})
     table = table.dropna(subset=["participant_id"])
     table = table.assign(participant_id=table["participant_id"].map(normal_id))
-    return table[table["participant_id"] != "no_filename"], notes  # ABIDE's mark of participants without usable data
+    # no_filename is ABIDE's mark of participants without usable data
+    return table[table["participant_id"] != "no_filename"], notes, where
 
 
-def table_ids(
-    source: pd.DataFrame | str | os.PathLike[str] | None, columns: Mapping[str, str] | None = None
-) -> tuple[str, ...] | None:
+def table_ids(source: Table | None, columns: Mapping[str, str] | None = None) -> tuple[str, ...] | None:
     """The ids of a table in the order of its rows: who the rows of a stacked array are."""
     if source is None:
         return None
-    where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    table, _ = _renamed(source, columns or {}, where)
+    table, _, where = _renamed(source, columns or {})
     return tuple(table[find_id_column(table, (), where)].map(normal_id))
-
-
-def _columns_file(path: Path) -> dict[str, str]:
-    content: object = read_yaml(path)
-    content = content.get("columns", content) if isinstance(content, dict) else content
-    if not isinstance(content, dict) or not all(isinstance(theirs, str | int | float) for theirs in content.values()):
-        raise problem(path, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`")
-    return {str(ours): str(theirs) for ours, theirs in content.items()}
 
 
 def _bare_session(session: object) -> str:

@@ -1,27 +1,38 @@
-"""What will be read: the scans of whom, by which reader, into which regions; and who is left out before reading."""
+"""What will be read: the scans of whom, by which reader, into which regions; and who is left out before reading.
+
+One participant never counts twice unnoticed: scans are averaged, or one is chosen by a stated rule. `preview` tells
+what becomes of every file (`nerve ingest --dry-run`), and writes nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed
-from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.discover import discover
-from nerve.readers.ids import counted
-from nerve.readers.participants import Joined, join_participants
-from nerve.readers.person import Recipe, read_scan
-from nerve.readers.regions import plan_regions
-from nerve.readers.repeats import filter_scans, group_scans, named_by
-from nerve.readers.valuing import decided_values, shown_values
+from nerve.checks import NerveError, listed, problem
+from nerve.readers import READERS, get_reader
+from nerve.readers.base import Looked, Options, Reader, Reading, Scan
+from nerve.readers.ids import counted, natural_key, normal_id
+from nerve.readers.matrices import clean_matrix, decided_values
+from nerve.readers.names import inside
+from nerve.readers.opening import TEXT, files_below, is_data, require_file
+from nerve.readers.options import options_of
+from nerve.readers.participants import join_participants
+from nerve.readers.regions import Regions, plan_regions
 
-_LOOKED_AT, _THOROUGHLY = 20, 5  # scans from which regions and values are learned; of some the eigenvalues
+People = dict[str, list[Scan]]
+COLUMNS = ("file", "participant", "session", "task", "run", "shape", "values", "what becomes of it")
+_DATA = (*TEXT, ".npy", ".npz", ".mat", ".h5", ".nii", ".nii.gz")
+_LOOKED_AT = 20  # scans from which regions and values are learned
 
 
 @dataclass
@@ -30,8 +41,16 @@ class Plan:
 
     Parameters
     ----------
-    recipe : Recipe
-        What is done to every scan.
+    reader : Reader
+    options : Options
+        With what the source itself says.
+    regions : Regions
+    values : {"r", "z"}
+        What matrices hold, where the format does not say.
+    said : bool
+        The user or the format said so: who does not fit is left out, and the source is not doubted.
+    looked : dict
+        What was read to learn this, by `Scan.entry`; it is not read again.
     people : dict
         Scans of each participant.
     table : DataFrame
@@ -44,8 +63,13 @@ class Plan:
         What the user should know.
     """
 
-    recipe: Recipe
-    people: dict[str, list[Scan]]
+    reader: Reader
+    options: Options
+    regions: Regions
+    values: str
+    said: bool
+    looked: dict[Any, Reading]
+    people: People
     table: pd.DataFrame
     n_scans: int
     excluded: dict[str, str]
@@ -62,32 +86,135 @@ def make_plan(source: Path, options: Options) -> Plan:
     notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()]
     if isinstance(options.participants, (str, os.PathLike)):
         notes.append(f"participants from {options.participants}")
-    joined = join_table(people, options)
-    people = {person: people[person] for person in joined.table["participant_id"]}
+    table, excluded, table_notes = join_participants(people, options)
+    people = {person: people[person] for person in table["participant_id"]}
     options = reader.completed(options, found)
-    looked = look_at(reader.name, people, options)
-    scan, first = looked[0]
-    regions, region_notes = plan_regions(first, options, scan.where)
-    values, said, value_notes = decide_values(looked, options, source)
-    notes += [*joined.notes, *_left_over(joined), *region_notes, *value_notes]
-    return Plan(Recipe(reader.name, options, regions, values, said), people, joined.table, n_scans, joined.why, notes)
+    looked = look_at(reader, people, options)
+    regions, region_notes = plan_regions(looked[0][1], options, looked[0][0].where)
+    values, said, value_notes = decided_values(looked, options, source)
+    notes += [*table_notes, *region_notes, *value_notes]
+    read = {scan.entry: reading for scan, reading in looked}
+    return Plan(reader, options, regions, values, said, read, people, table, n_scans, excluded, notes)
 
 
 def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
-    """The reader and its scans, with the participants that `--id-pattern` says."""
-    reader, found = discover(source, options.format, options)
-    return reader, named_by(options.id_pattern, found, source if source.is_dir() else source.parent)
+    """The reader and its scans, with the participants that `--id-pattern` says.
+
+    Of all readers it is the one that finds most scans (of equals, the first in `READERS`); readers of files without
+    any convention are asked only when no other finds anything.
+    """
+    if source.is_symlink() and not source.exists():
+        require_file(source)
+    if not source.exists():
+        raise problem(source, "there is no such file or folder")
+    if (source / "cohort.json").is_file():
+        remedy = "Use it as it is, or `nerve.Cohort.load(...).align(...)`."
+        raise problem(source, "this is a cohort already", remedy=remedy)
+    readers = [get_reader(name) for name in (READERS if options.format == "auto" else [options.format])]
+    root = source if source.is_dir() else source.parent
+    for fallback in (False, True):
+        reader, found = _best([one for one in readers if one.fallback == fallback], source, options)
+        if reader is not None:
+            return reader, named_by(options.id_pattern, found, root)
+    if options.format != "auto":
+        raise problem(source, "no scans were found", expected=readers[0].describe, remedy="Try --format auto.")
+    remedy = "See docs/howto/bring-your-own-cohort for the layouts, or name one with --format."
+    raise problem(source, "no scans were found", expected=f"one of {listed(READERS, most=20)}", remedy=remedy)
 
 
-def join_table(people: dict[str, list[Scan]], options: Options) -> Joined:
-    """The rows of the participants table that belong to the scans."""
-    sessions = {person: {scan.session for scan in scans} for person, scans in people.items()}
-    return join_participants(
-        options.participants, list(people), columns=options.columns, sessions=sessions, repeats=options.repeats
-    )
+def _best(readers: Sequence[Reader], source: Path, options: Options) -> tuple[Reader | None, list[Scan]]:
+    """The reader that finds most; if none finds anything, the refusal of one that knows the layout is raised."""
+    best: Reader | None = None
+    most, scans, refusals = 0, [], []
+    for reader in readers:
+        try:
+            found = reader.find(source, options)
+        except NerveError as error:  # it knows the layout and wants a choice made
+            refusals.append(error)
+            continue
+        n_found = sum(not scan.left_out for scan in found)
+        if n_found > most:
+            best, most, scans = reader, n_found, found
+    if refusals and best is None:
+        raise refusals[0]
+    return best, scans
 
 
-def look_at(reader: str, people: dict[str, list[Scan]], options: Options) -> list[tuple[Scan, Reading]]:
+def named_by(pattern: str | None, scans: Sequence[Scan], root: Path) -> list[Scan]:
+    """The scans with the participants (and session, task, run) that the user's `--id-pattern` finds in their paths.
+
+    Files that it does not match are left out; entries of one file keep the ids that the file gives them.
+    """
+    if pattern is None:
+        return list(scans)
+    named = [_named(re.compile(pattern), scan, root) for scan in scans]
+    if all(scan.left_out for scan in named):
+        paths = listed([inside(scan.path, root) for scan in scans], most=3)
+        raise NerveError(f"--id-pattern is {pattern!r} and matches none of {len(scans)} files ({paths}).")
+    return named
+
+
+def _named(pattern: re.Pattern[str], scan: Scan, root: Path) -> Scan:
+    if scan.key is not None or scan.left_out:
+        return scan
+    found = pattern.search(inside(scan.path, root))
+    if not found or not found["id"]:
+        return replace(scan, left_out="--id-pattern does not match it")
+    groups: dict[str, Any] = {key: found[key] or "" for key in ("session", "task", "run") if key in pattern.groupindex}
+    return replace(scan, participant=found["id"], **groups)
+
+
+def filter_scans(scans: Sequence[Scan], options: Options) -> list[Scan]:
+    """The scans of the session and task that the user asked for, with normalised ids."""
+    kept = [replace(scan, participant=normal_id(scan.participant)) for scan in scans if not scan.left_out]
+    for name in ("session", "task"):
+        wanted = getattr(options, name)
+        if wanted is None:
+            continue
+        wanted = str(wanted).removeprefix("ses-").removeprefix("task-")
+        present = sorted({getattr(scan, name) for scan in kept if getattr(scan, name)}, key=natural_key)
+        kept = [scan for scan in kept if getattr(scan, name) == wanted]
+        if not kept:
+            choices = f"one of {listed(present)}" if present else f"none, since the files name no {name}"
+            raise NerveError(f"--{name} is {wanted!r} and no scan has it, expected {choices}.")
+    return kept
+
+
+def group_scans(scans: Sequence[Scan], rule: str = "average") -> tuple[People, list[str]]:
+    """Scans by participant, in natural order of ids, as the rule leaves them; and what to tell the user.
+
+    Parameters
+    ----------
+    scans : sequence of Scan
+        With normalised ids.
+    rule : {"average", "first", "last", "refuse"}
+        Keep all (they are averaged in Fisher z after reading), the first or last by session and run, or refuse.
+    """
+    people: People = {}
+    for scan in sorted(scans, key=_order):
+        people.setdefault(scan.participant, []).append(scan)
+    several = [person for person, theirs in people.items() if len(theirs) > 1]
+    if not several:
+        return people, []
+    who = f"{counted(len(several))} {'has' if len(several) == 1 else 'have'}"
+    if rule == "refuse":
+        example = listed([scan.path.name for scan in people[several[0]]], most=3)
+        raise NerveError(
+            f"{who} several scans ({listed(several, most=3)}; for {several[0]}: {example}), "
+            "expected one each. Choose with --session, --task or --repeats average|first|last."
+        )
+    if rule == "average":
+        return people, [f"{who} several scans, averaged in Fisher z (--repeats average)"]
+    pick = 0 if rule == "first" else -1
+    note = f"{who} several scans, reduced to the {rule} one by session and run (--repeats {rule})"
+    return {person: [theirs[pick]] for person, theirs in people.items()}, [note]
+
+
+def _order(scan: Scan) -> tuple[object, ...]:
+    return tuple(natural_key(word) for word in (scan.participant, scan.session, scan.task, scan.run, str(scan.path)))
+
+
+def look_at(reader: Reader, people: People, options: Options) -> Looked:
     """Scans of participants all over the source that can be read; one, where r or Fisher z is not in question.
 
     If none can be read, it is said why the first cannot.
@@ -95,42 +222,85 @@ def look_at(reader: str, people: dict[str, list[Scan]], options: Options) -> lis
     firsts = [scans[0] for scans in people.values()]
     spaced = np.linspace(0, len(firsts) - 1, min(_LOOKED_AT, len(firsts))).astype(int)
     others = [scan for scans in people.values() for scan in scans[1:]]
+    looked: Looked = []
     refusals: list[NerveError] = []
-    for scans in ([firsts[i] for i in dict.fromkeys(spaced.tolist())], others[:_LOOKED_AT]):
-        found = list(_readable(reader, scans, options, refusals))
-        if found:
-            return found
+    for i, scan in enumerate([*(firsts[i] for i in dict.fromkeys(spaced.tolist())), *others[:_LOOKED_AT]]):
+        if looked and (options.values != "auto" or looked[-1][1].says_values or i >= len(spaced)):
+            break
+        try:
+            looked.append((scan, read_scan(reader, scan, options)))
+        except NerveError as error:  # reported when it is read
+            refusals.append(error)
+    if looked:
+        return looked
     raise refusals[0] if refusals else NerveError("There are no scans to read.")
 
 
-def _readable(
-    reader: str, scans: list[Scan], options: Options, refusals: list[NerveError]
-) -> Iterator[tuple[Scan, Reading]]:
-    for scan in scans:
+def read_scan(reader: Reader, scan: Scan, options: Options) -> Reading:
+    """What stands in the file of a scan, with its notes; what the system stumbles into becomes a sentence too."""
+    try:
+        reading = reader.read(scan, options)
+    except OSError as error:
+        raise problem(scan.where, f"it cannot be read ({error.strerror or error})") from error
+    except NerveError as error:
+        raise NerveError(str(error).replace(f"{scan.path}:", f"{scan.where}:", 1)) from error
+    if reading.matrix is None and reading.series is None:
+        raise problem(scan.where, "it holds neither a matrix nor a time series")
+    shape = reading.array.shape
+    if not shape:
+        raise problem(scan.where, "it holds a single number", expected="a matrix or a time series")
+    if reading.series is not None and len(shape) != 2:
+        raise problem(scan.where, f"the time series has shape {shape}", expected="(volumes, regions)")
+    return replace(reading, notes=(*scan.notes, *reading.notes))
+
+
+def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
+    """A row per file (or entry of a file): participant, session, task, run, shape, values, and what becomes of it.
+
+    Takes the options of `nerve.read_cohort`. Every file is read, so that what is wrong with one is in the table.
+    """
+    path = Path(source)
+    root = path if path.is_dir() else path.parent
+    chosen = options_of(path, options)
+    reader, found = find_scans(path, chosen)
+    wanted = filter_scans(found, chosen)
+    people, _ = group_scans(wanted, chosen.repeats)
+    _, excluded, _ = join_participants(people, chosen)
+    looked: Looked = []
+    with suppress(NerveError):  # what is wrong with each file is in the table
+        looked = look_at(reader, people, chosen)
+    values, _, _ = decided_values(looked, chosen, path)
+    read = {scan.entry: reading for scan, reading in looked}
+    rows = []
+    for scan in wanted:
+        shape, kind = "", ""
+        fate = _fate(scan, people[scan.participant], excluded, chosen)
         try:
-            reading = read_scan(reader, scan, options)
-        except NerveError as error:  # reported when it is read
-            refusals.append(error)
-            continue
-        yield scan, reading
-        if options.values != "auto" or reading.series is not None or reading.values is not None:
-            return
+            reading = read.get(scan.entry) or read_scan(reader, scan, chosen)
+            shape = " x ".join(map(str, reading.array.shape))
+            kind = "series" if reading.series is not None else reading.values or values
+            if reading.matrix is not None:
+                clean_matrix(reading.matrix, scan.path.name, kind)
+        except NerveError as error:
+            fate = f"left out: {error}"
+        rows.append(_row(scan, root, scan.participant, shape, kind, fate))
+    entries, paths = {scan.entry for scan in wanted}, {scan.path for scan in found}
+    others = [scan for scan in found if scan.entry not in entries]
+    unread = {True: f"not read by --format {reader.name}", False: "a table or list beside the data"}
+    others += [Scan("", one, left_out=unread[is_data(one)]) for one in files_below(path, *_DATA) if one not in paths]
+    for scan in others:
+        rows.append(_row(scan, root, "", "", "", f"left out: {scan.left_out or 'of another session or task'}"))
+    return pd.DataFrame(rows, columns=list(COLUMNS)).drop_duplicates(["file", "participant", "session", "task", "run"])
 
 
-def decide_values(looked: list[tuple[Scan, Reading]], options: Options, source: Path) -> tuple[str, bool, list[str]]:
-    """r or Fisher z for the whole source, whether the user or the format says so, and what to tell the user."""
-    if options.values != "auto":
-        return options.values, True, []
-    if any(reading.series is not None or reading.values is not None for _, reading in looked):
-        return "r", True, []
-    shown: dict[str, str] = {}
-    for i, (scan, reading) in enumerate(looked):
-        name = scan.path.name if scan.key is None else scan.participant
-        shown[name] = shown_values(np.asarray(reading.matrix), thorough=i < _THOROUGHLY)
-    values, notes = decided_values(shown, source)
-    return values, False, notes
+def _fate(scan: Scan, kept: list[Scan], excluded: dict[str, str], options: Options) -> str:
+    """What becomes of a scan that can be read, beside the others of its participant that are kept."""
+    if scan.participant in excluded:
+        return f"left out: {excluded[scan.participant]}"
+    if scan not in kept:
+        return f"left out: --repeats {options.repeats}"
+    return f"averaged with {counted(len(kept) - 1, 'other')}" if len(kept) > 1 else "read"
 
 
-def _left_over(joined: Joined) -> list[str]:
-    sides = ((joined.without_data, "without data"), (joined.without_row, "without a row in the table"))
-    return [f"{counted(len(side))} {what} ({listed(side, most=5)})" for side, what in sides if side]
+def _row(scan: Scan, root: Path, participant: str, *rest: str) -> tuple[str, ...]:
+    return inside(scan.path, root), participant, scan.session, scan.task, scan.run, *rest

@@ -11,12 +11,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from nerve.atlases import SCHAEFER_SIZES, parcellation_names
 from nerve.checks import NerveError, listed, problem
-from nerve.parcellation import SCHAEFER_SIZES, Parcellation, load_parcellation, parcellation_names
+from nerve.parcellation import Parcellation, load_parcellation
 from nerve.readers.base import Options, Reading
 from nerve.readers.ids import counted
 
 N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
+OTHER_ATLAS = "Name the parcellation that the data were made with (--parcellation NAME or TSV)."
 MOST_LACKING = 0.1  # of the regions: a file that lacks more was made with another atlas
 
 
@@ -48,40 +50,28 @@ class Regions:
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
         if index is None or labels is None:
-            return _unlabelled_positions(n_regions, self.order, self.target, str(where))
-        lacking = index < 0
-        if lacking.mean() > MOST_LACKING:
-            names = [label for label, gone in zip(self.target.labels, lacking, strict=True) if gone]
-            raise problem(
-                where,
-                f"its labels ({listed(labels, most=2)}) lack {lacking.sum()} regions of {self.target.name} "
-                f"({listed(names, most=2)})",
-                remedy="Name the parcellation that the data were made with (--parcellation NAME or TSV).",
-            )
+            order = _with_aseg(self.order, n_regions)
+            if n_regions != order.n_regions:
+                expected = f"{order.n_regions} ({order.name})"
+                raise problem(where, f"{n_regions} regions", expected=expected, remedy=OTHER_ATLAS)
+            return np.arange(n_regions) if order is self.target else order.positions_of(self.target)
+        lacking = np.flatnonzero(index < 0)
+        if len(lacking) > MOST_LACKING * len(index):
+            names = listed([self.target.labels[i] for i in lacking], most=2)
+            found = f"its labels ({listed(labels, most=2)}) lack {len(lacking)} regions of {self.target.name} ({names})"
+            raise problem(where, found, remedy=OTHER_ATLAS)
         return index
 
 
 def reorder_matrix(matrix: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The (R, R) matrix with the rows and columns at these positions; NaN where the position is -1."""
     picked = matrix.take(index, axis=0).take(index, axis=1)
-    lacking = index < 0
-    if lacking.any():
-        picked[lacking] = np.nan
-        picked[:, lacking] = np.nan
-    return picked
-
-
-def reorder_series(series: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The (volumes, R) series with the columns at these positions; NaN where the position is -1."""
-    picked = series[:, index]
-    picked[:, index < 0] = np.nan
+    picked[index < 0] = picked[:, index < 0] = np.nan
     return picked
 
 
 def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Regions, list[str]]:
     """Regions for a source of which one scan was read, and what to tell the user."""
-    if reading.array.ndim == 0:
-        raise problem(where, "it holds a single number", expected="a matrix or a time series")
     n_regions, labels = reading.array.shape[-1], reading.labels
     if labels is not None and options.parcellation is None:
         options = _with_known(options, labels)
@@ -90,32 +80,21 @@ def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Reg
         raise problem(where, f"the data have {n_regions} regions and no usable labels", remedy=_suggestion(n_regions))
     order = options.order or target
     by_label = labels is not None and not _only_codes(labels, target)
-    if labels is not None and by_label:
-        file = _as_parcellation(labels)
-        known = set(file.positions_of(target).tolist())
-        extra = [label for i, label in enumerate(labels) if i not in known]
-    else:
-        order = _with_aseg(order, n_regions)
-        extra = [label for i, label in enumerate(order.labels) if i not in set(order.positions_of(target).tolist())]
-    match = (
-        "stated" if reading.stated or (not by_label and _is_stated(order, options)) else "label" if by_label else "size"
-    )
-    notes = [_match_note(match, order, target)]
+    order = order if by_label else _with_aseg(order, n_regions)
+    file = _as_parcellation(labels) if labels is not None and by_label else order
+    known = set(file.positions_of(target).tolist())
+    extra = [label for i, label in enumerate(file.labels) if i not in known]
+    # the user says what the rows are with --order, or with a table of the regions that is their own
+    stated = options.order is not None or order.name.split("+")[0] not in parcellation_names()
+    match = "stated" if reading.stated else "label" if by_label else "stated" if stated else "size"
+    notes, outside = [_match_note(match, order, target)], counted(len(extra), "region")
     if extra and options.outside == "keep":
         target = _kept(target, extra)
-        kept = counted(len(extra), "region")
-        notes.append(f"{kept} outside the networks: kept as network Subcortical ({listed(extra, 3)})")
+        notes.append(f"{outside} outside the networks: kept as network Subcortical ({listed(extra, 3)})")
     elif extra:
-        notes.append(
-            f"{counted(len(extra), 'region')} that {target.name} does not have: left out ({listed(extra, 3)}); "
-            "--outside keep keeps them as a network of their own"
-        )
+        left_out = f"{outside} that {target.name} does not have: left out ({listed(extra, 3)})"
+        notes.append(f"{left_out}; --outside keep keeps them as a network of their own")
     return Regions(target, order, match), notes
-
-
-def _is_stated(order: Parcellation, options: Options) -> bool:
-    """Whether the user said what the rows are: with --order, or with a table of the regions that is their own."""
-    return options.order is not None or order.name.split("+")[0] not in parcellation_names()
 
 
 def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
@@ -161,26 +140,12 @@ def _kept(target: Parcellation, extra: list[str]) -> Parcellation:
 
 @lru_cache(maxsize=64)
 def _labelled_positions(labels: tuple[str, ...], target: Parcellation) -> np.ndarray | None:
-    if _only_codes(labels, target):
-        return None
-    return _as_parcellation(labels).positions_of(target)
+    return None if _only_codes(labels, target) else _as_parcellation(labels).positions_of(target)
 
 
 @lru_cache(maxsize=64)
 def _as_parcellation(labels: tuple[str, ...]) -> Parcellation:
     return Parcellation(labels, ("unknown",) * len(labels), name="the file")
-
-
-def _unlabelled_positions(n_regions: int, order: Parcellation, target: Parcellation, where: str) -> np.ndarray:
-    order = _with_aseg(order, n_regions)
-    if n_regions != order.n_regions:
-        raise problem(
-            where,
-            f"{n_regions} regions",
-            expected=f"{order.n_regions} ({order.name})",
-            remedy="Name the parcellation that the data were made with (--parcellation NAME or TSV).",
-        )
-    return np.arange(n_regions) if order is target else order.positions_of(target)
 
 
 def _only_codes(labels: tuple[str, ...], target: Parcellation) -> bool:
@@ -196,6 +161,5 @@ def _suggestion(n_regions: int) -> str:
         if size in SCHAEFER_SIZES:
             names = f"schaefer{size}-17{suffix} or schaefer{size}-7{suffix}"
             return f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
-    return (
-        "Describe them: --parcellation TSV with columns label and network, one row per region in the order of the data."
-    )
+    table = "--parcellation TSV with columns label and network"
+    return f"Describe them: {table}, one row per region in the order of the data."

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
+import itertools
 import re
 import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +21,6 @@ import pandas as pd
 from nerve.checks import listed, problem
 from nerve.formulas import unguarded_table
 from nerve.readers.opening import MENDING, require_file, sentences
-from nerve.readers.squares import read_square
 from nerve.unpacking import LARGE_TABLE, PACKED, open_table, refuse_bomb, require_ending
 
 _MISSING = ("n/a", "na", "nan", "")
@@ -27,6 +29,7 @@ _DISGUISES = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x
 # the encodings that labs' programs write; with more to choose from, short German words are taken for Chinese
 _ENCODINGS = ["cp1252", "gb18030", "shift_jis", "euc_kr", "cp1251"]
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BLOCK = 1 << 20  # bytes of text that are parsed at a time: pandas takes thirty times as much for short cells
 _LONGEST_LINE = 1 << 24  # bytes: the names of 100,000 columns
 _SAMPLE = 1 << 16  # bytes from which an encoding is guessed
 _EXCEL = (".xlsx", ".xlsm")
@@ -53,18 +56,19 @@ class _Text:
     first: list[str]  # words of the first line that is no remark, or of the remark that names the columns
     second: list[str]
     n_remarks: int  # lines that begin with # before them
+    mark: str  # what stands between two cells once blanks are replaced
 
-    @property
+    @cached_property
     def has_header(self) -> bool:
         words = self.first[1:] or self.first
         return any(not is_number(word, self.decimal) for word in words)
 
-    @property
+    @cached_property
     def body(self) -> list[str]:
         """The words of the first line of numbers."""
         return self.second if self.has_header else self.first
 
-    @property
+    @cached_property
     def has_index(self) -> bool:
         """Whether the first column names the rows."""
         if not self.body:
@@ -73,11 +77,9 @@ class _Text:
         unnamed = self.has_header and len(self.body) == len(self.first) + 1 and self.body[-1] != ""
         return named or unnamed or not is_number(self.body[0], self.decimal)
 
-    def parsed(self, **options: Any) -> pd.DataFrame:
-        """What pandas makes of it."""
-        common: dict[str, Any] = {"sep": self.separator, "skiprows": self.n_remarks, "low_memory": False} | options
-        with _stream(self.path, self.content) as stream:
-            return pd.read_csv(stream, decimal=self.decimal, encoding=self.encoding, **common)
+    def lines(self) -> io.TextIOWrapper:
+        """All its lines."""
+        return io.TextIOWrapper(_stream(self.path, self.content), encoding=self.encoding, newline=None)
 
 
 def is_number(word: str, decimal: str = ",") -> bool:
@@ -97,33 +99,86 @@ def read_numbers(path: Path) -> Numbers:
     columns that pandas writes by itself (0, 1, 2 …) are dropped.
     """
     with sentences(require_file(path), "a table of numbers, as many in every line"):
-        content = _content(path)
-        square = None if content is None else read_square(content)
-        if square is not None:
-            return Numbers(square[0], square[1], square[1])
-        text = _read(path, content)
-        table = text.parsed(
-            header=None,
-            skiprows=text.n_remarks + text.has_header,
-            index_col=0 if text.has_index else None,
-            na_values=["n/a"],
-            comment="#" if path.suffix == ".1D" else None,
-        )
-        values = _as_numbers(table, path)
-    if not values.size:
-        raise problem(path, "it holds no numbers", expected="a table of numbers", remedy=MENDING)
-    _refuse_cut_line(text, values.shape[1] + text.has_index)
-    named = text.has_index and not table.index.isna().all()  # an empty first column is a tab before each line
-    rows = tuple(str(label).strip() for label in table.index) if named else None
-    columns = _column_labels(text, values.shape[1]) if text.has_header else None
-    _refuse_other_order(rows, columns, path)
-    if columns is None:
+        text = _read(path, _content(path))
+        labels, values = _labels_and_values(text)
+    rows = tuple(labels) if any(labels) else None  # an empty first column is a tab before each line
+    if not text.has_header:
         values = _without_edges(values)
-    return _without_counting(values) if columns is None and rows is None else Numbers(values, columns, rows)
+        return _without_counting(values) if rows is None else Numbers(values, None, rows)
+    words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
+    columns = tuple(word.lstrip("#") for word in words)
+    if len(columns) != values.shape[1]:
+        raise problem(text.path, f"{len(columns)} labels stand above {values.shape[1]} columns of numbers")
+    if rows is not None and len(rows) == len(columns) and not all(row.isdigit() for row in rows):
+        differing = [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
+        if differing:
+            found = f"the rows are in another order than the columns ({listed(differing, most=2)})"
+            raise problem(path, found, expected="the same labels in the same order", remedy="Write the file again.")
+    return Numbers(values, columns, rows)
+
+
+def _labels_and_values(text: _Text) -> tuple[list[str], np.ndarray]:
+    """What stands before the rows, and the numbers; some megabytes at a time, so that the text is never held twice."""
+    labels: list[str] = []
+    blocks: list[np.ndarray] = []
+    with text.lines() as lines:
+        n_lines = sum(1 for _ in itertools.islice(lines, text.n_remarks + text.has_header))
+        while block := lines.readlines(_BLOCK):
+            rows = _rows(text, block, n_lines)
+            n_lines += len(block)
+            if text.has_index:
+                cut = [row.partition(text.mark) for row in rows]
+                labels += [label.strip().strip('"') for label, _, _ in cut]
+                rows = [cells for _, _, cells in cut]
+            blocks.append(_parsed(text, rows, sum(map(len, blocks))))
+    if not any(block.size for block in blocks):
+        raise problem(text.path, "it holds no numbers", expected="a table of numbers", remedy=MENDING)
+    return labels, np.concatenate(blocks)
+
+
+def _rows(text: _Text, lines: list[str], n_before: int) -> list[str]:
+    """The lines that are neither empty nor remarks, one mark between cells; one that is shorter or longer is refused.
+
+    pandas would fill a short line with missing values.
+    """
+    rows = []
+    if text.path.suffix == ".1D":
+        lines = [line.partition("#")[0] for line in lines]
+    for i, line in enumerate(lines):
+        row = text.mark.join(line.split()) if text.separator == r"\s+" else line.rstrip("\n")
+        if not row.strip() or row.startswith("#"):
+            continue
+        n_cells = row.count(text.mark) + 1
+        if n_cells != len(text.body):
+            if n_cells < len(text.body) and i == len(lines) - 1:
+                found = f"the last line has {n_cells} of {len(text.body)} values: the file was cut off"
+                raise problem(text.path, found, remedy=MENDING)
+            found = f"line {n_before + i + 1} has {n_cells} values and the first has {len(text.body)}"
+            raise problem(text.path, found, expected="as many in every line", remedy=MENDING)
+        rows.append(row)
+    return rows
+
+
+def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
+    """The numbers of some rows; as one column, since pandas takes long to make hundreds."""
+    column = "\n".join(rows).replace(text.mark, "\n").replace('"', "")
+    options: dict[str, Any] = {"names": ["number"], "skip_blank_lines": False, "quoting": csv.QUOTE_NONE}
+    options |= {"sep": text.mark, "decimal": text.decimal, "dtype": np.float64, "low_memory": False}
+    try:
+        values = pd.read_csv(io.StringIO(column), **options).to_numpy() if rows else np.empty(0)
+    except ValueError:
+        for i, word in enumerate(cell for line in rows for cell in _cut(line, text.mark)):
+            if not is_number(word, text.decimal):
+                row, at = divmod(i, len(text.body) - text.has_index)
+                found = f"column {at + 1} holds text ({word[:40]!r} in row {n_before + row + 1} of the numbers)"
+                expected = "a table of numbers, n/a for missing ones"
+                raise problem(text.path, found, expected=expected, remedy=MENDING) from None
+        raise
+    return values.reshape(len(rows), -1) if rows else np.empty((0, len(text.body) - text.has_index))
 
 
 def read_table(path: Path, **options: Any) -> pd.DataFrame:
-    """Somebody else's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
+    """Another program's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
     with sentences(path, "a table with names of columns"):
         if path.suffix.lower() in (*_EXCEL, ".xls", ".ods"):
             return _read_excel(path, options)
@@ -131,9 +186,9 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
         text = _read(path, _content(path))
         if text.separator == r"\s+" and not len(text.first) == len(text.second) > 1:  # a name of several words
             options = {"sep": "\t", **options}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return unguarded_table(text.parsed(**options))
+        common: dict[str, Any] = {"sep": text.separator, "skiprows": text.n_remarks, "decimal": text.decimal}
+        with warnings.catch_warnings(action="ignore"), text.lines() as lines:
+            return unguarded_table(pd.read_csv(lines, low_memory=False, **(common | options)))
 
 
 def read_column(path: Path, names: Sequence[str]) -> np.ndarray | None:
@@ -157,7 +212,7 @@ def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarr
 def first_lines(path: Path) -> tuple[list[str], list[str]]:
     """The words of the first two lines of a table."""
     with sentences(require_file(path), "a table"):
-        text = _read(path, _content(path))
+        text = _read(path, None)
     return text.first, text.second
 
 
@@ -170,9 +225,8 @@ def read_lines(path: Path) -> list[str]:
 
 def _content(path: Path) -> bytes | None:
     """The bytes of a file; None for a packed or large one, which is read piece by piece."""
-    if path.suffix.lower() in PACKED or path.stat().st_size > LARGE_TABLE:
-        return None
-    return path.read_bytes()
+    piecewise = path.suffix.lower() in PACKED or path.stat().st_size > LARGE_TABLE
+    return None if piecewise else path.read_bytes()
 
 
 def _stream(path: Path, content: bytes | None) -> BinaryIO:
@@ -198,16 +252,17 @@ def _read(path: Path, content: bytes | None) -> _Text:
         named = [word.lstrip("#") for word in _cut(remarks[-1].lstrip("# "), _marks(remarks[-1], "")[0])]
         words = remarks[-1].count("#") > 1 or any(not is_number(word, ".") for word in named)
         if len(named) == len(first) and words:
-            named = [f"#{word}" for word in named]
-            return _Text(path, content, encoding, separator, decimal, named, first, len(remarks) - 1)
-    return _Text(path, content, encoding, separator, decimal, first, second, len(remarks))
+            first, second = [f"#{word}" for word in named], first
+            remarks.pop()
+    mark = "\t" if separator == r"\s+" else separator
+    return _Text(path, content, encoding, separator, decimal, first, second, len(remarks), mark)
 
 
 def _marks(first: str, second: str) -> tuple[str, str]:
     """The separator of the columns and the decimal mark."""
     with_comma = r"[-+]?\d*,\d+(?:e[-+]?\d+)?"
     for separator in ("\t", ";", r"\s+"):  # a decimal comma excludes the comma between columns
-        for line in (first, second):
+        for line in (first, second) if "," in first + second else ():
             cells = [cell for cell in _cut(line, separator) if cell]
             commas = [re.fullmatch(with_comma, cell, re.IGNORECASE) is not None for cell in cells]
             if len(cells) > 1 and (all(commas) if separator == r"\s+" else any(commas)):
@@ -218,29 +273,26 @@ def _marks(first: str, second: str) -> tuple[str, str]:
 
 
 def _refuse_no_text(start: bytes, path: Path) -> None:
-    if start[:2] in _DISGUISES:
-        raise problem(path, f"it is a {_DISGUISES[start[:2]]} file by its content", expected="a text file of numbers")
-    if b"\0" in start and not start.startswith(tuple(_BOMS)):
-        raise problem(path, "it is a binary file", expected="a text file of numbers")
+    binary = b"\0" in start and not start.startswith(tuple(_BOMS))
+    kind = _DISGUISES.get(start[:2], "binary" if binary else "")
+    if kind:
+        raise problem(path, f"it is a {kind} file by its content", expected="a text file of numbers")
     if len(start) == _LONGEST_LINE:
         raise problem(path, "its first line does not end", expected="a table of numbers")
 
 
 def _encoding(content: bytes, path: Path) -> str:
+    """The encoding in which the text makes most sense; that of Western Europe wherever it is as good as another."""
     for bom, name in _BOMS.items():
         if content.startswith(bom):
             return name
     try:
         content.decode("utf-8")
+        return "utf-8"
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":  # a sample that was cut inside a letter
             return "utf-8"
-        return _guessed(content, error.start, path)
-    return "utf-8"
-
-
-def _guessed(content: bytes, start: int, path: Path) -> str:
-    """The encoding in which the text makes most sense; that of Western Europe wherever it is as good as another."""
+        start = error.start
     from charset_normalizer import from_bytes
 
     sample = content[max(0, start - _SAMPLE // 2) : start + _SAMPLE // 2]
@@ -248,51 +300,6 @@ def _guessed(content: bytes, start: int, path: Path) -> str:
     if not matches:
         raise problem(path, "its encoding is not known", expected="a text file", remedy="Save it as UTF-8.")
     return _ENCODINGS[min(matches)[1]]
-
-
-def _as_numbers(table: pd.DataFrame, path: Path) -> np.ndarray:
-    for i in [i for i, dtype in enumerate(table.dtypes) if dtype.kind not in "iufb"][:1]:
-        column = table.iloc[:, i].reset_index(drop=True)
-        words = column[pd.to_numeric(column.astype(str), errors="coerce").isna() & column.notna()]
-        if len(words):
-            word = f"{str(words.iloc[0])[:40]!r} in row {words.index[0] + 1} of the numbers"
-            expected = "a table of numbers, n/a for missing ones"
-            raise problem(path, f"column {i + 1} holds text ({word})", expected=expected, remedy=MENDING)
-    return table.to_numpy(np.float64)
-
-
-def _column_labels(text: _Text, n_columns: int) -> tuple[str, ...]:
-    words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
-    labels = tuple(word.lstrip("#") for word in words)
-    if len(labels) != n_columns:
-        raise problem(text.path, f"{len(labels)} labels stand above {n_columns} columns of numbers")
-    return labels
-
-
-def _refuse_other_order(rows: tuple[str, ...] | None, columns: tuple[str, ...] | None, path: Path) -> None:
-    if rows is None or columns is None or len(rows) != len(columns) or all(row.isdigit() for row in rows):
-        return
-    differing = [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
-    if differing:
-        raise problem(
-            path,
-            f"the rows are in another order than the columns ({listed(differing, most=2)})",
-            expected="the same labels in the same order",
-            remedy="Write the file again.",
-        )
-
-
-def _refuse_cut_line(text: _Text, n_columns: int) -> None:
-    """Pandas fills a short last line with missing values; it means that the file was cut off."""
-    if text.content is None or text.encoding.startswith("utf-16"):
-        return
-    tail = text.content.rstrip(b"\r\n ")
-    newline = max(tail.rfind(b"\n"), tail.rfind(b"\r"))
-    line = tail[newline + 1 :].decode(text.encoding, "replace")
-    n_found = len(_cut(line, text.separator))
-    if newline > 0 and n_found < n_columns and not line.startswith("#"):
-        found = f"the last line has {n_found} of {n_columns} values: the file was cut off"
-        raise problem(text.path, found, remedy=MENDING)
 
 
 def _without_edges(values: np.ndarray) -> np.ndarray:

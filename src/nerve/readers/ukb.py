@@ -12,15 +12,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.browse import files_below
-from nerve.readers.opening import once
+from nerve.readers.derivatives import Version, one_version
+from nerve.readers.opening import files_below, once
 from nerve.readers.text import is_number, read_numbers
 from nerve.readers.unfolding import from_triangle
-from nerve.readers.versions import Version, choose_version
 
 N_NODES = (21, 55)
 NOT_CORRELATIONS = (
@@ -44,40 +41,31 @@ class UKB(Reader):
         files = files_below(source, *_TEXT)
         bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
         if bulk:
-            field = choose_version((Version(found[2]) for _, found in bulk), options).atlas
-            return _one_visit([Scan(m[1], path, "fc", session=m[3]) for path, m in bulk if m[2] == field], options)
+            _, bulk, _ = one_version({"fc": bulk}, options, lambda one: Version(one[1][2]))
+            return _one_visit([Scan(found[1], path, "fc", session=found[3]) for path, found in bulk], options)
         tables = [path for path in files if _n_leading(path) is not None]
         if len(tables) > 1:
-            chosen = choose_version((Version(path.stem) for path in tables), options).atlas
-            tables = [path for path in tables if path.stem == chosen]
+            _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
         return _rows(tables[0], options) if tables else []
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """One participant's matrix, with 1 on the diagonal."""
-        rows = _one_row(scan.path) if scan.key is None else _numbers(scan.path).values
-        values = rows[int(scan.key or 0), scan.extra.get("skip", 0) :]
-        matrix = from_triangle(values, "lower", scan.path)
+        rows = _numbers(scan.path).values
+        if scan.key is None and len(rows) != 1:
+            expected = "one row of values: a bulk file is of one participant"
+            raise problem(scan.path, f"it holds {len(rows)} rows", expected=expected)
+        matrix = from_triangle(rows[int(scan.key or 0), scan.extra.get("skip", 0) :], "lower", scan.path)
         if options.values == "z":
             return Reading(matrix, values="z")
         return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
-
-
-def _one_row(path: Path) -> np.ndarray:
-    """The numbers of a bulk file, (1, n); one that holds more is not of one participant."""
-    rows = _numbers(path).values if path.stat().st_size <= _LONGEST_ROW else np.zeros((0, 0))
-    if len(rows) != 1:
-        found = f"it holds {len(rows)} rows" if len(rows) else "it is longer than a row can be"
-        raise problem(path, found, expected="one row of values: a bulk file is of one participant")
-    return rows
 
 
 def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
     """The first visit of each participant, unless the user names one: visits are years apart, and z is not averaged."""
     if options.session is not None:
         return scans
-    first: dict[str, Scan] = {}
-    for scan in sorted(scans, key=lambda scan: int(scan.session)):
-        first.setdefault(scan.participant, scan)
+    latest_first = sorted(scans, key=lambda scan: (int(scan.session), scan.path), reverse=True)
+    first = {scan.participant: scan for scan in latest_first}
     if len(first) == len(scans):
         return scans
     note = "some participants have several imaging visits: the first visit of each is read (--session takes another)"
@@ -108,10 +96,9 @@ def _rows(path: Path, options: Options) -> list[Scan]:
     ids = numbers.rows or [str(int(number)) for number in numbers.values[:, 0]] if skip else options.ids
     n_rows, n_columns = numbers.values.shape
     if ids is None:
-        raise NerveError(
-            f"{path}: the {n_rows} rows hold {n_columns} values and no ids, expected an id in the first column. "
-            "Give the ids in the order of the rows with --ids FILE."
-        )
+        found, expected = f"the {n_rows} rows hold {n_columns} values and no ids", "an id in the first column"
+        remedy = "Give the ids in the order of the rows with --ids FILE."
+        raise problem(path, found, expected=expected, remedy=remedy)
     if len(ids) != n_rows:
         raise problem(path, f"{n_rows} rows for {len(ids)} ids", expected="one id per row")
     repeated = [person for person, count in Counter(ids).items() if count > 1]

@@ -17,14 +17,14 @@ from nerve.checks import problem
 from nerve.connectivity import inverse_fisher_z
 from nerve.parcellation import Parcellation
 from nerve.quality.order import AT_LEAST, CLEARLY_HIGHER, network_means
-from nerve.readers.matrices import TOLERANCE
-from nerve.readers.regions import N_ASEG
+from nerve.readers.base import Options
+from nerve.readers.matrices import MOST_NEGATIVE, TOLERANCE, negative_share
+from nerve.readers.regions import N_ASEG, OTHER_ATLAS
 
 ORDERS = {
     "upper": "the upper triangle row by row (the lower one column by column)",
     "lower": "the lower triangle row by row (the upper one column by column)",
 }
-MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
 CLEARLY_MORE = 3.0  # times as much below zero: the other order is wrong
 
 
@@ -63,8 +63,7 @@ class Unfolding:
             return vector.reshape(self.n_regions, self.n_regions)
         matrix = np.eye(self.n_regions)
         rows, columns = self._indices()
-        matrix[rows, columns] = vector
-        matrix[columns, rows] = vector
+        matrix[rows, columns] = matrix[columns, rows] = vector
         if self.diagonal:
             matrix[np.diag_indices(self.n_regions)] /= self.scale
         return matrix
@@ -122,43 +121,42 @@ def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
     >>> from_triangle(np.array([0.1, 0.2, 0.3]), "upper", "example").tolist()
     [[1.0, 0.1, 0.2], [0.1, 1.0, 0.3], [0.2, 0.3, 1.0]]
     """
-    for way in unfoldings(np.size(vector)):
-        if way.order == order and not way.diagonal:
-            return way.matrix(vector, where)
+    ways = [way for way in unfoldings(np.size(vector)) if way.order == order and not way.diagonal]
+    if ways:
+        return ways[0].matrix(vector, where)
     raise problem(where, f"{np.size(vector)} values", expected="the R (R - 1) / 2 values of one triangle")
 
 
-def proved_unfolding(
-    vectors: Sequence[np.ndarray], order: str, regions: Parcellation | None, where: object, values: str = "auto"
-) -> Unfolding:
+def expected_sizes(options: Options) -> set[int]:
+    """Numbers of regions that would fit what the user said."""
+    return set() if options.rows is None else {options.rows.n_regions, options.rows.n_regions + N_ASEG}
+
+
+def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: object) -> Unfolding:
     """The one way that gives matrices without negative eigenvalues, or that shows the networks; else a refusal.
 
     Parameters
     ----------
     vectors : sequence of (values,) arrays
         Of some participants.
-    order : {"auto", "upper", "lower"}
-        What the user said.
-    regions : Parcellation, optional
-        What the regions are, for the proof by networks.
+    options : Options
+        With the unfolding and the values that the user said, and the regions, for the proof by networks.
     """
     stack = np.stack([np.asarray(vector, np.float64).ravel() for vector in vectors])
-    sizes = {regions.n_regions, regions.n_regions + N_ASEG} if regions else set()
-    ways = [one for one in unfoldings(stack.shape[1], sizes) if one.fits(stack)]
-    if order != "auto":
-        ways = [one for one in ways if one.order in (order, "square")]
+    ways, regions = unfoldings(stack.shape[1], expected_sizes(options)), options.rows
+    orders = ORDERS if options.unfolding == "auto" else [options.unfolding]
+    ways = [one for one in ways if one.order in ("square", *orders) and one.fits(stack)]
+    found = f"{stack.shape[1]:,} values per participant"
     if not ways:
         size = f"{regions.n_regions} regions" if regions else "R regions"
-        raise problem(
-            where,
-            f"{stack.shape[1]:,} values per participant",
-            expected=f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries",
-            remedy="Name the parcellation that the data were made with (--parcellation NAME or TSV).",
-        )
-    ways = _self_evident(ways)
+        expected = f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries"
+        raise problem(where, found, expected=expected, remedy=OTHER_ATLAS)
+    # a symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways
+    square = [one for one in ways if one.order == "square"]
+    ways = square or [one for one in ways if one.diagonal] or ways
     if len(ways) == 1:
         return ways[0]
-    matrices = {one: [_correlations(one, vector, where, values) for vector in stack] for one in ways}
+    matrices = {one: [_correlations(one, vector, where, options.values) for vector in stack] for one in ways}
     negative = {one: float(np.mean([negative_share(matrix) for matrix in made])) for one, made in matrices.items()}
     best, second = sorted(ways, key=lambda one: negative[one])[:2]
     if negative[best] <= MOST_NEGATIVE and negative[second] > max(CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3):
@@ -166,27 +164,9 @@ def proved_unfolding(
     shown = _by_networks({one: np.mean(made, axis=0) for one, made in matrices.items()}, regions)
     if shown is not None and negative[shown] <= MOST_NEGATIVE:
         return shown
-    raise problem(
-        where,
-        f"{stack.shape[1]:,} values per participant can be {' or '.join(map(str, ways))}, and neither negative "
-        "eigenvalues nor networks tell which",
-        remedy="Say it: --unfolding upper (NumPy's triu_indices, CBIG) or --unfolding lower (nilearn's "
-        "sym_matrix_to_vec, MATLAB's triu).",
-    )
-
-
-def negative_share(matrix: np.ndarray) -> float:
-    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
-    eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
-    return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
-
-
-def _self_evident(ways: list[Unfolding]) -> list[Unfolding]:
-    """A symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways."""
-    for kind in ([one for one in ways if one.order == "square"], [one for one in ways if one.diagonal]):
-        if kind:
-            return kind
-    return ways
+    found += f" can be {' or '.join(map(str, ways))}, and neither negative eigenvalues nor networks tell which"
+    upper, lower = "upper (NumPy's triu_indices, CBIG)", "lower (nilearn's sym_matrix_to_vec, MATLAB's triu)"
+    raise problem(where, found, remedy=f"Say it: --unfolding {upper} or --unfolding {lower}.")
 
 
 def _correlations(way: Unfolding, vector: np.ndarray, where: object, values: str) -> np.ndarray:

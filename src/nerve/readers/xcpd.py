@@ -10,19 +10,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from nerve.measures import VALUES, in_words, measure_of
+from nerve.connectivity import VALUES, in_words, measure_of
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.bids import SCAN_ENTITIES, BidsName, by_scan, parse_names, path_of
-from nerve.readers.browse import files_below
 from nerve.readers.cifti import MATRIX, SERIES, read_parcels
+from nerve.readers.derivatives import BidsName, Version, by_scan, of_one_task, one_version, parse_names, version_of
+from nerve.readers.opening import files_below
 from nerve.readers.text import read_column, read_numbers
-from nerve.readers.versions import Version, choose_version, chosen_kind, of_one_task, version_of
 
 _MATRIX_SUFFIXES = ("relmat", "conmat", "boldmap")
 _FD = ("framewise_displacement", "fd")
@@ -39,23 +39,15 @@ class XCPD(Reader):
         """One scan a recording, all of one atlas and one variant."""
         names = parse_names(files_below(source, ".tsv", ".csv", MATRIX, SERIES))
         kinds = {"fc": [n for n in names if _is_matrix(n)], "series": [n for n in names if _is_series(n)]}
-        kind = chosen_kind(kinds, options)
-        if not kind:
-            return []
-        versions = {name: _version(name) for name in kinds[kind]}
-        plain = {versions[name].variant for name in kinds[kind] if _measure(name) == "pearson"}
-        preferred = dict.fromkeys(plain, 0) if len(plain) == 1 else {}  # of several the user must choose
-        version = choose_version(versions.values(), options, preferred=preferred)
-        chosen = [name for name in kinds[kind] if versions[name] == version]
-        motion = by_scan(sorted((n for n in names if _is_motion(n)), key=lambda n: n.get("desc")))
-        removed = by_scan(n for n in names if n.suffix == "outliers" and n.extension == ".tsv")
-        quality = by_scan(n for n in names if n.suffix == "qc")
+        kind, chosen, _ = one_version(kinds, options, _version, preferred="(?!meas-).*")
+        tables = sorted((name for name in names if name.extension == ".tsv"), key=lambda name: name.get("desc"))
+        beside = {suffix: by_scan(n for n in tables if n.suffix == suffix) for suffix in ("motion", "outliers", "qc")}
         scans = []
-        for name in _without_parts(_text_first(chosen)):
-            extra = {"removed": path_of(name, removed), "quality": path_of(name, quality)}
-            measure = _measure(name) if kind == "fc" else None
-            path = path_of(name, motion)
-            scans.append(name.as_scan(kind, motion_path=path, extra={**extra, "measure": measure}))
+        # XCP-D writes the same numbers as TSV and as CIFTI, and TSV is read faster
+        for name in _without_parts(by_scan(sorted(chosen, key=lambda name: (name.extension != ".tsv", name.path)))):
+            motion, removed, quality = (name.companion(others) for others in beside.values())
+            extra = {"measure": _measure(name) if kind == "fc" else None, "removed": removed, "quality": quality}
+            scans.append(name.as_scan(kind, motion_path=motion, extra=extra))
         return of_one_task(scans, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
@@ -102,24 +94,12 @@ def _is_series(name: BidsName) -> bool:
     return named and bool(name.get("seg", "atlas")) and name.get("stat") in ("", "mean")
 
 
-def _is_motion(name: BidsName) -> bool:
-    return name.suffix == "motion" and name.extension == ".tsv"
-
-
-def _text_first(names: Iterable[BidsName]) -> list[BidsName]:
-    """One file a recording: XCP-D writes the same numbers as TSV and as CIFTI, and TSV is read faster."""
-    first = by_scan(sorted(names, key=lambda name: (name.extension != ".tsv", name.path)))
-    return sorted(first.values(), key=lambda name: name.path)
-
-
-def _without_parts(names: list[BidsName]) -> list[BidsName]:
+def _without_parts(recordings: Mapping[Any, BidsName]) -> list[BidsName]:
     """Runs are left out where XCP-D also wrote all of them as one (`--combine-runs`): they would count twice."""
-    joined = {_recording(name) for name in names if not name.get("run", "dir")}
-    return [name for name in names if not name.get("run", "dir") or _recording(name) not in joined]
-
-
-def _recording(name: BidsName) -> tuple[str, ...]:
-    return tuple(name.get(key) for key in SCAN_ENTITIES if key not in ("run", "dir"))
+    names = sorted(recordings.values(), key=lambda name: name.path)
+    recording = {name: replace(name, entities=name.entities | {"run": "", "dir": ""}).scan for name in names}
+    joined = {recording[name] for name in names if not name.get("run", "dir")}
+    return [name for name in names if not name.get("run", "dir") or recording[name] not in joined]
 
 
 def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float | None]:
@@ -127,22 +107,13 @@ def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float
 
     XCP-D may have removed volumes from the series but not from the motion file; `_outliers.tsv` says which (1).
     """
-    motion = None
-    if scan.motion_path is not None:
-        motion = read_column(scan.motion_path, _FD)
+    motion = None if scan.motion_path is None else read_column(scan.motion_path, _FD)
     if motion is None:
-        return None, _mean_from_quality(scan)
+        quality = scan.extra["quality"] and read_column(scan.extra["quality"], _MEAN_FD)
+        return None, None if quality is None or not np.isfinite(quality).all() else float(quality.mean())
     mean_fd = float(np.nanmean(motion)) if np.isfinite(motion).any() else None
     if n_volumes is not None and len(motion) != n_volumes and scan.extra["removed"]:
         removed = read_column(scan.extra["removed"], _FD)
         if removed is not None and len(removed) == len(motion) and int((removed == 0).sum()) == n_volumes:
             motion = motion[removed == 0]
     return motion, mean_fd
-
-
-def _mean_from_quality(scan: Scan) -> float | None:
-    path = scan.extra["quality"]
-    if path is None or path.suffix != ".tsv":
-        return None
-    column = read_column(path, _MEAN_FD)
-    return None if column is None or not np.isfinite(column).all() else float(column.mean())

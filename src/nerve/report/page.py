@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import yaml
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 import nerve
@@ -46,23 +46,15 @@ def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] |
 def page(results: Results) -> str:
     """The page as text. Everything that comes from users is escaped by the template."""
     templates = files("nerve") / "report" / "templates"
-    style, script = ((templates / name).read_text("utf-8") for name in ("style.css", "script.js"))
-    environment = Environment(
-        loader=DictLoader({"page": (templates / "page.html").read_text("utf-8")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    text, style, script = ((templates / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js"))
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"code": with_code, "number": number}
     # the page may run its own script and nothing else, and may fetch nothing at all
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("page").render(
+    return environment.from_string(text).render(
         sections=sections(results),
         citations=citations(results),
-        command=results.about.get("command", ""),
         settings_text=_settings_text(results),
-        paragraphs=[_block(text) for text in results.methods_text],
         headline=headline(results),
         results=results,
         style=Markup(style),
@@ -88,7 +80,7 @@ def headline(results: Results) -> list[tuple[str, str]]:
     counts = {
         "participant": sum(facts.n for facts in results.cohorts.values()),
         "cohort": len(results.cohorts),
-        "target": len([name for name in results.columns if not results.is_class(*name)]),
+        "target": sum(len(one["targets"]) for one in results.about.get("protocols", {}).values()),
         "method": len(results.lines),
         "epoch": len(results.encoders[0].history) if results.is_run and results.encoders else 0,
     }
@@ -101,17 +93,7 @@ def headline(results: Results) -> list[tuple[str, str]]:
 
 def _settings_text(results: Results) -> str:
     """The protocol of every cohort, or the settings of a training run, as YAML."""
-    shown = results.about.get("protocols", {})
-    if results.is_run and results.encoders:
-        shown = dict(results.encoders[0].settings)
-    if not shown:
-        return ""
-    plain = json.loads(json.dumps(shown, default=str))
-    return Scrubber([]).clean(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None))
-
-
-def _block(text: str) -> dict[str, object]:
-    """A paragraph, or a list with the words that lead to it."""
-    lines = text.splitlines()
-    items = [line.removeprefix("- ").replace("**", "") for line in lines if line.startswith("- ")]
-    return {"words": " ".join(line for line in lines if not line.startswith("- ")), "items": items}
+    of_run = results.encoders[0].settings if results.is_run and results.encoders else {}
+    shown = json.loads(json.dumps(of_run or results.about.get("protocols", {}), default=str))
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None) if shown else ""
+    return Scrubber([]).clean(text)

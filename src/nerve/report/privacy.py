@@ -1,7 +1,7 @@
 """No identifiers on a page that is mailed around: ids of participants and folders are taken out of every text.
 
-Too much is taken rather than too little. A path is whatever begins like one; up to three blanks may stand in each of
-its parts. What stays of it is the name of the file, and of that only the ending if there are digits in it, as in ids.
+Too much is taken rather than too little. A path is whatever begins like one; blanks, commas and brackets may stand in
+its folders. What stays of it is the name of the file, and of that only the ending if there are digits in it, as in ids.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Iterable
 
 PARTICIPANT = "[participant]"
 _BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a participant, known here or not
-_PART = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"  # of a path, with blanks
-_LAST = rf"(?:{_PART}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"  # a name with blanks is known by its ending
+# a folder in a path may be "Li, Ann (old)": anything but a sign that ends a path, or the name of a file and a blank
+_PART = r"[^\s/\\:;\"<>](?:(?!\.[A-Za-z]\w{0,5}[\s,'])[^/\\:;\"<>\n]){0,80}"
+_NAME = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"
+_LAST = rf"(?:{_NAME}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"  # a name with blanks is known by its ending
 _PATH = re.compile(
     rf"(?<![\w.…\]/\\])(?:[A-Za-z]:[/\\]|\\\\|~/|\.{{1,2}}/|/)(?:{_PART}[/\\])+{_LAST}"  # from a root, or . or ~
     r"|(?<![\w.…\]/\\])(?:[\w.~-]+[/\\])+[\w.~-]+\.[A-Za-z]\w{0,5}\b"  # relative: "and/or" is none, "a/b.tsv" is
@@ -30,11 +32,13 @@ class Scrubber:
     """
 
     def __init__(self, ids: Iterable[str]) -> None:
-        known = {str(one) for one in ids} - {""}
+        given = {str(one) for one in ids}
+        known = (given | {one.removeprefix("sub-") for one in given}) - {""}
         self._words = known
         self._folded = {_folded(one) for one in known if len(_folded(one)) > 3}
-        # an id of letters may stand inside a longer word (a file name)
-        self._inside = sorted((one for one in known if len(one) > 3 and not one.isdigit()), key=len, reverse=True)
+        # an id of letters may stand inside a longer word (a file name), and one with blanks is no word
+        long = (one for one in known if (len(one) > 3 and not one.isdigit()) or not re.fullmatch(r"[\w.-]+", one))
+        self._inside = sorted(long, key=len, reverse=True)
 
     def clean(self, text: object) -> str:
         """The text without identifiers."""
@@ -49,7 +53,7 @@ class Scrubber:
         return re.sub(r"[^\W_]+", self._part, said)
 
     def _named(self, word: re.Match[str]) -> str:
-        """A word where somebody is named: every id."""
+        """A word where a participant is named: every id."""
         return PARTICIPANT if word[0] in self._words else word[0]
 
     def _whole(self, word: re.Match[str]) -> str:

@@ -18,10 +18,11 @@ import pandas as pd
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL, class_target, contenders, line_label, lines_of, rows_of, rows_table
+from nerve.evaluation.rows import NULL, Row, class_target, contenders, line_label, lines_of, rows_of, rows_table
 from nerve.parcellation import Parcellation
 from nerve.quality import OrderCheck, check_order
 from nerve.quality.likeness import Likeness
+from nerve.report.privacy import Scrubber
 
 MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 
@@ -44,7 +45,6 @@ class CohortFacts:
         Columns reason and participants: how many were left out, and why.
     """
 
-    name: str
     label: str
     n: int
     participants: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -63,15 +63,17 @@ class CohortFacts:
 
     def numbers(self, column: str) -> np.ndarray:
         """The finite values of a column, empty where there is no such column."""
-        if column not in self.participants.columns:
-            return np.empty(0)
-        values = pd.to_numeric(self.participants[column], errors="coerce").to_numpy(float)
+        values = pd.to_numeric(self.participants.get(column, pd.Series(dtype=float)), errors="coerce").to_numpy(float)
         return values[np.isfinite(values)]
+
+    def counts(self, column: str) -> pd.Series:
+        """How many participants have each value of a column, the most frequent first."""
+        return self.participants.get(column, pd.Series(dtype=str)).dropna().astype(str).value_counts()
 
 
 @dataclass(frozen=True)
 class EncoderRun:
-    """A trained encoder: its loss, and what `nerve.interpret.pretraining.describe_encoder` found."""
+    """A trained encoder: its loss, and what `nerve.interpret.pretraining.describe_run` found."""
 
     label: str
     history: pd.DataFrame
@@ -79,9 +81,14 @@ class EncoderRun:
     parameters: int = 0
     seconds: float = float("nan")
     example: Mapping[str, np.ndarray] = field(default_factory=dict)  # original, masked, reconstructed, group_of
-    networks: Sequence[str] = ()
     errors: Mapping[str, Any] = field(default_factory=dict)
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+    @property
+    def error_ratio(self) -> float:
+        """Error of masked patches as a share of the group mean's, NaN where it is not known."""
+        model, mean = self.errors.get("model"), self.errors.get("group_mean")
+        return float(model) / float(mean) if model is not None and mean else float("nan")
 
 
 @dataclass(frozen=True)
@@ -133,16 +140,16 @@ class Results:
     def of(cls, found: ResultsFolder, **more: Any) -> Results:
         """Results of a results folder, read or about to be written."""
         line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
-        tables: dict[str, Any] = {
-            name: _with_lines(getattr(found, name), line_of) for name in ("predictions", "scores", "nulls", "curves")
-        }
-        permuted = set(found.rows.loc[found.rows["kind"] == NULL, "row"])
-        is_null = tables["scores"].get("row", pd.Series(dtype=str)).isin(permuted)
-        tables["null_scores"], tables["scores"] = tables["scores"][is_null], tables["scores"][~is_null]
+        tables = {name: getattr(found, name) for name in ("predictions", "scores", "nulls", "curves")}
+        for name, table in tables.items():
+            tables[name] = table.assign(line=table.get("row", pd.Series(dtype=str)).map(line_of))
+        scores = tables.pop("scores")
+        permuted = scores["line"].isin(found.rows.loc[found.rows["kind"] == NULL, "line"])
+        tables |= {"scores": scores[~permuted], "null_scores": scores[permuted], "comparisons": found.comparisons}
         tables["predictions"] = tables["predictions"].drop(columns="participant", errors="ignore")
         facts = {str(row.cohort): _known(row) for row in found.cohorts.itertuples(index=False)}
-        given: dict[str, Any] = {"title": str(found.about.get("title") or "Results"), "cohorts": facts}
-        return cls(about=found.about, rows=found.rows, comparisons=found.comparisons, **tables, **(given | more))
+        title = str(found.about.get("title") or "Results")
+        return cls(title, found.about, found.rows, cohorts=facts, **tables, **more)
 
     @property
     def is_run(self) -> bool:
@@ -152,24 +159,15 @@ class Results:
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
         """(cohort, target) as they were asked for; a column of three or more classes, then each of them."""
-        asked = [
-            (cohort, one)
-            for cohort, protocol in self.about.get("protocols", {}).items()
-            for name in protocol["targets"]
-            for one in (name, *(class_target(name, label) for label in self._classes(cohort, name)))
-        ]
-        return asked or list(dict.fromkeys(zip(self.scores.get("cohort", ()), self.scores.get("target", ()))))  # noqa: B905
-
-    def _classes(self, cohort: str, target: str) -> list[str]:
-        """The classes of a target that has three or more."""
-        about = self.about.get("participants", {}).get(cohort, {}).get("targets", {}).get(target, {})
-        classes = about.get("classes") or []
-        return classes if len(classes) > 2 else []
-
-    def is_class(self, cohort: str, target: str) -> bool:
-        """Whether a target is one class of a column against all others."""
-        asked = self.about.get("protocols", {}).get(cohort, {}).get("targets", [target])
-        return target not in asked
+        asked = []
+        for cohort, protocol in self.about.get("protocols", {}).items():
+            for target in protocol["targets"]:
+                classes = self.about["participants"][cohort]["targets"].get(target, {}).get("classes") or []
+                each = [class_target(target, one) for one in classes] if len(classes) > 2 else []
+                asked += [(cohort, one) for one in (target, *each)]
+        if not asked and len(self.scores):
+            return list(dict.fromkeys(zip(self.scores["cohort"], self.scores["target"], strict=True)))
+        return asked
 
     @cached_property
     def lines(self) -> pd.DataFrame:
@@ -189,17 +187,16 @@ class Results:
         return contenders(self.rows)
 
     @cached_property
-    def _labels(self) -> dict[str, tuple[str, str]]:
-        rows = rows_of(lines_of(self.rows))
-        return {row.line: (line_label(row), line_label(replace(row, variant=""))) for row in rows}
+    def _rows(self) -> dict[str, Row]:
+        return {row.line: row for row in rows_of(lines_of(self.rows))}
 
     def label(self, line: str) -> str:
         """What figures and sentences call a line."""
-        return self._labels[line][0]
+        return line_label(self._rows[line])
 
     def name(self, line: str) -> str:
         """The label without the swept settings, where these stand beside it."""
-        return self._labels[line][1]
+        return line_label(replace(self._rows[line], variant=""))
 
     def column_name(self, cohort: str, target: str) -> str:
         """What figures call a cohort's target."""
@@ -221,11 +218,17 @@ class Results:
         labels = {name: table[column].map(self.label) for name, column in lines.items()}
         return pd.DataFrame(names, index=table.index, columns=["cohort", "target"]).assign(**labels)
 
-    def interpreted(self, name: str, needed: Collection[str] = ()) -> list[tuple[str, pd.DataFrame]]:
-        """The tables interpretation/`name`.tsv with these columns, each with what it belongs to ("" for the whole)."""
-        every = [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
-        found = [(label, tables[name]) for label, tables in every if len(tables.get(name, ()))]
-        return [(label, table) for label, table in found if set(needed) <= set(table.columns)]
+    def interpreted(self, name: str, otherwise: str) -> list[tuple[str, pd.DataFrame]]:
+        """The tables interpretation/`name`.tsv, each with whose it is ("" for the whole); without any, a sentence."""
+        found = [(label, tables[name]) for label, tables in self.interpretations if len(tables.get(name, ()))]
+        if not found:
+            raise NothingToDraw(otherwise)
+        return found
+
+    @property
+    def interpretations(self) -> list[tuple[str, Mapping[str, pd.DataFrame]]]:
+        """What interpretation left, of the experiment ("") and of each encoder."""
+        return [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
 
     @cached_property
     def mean_scores(self) -> pd.DataFrame:
@@ -263,7 +266,7 @@ class Results:
     def best(self, cohort: str, target: str, among: Collection[str]) -> str | None:
         """The line with the highest r, None where none has any."""
         known = {line: r for line in among if np.isfinite(r := self.r(cohort, target, line))}
-        return max(known, key=lambda line: known[line]) if known else None
+        return max(known, key=known.__getitem__, default=None)
 
 
 def at(table: pd.DataFrame, cohort: str, target: str) -> pd.DataFrame:
@@ -274,38 +277,38 @@ def at(table: pd.DataFrame, cohort: str, target: str) -> pd.DataFrame:
 def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFacts:
     """What a page may show of a cohort, its names as `known`; matrices are read a few at a time."""
     rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), MOST_MATRICES)).astype(int))
-    total = np.zeros((cohort.n_regions, cohort.n_regions))
-    finite = np.zeros_like(total)
-    for start in range(0, len(rows), 64):
-        chunk = cohort.inputs("fc", rows[start : start + 64]).astype(float)
+    total, finite = np.zeros((2, cohort.n_regions, cohort.n_regions))
+    for some in np.array_split(rows, len(rows) // 64 + 1):
+        chunk = cohort.inputs("fc", some).astype(float)
         total += np.nansum(chunk, axis=0)
         finite += np.isfinite(chunk).sum(axis=0)
-    reasons = cohort.exclusions["reason"].astype(str).map(_general).value_counts()
     lengths = None if cohort.timeseries is None else cohort.timeseries.lengths
-    with np.errstate(invalid="ignore"):
-        mean = total / finite
     return replace(
-        known or CohortFacts(cohort.name, cohort.name, len(cohort)),
+        known or CohortFacts(cohort.name, len(cohort)),
         n=len(cohort),
         participants=cohort.participants.drop(columns="participant_id"),
         parcellation=cohort.parcellation,
-        mean=mean,
+        mean=total / np.where(finite > 0, finite, np.nan),
         n_in_mean=len(rows),
-        left_out=pd.DataFrame({"reason": reasons.index, "participants": reasons.to_numpy()}),
+        left_out=_left_out(cohort),
         volumes="none" if lengths is None else f"{lengths.min()} to {lengths.max()} volumes",
     )
 
 
-def _with_lines(table: pd.DataFrame, line_of: Mapping[str, str]) -> pd.DataFrame:
-    return table.assign(line=table["row"].map(line_of)) if "row" in table else table
+def ids_of(cohort: Cohort) -> set[str]:
+    """Every id that a text about a cohort may hold: of participants, and of those left out."""
+    return {str(one) for table in (cohort.participants, cohort.exclusions) for one in table["participant_id"]}
+
+
+def _left_out(cohort: Cohort) -> pd.DataFrame:
+    """How many were left out for each reason, without what belongs to one participant (what stands before a colon)."""
+    reasons = cohort.exclusions["reason"].astype(str).map(lambda reason: reason.rpartition(": ")[2] or reason)
+    clean = Scrubber(ids_of(cohort)).clean
+    counts = reasons.map({one: clean(one) for one in reasons.unique()}).value_counts()
+    return pd.DataFrame({"reason": counts.index, "participants": counts.to_numpy()})
 
 
 def _known(row: Any) -> CohortFacts:
     """What cohorts.tsv says of a cohort."""
     how = {"pretrained_on": bool(row.pretrained_on), "simulated": bool(row.simulated)}
-    return CohortFacts(str(row.cohort), str(row.label or row.cohort), int(row.n), **how)  # type: ignore[arg-type]
-
-
-def _general(reason: str) -> str:
-    """A reason without what belongs to one participant (file names, what stands before a colon)."""
-    return reason.rpartition(": ")[2] or reason
+    return CohortFacts(str(row.label or row.cohort), int(row.n), **how)  # type: ignore[arg-type]

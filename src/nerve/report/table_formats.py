@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from nerve.files import write_text, write_tsv
 from nerve.formulas import guarded_table
 from nerve.report.load import load_tables
-from nerve.report.paper_table import extended_table, paper_table
-from nerve.report.tables import Cell, ResultsTable, number
+from nerve.report.tables import Cell, ResultsTable, extended_table, number, paper_table
 
 PLAIN = "*: best method (bold on paper), +: next (underlined), s: shaded."
 
@@ -32,7 +30,7 @@ def write_tables(folder: str | os.PathLike[str]) -> None:
 
 def to_frame(table: ResultsTable) -> pd.DataFrame:
     """Plain text cells, one column per (cohort, target); the marks are those of `PLAIN` and of the notes."""
-    cells = [[_plain(cell) for cell in row.cells] for row in table.rows]
+    cells = [[cell.word or _plain(cell) for cell in row.cells] for row in table.rows]
     lead = pd.DataFrame([table.lead(row) for row in table.rows], columns=table.lead_header)
     frame = pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(table.headers))
     return frame.set_index([lead[name] for name in lead])
@@ -58,7 +56,7 @@ def to_markdown(table: ResultsTable) -> str:
     rule = ["---"] * len(table.lead_header) + [":-:"] * len(table.columns)
     lines = [_bar(map(_escaped, header)), _bar(rule)]
     for row in table.rows:
-        lines.append(_bar([*map(_escaped, table.lead(row)), *(_markdown(cell) for cell in row.cells)]))
+        lines.append(_bar([*map(_escaped, table.lead(row)), *(cell.word or _markdown(cell) for cell in row.cells)]))
     title = f"**{_escaped(table.title)}**\n\n" if table.title else ""
     return title + "\n".join(lines) + "\n\n" + "  \n".join(map(_escaped, table.notes)) + "\n"
 
@@ -69,6 +67,8 @@ def to_latex(table: ResultsTable) -> str:
     width = lead + len(table.columns)
     top = [r"\textbf{Dataset $\rightarrow$}"] + [""] * (lead - 1)
     top += [rf"\multicolumn{{{count}}}{{c}}{{\textbf{{{_tex(name)}}}}}" for name, count in table.cohorts]
+    ends = accumulate((count for _, count in table.cohorts), initial=lead)
+    rules = [rf"\cmidrule(lr){{{start + 1}-{end}}}" for start, end in pairwise(ends)]
     second = [rf"\textbf{{{_tex(word)} $\downarrow$}}" for word in table.lead_header]
     second += [rf"\textit{{{_tex(target)}}}" for _, target in table.headers]
     lines = [
@@ -81,7 +81,7 @@ def to_latex(table: ResultsTable) -> str:
         rf"\begin{{tabular}}{{{'l' * lead}|{'|'.join('c' * count for _, count in table.cohorts)}}}",
         r"\toprule",
         " & ".join(top) + r" \\",
-        _cmidrules([count for _, count in table.cohorts], lead + 1),
+        " ".join(rules),
         " & ".join(second) + r" \\",
         r"\midrule",
         *_latex_rows(table),
@@ -99,21 +99,17 @@ def _latex_rows(table: ResultsTable) -> list[str]:
     for before, row in zip([None, *table.rows], table.rows, strict=False):
         if before is not None and before.block != row.block:
             lines.append(r"\midrule")
-        cells = [*map(_tex, table.lead(row)), *(_latex(cell) for cell in row.cells)]
+        cells = [*map(_tex, table.lead(row)), *(cell.word or _latex(cell) for cell in row.cells)]
         lines.append(" & ".join(cells) + r" \\")
     return lines
 
 
 def _plain(cell: Cell) -> str:
-    if cell.word:
-        return cell.word
     rank = "" if cell.signed else ["", "*", "+"][cell.rank]
     return number(cell.r) + f" ±{cell.margin}" * bool(cell.margin) + rank + "s" * cell.shaded + cell.marks
 
 
 def _markdown(cell: Cell) -> str:
-    if cell.word:
-        return cell.word
     text = number(cell.r) + "†" * cell.dagger
     text = [text, f"**{text}**", f"<u>{text}</u>"][cell.rank]
     text += f"<sub>±{cell.margin}</sub>" * bool(cell.margin) + cell.marks.replace("†", "")
@@ -121,11 +117,9 @@ def _markdown(cell: Cell) -> str:
 
 
 def _latex(cell: Cell) -> str:
-    if cell.word:
-        return cell.word
     value, dagger = number(cell.r), r"$^{\dagger}$" * cell.dagger
     below = rf"_{{\pm {cell.margin}}}" * bool(cell.margin)
-    if np.isfinite(cell.spread):
+    if cell.of_models:
         text = rf"{value}$\pm${cell.margin}"
     elif cell.rank:
         text = rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}" + f"${below}$" * bool(below)
@@ -133,14 +127,6 @@ def _latex(cell: Cell) -> str:
         text = f"${value}{below}$" + dagger
     text += "".join(f"$^{{{_SIGNS[sign]}}}$" for sign in cell.marks if sign != "†")
     return rf"\cellcolor{{lightgray}}{text}" if cell.shaded else text
-
-
-def _cmidrules(counts: Sequence[int], start: int) -> str:
-    rules = []
-    for count in counts:
-        rules.append(rf"\cmidrule(lr){{{start}-{start + count - 1}}}")
-        start += count
-    return " ".join(rules)
 
 
 def _printable(text: object) -> str:
@@ -158,15 +144,10 @@ def _escaped(text: str) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)  # elsewhere, as in p < 0.05, it opens nothing
 
 
-_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$"}
-_SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\downarrow"}
-_TEX |= {sign: f"${word}$" for sign, word in _SIGNS.items()} | {
-    "±": r"$\pm$",
-    "²": r"$^2$",
-    "×": r"$\times$",
-    "\n": " ",
-}
-_TEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\downarrow", "±": r"\pm", "×": r"\times"}
+_SIGNS |= {"²": "^2", "<": "<", ">": ">"}
+_TEX = {sign: f"${word}$" for sign, word in _SIGNS.items()} | {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
 
 
 def _tex(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The paper's tables as data: a number in each cell, and the marks it carries.
+"""Results → the paper's tables as data: a number in each cell, and the marks it carries.
 
     bold, underline   best value of a column and the next one, as printed: ties share a mark; methods only
     shading           two-sided paired bootstrap between the best two, p < 0.05; never on a tie
@@ -7,18 +7,27 @@
     n.                negative r (Tables 1 and 2); --  not available: the cohort lacks what the method needs
     ‡                 an adapted method: an input it needs was replaced by a documented substitute
 
-`nerve.report.table_formats` writes them as Markdown, LaTeX, CSV, plain text and DataFrame.
+Reference rows stand apart, in a block of their own. `nerve.report.table_formats` writes the tables as Markdown, LaTeX,
+CSV, plain text and DataFrame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
+
+from nerve.evaluation.results import ResultsFolder
+from nerve.report.results import Results, at
+from nerve.report.words import seen
 
 LEVEL = 0.05
 NAN = float("nan")
+FIRST_COLUMN = {"tokenizers": "Tokenizer", "parcellations": "Parcellation"}  # by layout
+_TESTED = "p < 0.05, two-sided paired bootstrap"
 
 
 @dataclass(frozen=True)
@@ -26,8 +35,8 @@ class Cell:
     """One number of a table and its marks; `r` is NaN where there is none."""
 
     r: float = NAN
-    half_width: float = NAN
-    spread: float = NAN
+    margin: str = ""  # behind ±: half the width of the interval, or a standard deviation over models
+    of_models: bool = False
     rank: int = 0
     shaded: bool = False
     dagger: bool = False
@@ -47,13 +56,6 @@ class Cell:
         if not self.available:
             return "failed" if self.failed else "--"
         return "n." if self.r < 0 and not self.signed else ""
-
-    @property
-    def margin(self) -> str:
-        """What stands behind ±: a standard deviation over models, else half the width of the interval."""
-        if np.isfinite(self.spread):
-            return number(self.spread)
-        return number(self.half_width) if np.isfinite(self.half_width) and not self.signed else ""
 
     @property
     def marks(self) -> str:
@@ -80,36 +82,29 @@ class ResultsTable:
     ----------
     columns : sequence of (cohort, target)
         In the order in which they are printed; the targets of one cohort stand together.
+    headers : sequence of (cohort, target)
+        What the table calls them.
     rows : sequence of TableRow
     title : str
     notes : sequence of str
         Sentences below the table.
     signed : bool
         Print negative r as it is (Table 3) rather than "n." (Tables 1 and 2).
-    names : mapping
-        What the table calls cohorts and (cohort, target) columns.
     """
 
     columns: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...]
     rows: tuple[TableRow, ...]
-    title: str = ""
-    notes: tuple[str, ...] = ()
-    signed: bool = False
-    first_column: str = "Method"
-    names: Mapping[str | tuple[str, str], str] = field(default_factory=dict)
+    title: str
+    notes: tuple[str, ...]
+    signed: bool
+    first_column: str
 
     @property
     def cohorts(self) -> list[tuple[str, int]]:
         """What each cohort is called and how many columns it has."""
-        counts: dict[str, int] = {}
-        for cohort, _ in self.columns:
-            counts[cohort] = counts.get(cohort, 0) + 1
-        return [(self.names.get(cohort, cohort), count) for cohort, count in counts.items()]
-
-    @property
-    def headers(self) -> list[tuple[str, str]]:
-        """What each column is called: (cohort, target)."""
-        return [(self.names.get(c, c), self.names.get((c, t), t)) for c, t in self.columns]
+        names = {cohort: name for (cohort, _), (name, _) in zip(self.columns, self.headers, strict=True)}
+        return [(names[cohort], count) for cohort, count in Counter(cohort for cohort, _ in self.columns).items()]
 
     @property
     def lead_header(self) -> list[str]:
@@ -129,9 +124,7 @@ def number(value: float) -> str:
     >>> [number(x) for x in (0.114, -0.04, 1.0, -0.001)]
     ['.11', '-.04', '1.00', '.00']
     """
-    text = f"{value:.2f}"
-    if float(text) == 0:
-        text = "0.00"
+    text = f"{value:z.2f}"
     return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
 
 
@@ -142,3 +135,93 @@ def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
     shaded = p < LEVEL and printed.count(best) == 1
     marks = {second: {"rank": 2}} | {best: {"rank": 1, "shaded": shaded}} | {None: {}}
     return [replace(cell, **marks.get(value, {})) for cell, value in zip(column, printed, strict=True)]  # type: ignore[arg-type]
+
+
+def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
+    """The table of the folder's layout, or None where nothing was predicted."""
+    results = Results.of(results) if isinstance(results, ResultsFolder) else results
+    if results.scores.empty:
+        return None
+    layout = str(results.about.get("layout", "methods"))
+    signed = layout == "parcellations"
+    apart = [line for line in results.lines.index if line not in results.contenders]
+    lines = [*results.null_lines, *results.contenders, *apart]
+    grid = []
+    for column in results.columns:
+        cells = {line: _cell(results, column, line, signed) for line in lines}
+        bold = {line: replace(cell, rank=int(cell.dagger), signed=True) for line, cell in cells.items()}
+        grid.append(bold if signed else _ranked(results, column, cells))
+    rows = tuple(_row(results, line, apart, tuple(cells[line] for cells in grid)) for line in lines)
+    headers = tuple((results.cohort_label(cohort), results.target_label(cohort, t)) for cohort, t in results.columns)
+    told = dict.fromkeys(f"{results.label(line)}: {how}" for (_, line), how in results.adapted.items())
+    adapted = [f"‡: adapted. {'; '.join(told)}."] if told else []
+    notes = (*_legend(rows, signed, bool(apart)), *adapted, *seen(results))
+    first = FIRST_COLUMN.get(layout, "Method")
+    return ResultsTable(tuple(results.columns), headers, rows, results.title, notes, signed, first)
+
+
+def extended_table(results: Results) -> pd.DataFrame:
+    """The same results with everything a reviewer asks for: fold-mean r, R², MAE, CI, p and n; one row per seed."""
+    wanted = ["n", "r", "r_low", "r_high", "r_low_cv", "r_high_cv", "r_fold_mean", "r2", "mae", "auc", "auc_low",
+              "auc_high", "balanced_accuracy", "p", "q", "p_permuted_networks", "r_target_motion",
+              "r_prediction_motion", "r_within_site", "site_accuracy", "scope", "adapted"]  # fmt: skip
+    scores = results.scores
+    seed_of = dict(zip(results.rows["row"], results.rows["seed"], strict=True))
+    table = results.labelled(scores, method="line").assign(seed=scores["row"].map(seed_of))
+    known = scores[[name for name in wanted if name in scores]]
+    return table.join(known.replace("", np.nan).dropna(axis=1, how="all")).reset_index(drop=True)
+
+
+def _row(results: Results, line: str, apart: list[str], cells: tuple[Cell, ...]) -> TableRow:
+    if line in results.null_lines:
+        return TableRow(line, results.label(line), cells, ("null",))
+    about = results.lines.loc[line]
+    block = ("reference",) if line in apart else ("methods", str(about["group"]))
+    return TableRow(line, results.name(line), cells, block, str(about["variant"]))
+
+
+def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) -> Cell:
+    """The mean over seeds; for permuted networks, mean and standard deviation over models."""
+    cohort, null = column[0], at(results.null_scores, *column)
+    values = null.loc[null["line"] == line, "r"] if len(null) else pd.Series(dtype=float)
+    if len(values):
+        return Cell(float(values.mean()), number(values.std() if len(values) > 1 else 0), of_models=True)
+    one = results.by_place.get((*column, line))
+    if one is None:
+        return Cell(failed=bool({(cohort, line), ("", line)} & results.failed))
+    beyond, width = one.get("p_permuted_networks", NAN) < LEVEL, one.get("r_half_width", NAN)
+    margin = number(width) if np.isfinite(width) and not signed else ""
+    return Cell(float(one["r"]), margin, dagger=bool(beyond), adapted=(cohort, line) in results.adapted)
+
+
+def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell]) -> dict[str, Cell]:
+    """Methods ranked among themselves; each reference against the best of them."""
+    mine = at(results.comparisons, *column)
+    compared = mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records") if len(mine) else []
+    best = [row["p"] for row in compared if row["among"] == "methods" and row["best_two"]]
+    marked = mark_best([cells[line] for line in results.contenders], min(best, default=NAN))
+    cells = cells | dict(zip(results.contenders, marked, strict=True))
+    for row in compared:
+        if row["among"] == "reference" and row["p"] < LEVEL:
+            side = "↑" if row["score_b"] > row["score_a"] else "↓"
+            cells[row["line_b"]] = replace(cells[row["line_b"]], against=side)
+    return cells
+
+
+def _legend(rows: tuple[TableRow, ...], signed: bool, apart: bool) -> list[str]:
+    cells = [cell for row in rows for cell in row.cells]
+    missing = [cell for cell in cells if not cell.available]
+    permuted = "p < 0.05, one-sided permutation test against models with permuted networks"
+    told = {
+        "r with the half-width of its bootstrap 95 % CI; bold: best method, underlined: next.": not signed,
+        f"Shaded: {_TESTED} between the best two methods.": any(cell.shaded for cell in cells),
+        f"Bold†: {permuted}.": signed,
+        f"†: {permuted}.": not signed and any(cell.dagger for cell in cells),
+        "Permuted networks: mean ± standard deviation of r over models.": any(cell.of_models for cell in cells),
+        "Reference rows stand apart and take no part in the ranking.": apart and not signed,
+        f"↑, ↓: above, below the best method of the column, {_TESTED}.": any(cell.against for cell in cells),
+        "n.: negative r.": any(cell.word == "n." for cell in cells),
+        "failed: the run ended with an error; runs.tsv says which.": any(cell.failed for cell in missing),
+        "--: not available, the cohort lacks what the method needs.": any(not cell.failed for cell in missing),
+    }
+    return [note for note, holds in told.items() if holds]

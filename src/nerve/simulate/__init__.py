@@ -19,8 +19,8 @@ Successive volumes correlate by φ, and FC is the Pearson correlation of T of th
 Targets follow the factors with a stated correlation (see `Target`); what was planted is in ``cohort.notes["truth"]``.
 
 Everything about participant i is drawn from (seed, i) alone: a larger cohort begins with the smaller one, however it
-is cut
-into chunks. Loadings, coupling, pairs and scanners are drawn from `structure_seed`: cohorts that share it share them.
+is cut into chunks. Loadings, coupling, pairs and scanners are drawn from `structure_seed`: cohorts that share it share
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
@@ -41,21 +40,12 @@ from nerve.parcellation import Parcellation
 from nerve.progress import tracked
 from nerve.simulate import people
 from nerve.simulate.people import Target, default_targets
-from nerve.simulate.plan import Plan
+from nerve.simulate.plan import CHUNK, Plan
 from nerve.simulate.population import Pair, patch_means
 from nerve.store import writing_cohort
 
-__all__ = [
-    "Target",
-    "default_targets",
-    "factor_scores",
-    "patch_means",
-    "simulate_cohort",
-    "simulate_cohorts",
-    "simulate_to",
-]
-
-_CHUNK = 64
+__all__ = ["Target", "default_targets", "factor_scores", "patch_means", "simulate_cohort", "simulate_cohorts"]
+__all__ += ["simulate_to"]
 
 
 def simulate_cohort(
@@ -111,7 +101,7 @@ def simulate_cohort(
     session : int
         The visit. The same call with another session is the same participants scanned again.
     family_size : int
-        Siblings a family, who share half the variance of their factors; above 1 there is a column family_id.
+        Siblings per family, who share half the variance of their factors; above 1 there is a column family_id.
     ages : pair of float
         Youngest and oldest, in years.
     autocorrelation : float
@@ -129,12 +119,10 @@ def simulate_cohort(
     regions = plan.parcellation.n_regions
     fc = np.empty((n, regions, regions), np.float32)
     series: list[np.ndarray] = []
-    with _one_thread():
-        for start in range(0, n, _CHUNK):
-            fc[start : start + _CHUNK], some = _scanned(plan, start)
-            series += some or []
-        notes = plan.notes()
-    return Cohort(fc, plan.participants(), plan.parcellation, series or None, name, notes=notes)
+    for k, (matrices, some) in enumerate(plan.scans()):
+        fc[k * CHUNK : (k + 1) * CHUNK] = matrices
+        series += some or []
+    return Cohort(fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes)
 
 
 def simulate_cohorts(
@@ -169,10 +157,9 @@ def simulate_cohorts(
     """
     counts = [n] * len(names) if isinstance(n, int) else list(n)
     if len(counts) != len(names) or len(set(names)) != len(names):
-        raise NerveError(f"{len(counts)} sizes for cohorts {list(names)}, expected one size and one name a cohort.")
-    unknown = set(without_timeseries) - set(names)
-    if unknown:
-        raise problem("without_timeseries", f"there is no cohort {sorted(unknown)[0]!r}", expected=f"some of {names}")
+        raise NerveError(f"{len(counts)} sizes for cohorts {list(names)}, expected one size and one name per cohort.")
+    for unknown in set(without_timeseries) - set(names):
+        raise problem("without_timeseries", f"there is no cohort {unknown!r}", expected=f"some of {names}")
     cohorts = []
     for k, (name, count) in enumerate(zip(names, counts, strict=True)):
         chosen = {"keep_timeseries": name not in without_timeseries} | settings
@@ -213,15 +200,13 @@ def simulate_to(
         As in `simulate_cohort`.
     """
     plan = Plan(n=n, parcellation=parcellation, timepoints=timepoints, **settings)
-    with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer, _one_thread():
-        starts = range(0, n, _CHUNK)
-        for start in tracked(starts, f"simulating {n} participants", len(starts), shown=progress):
-            writer.append(*_scanned(plan, start))
-        participants = plan.participants()
-        writer.finish(participants, name=plan.name, notes=plan.notes())
-        write_json(writer.folder / "truth.json", plan.truth)
+    with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
+        for some in tracked(plan.scans(), f"simulating {n} participants", -(-n // CHUNK), shown=progress):
+            writer.append(*some)
+        writer.finish(plan.participants(), name=plan.name, notes=plan.notes)
+        write_json(writer.folder / "truth.json", plan.notes["truth"])
         if scores:
-            write_tsv(writer.folder / "truth_scores.tsv", _score_table(participants["participant_id"], plan.truth))
+            write_tsv(writer.folder / "truth_scores.tsv", factor_scores(Cohort.load(writer.folder)))
     return Path(path)
 
 
@@ -237,28 +222,9 @@ def factor_scores(cohort: Cohort) -> pd.DataFrame:
     truth = cohort.notes.get("truth")
     if truth is None:
         raise problem(f"Cohort {cohort.name!r}", "there are no notes of its truth", expected="a simulated cohort")
-    return _score_table(cohort.participants["participant_id"], truth)
-
-
-def _score_table(ids: pd.Series, truth: Mapping[str, Any]) -> pd.DataFrame:
-    names = list(truth["factors"])
+    names, ids = list(truth["factors"]), cohort.participants["participant_id"]
     numbers = [int(participant[-people.ID_DIGITS :]) - 1 for participant in ids]
-    drawn = [people.factor_scores(truth["seed"], i, len(names), truth["family_size"]) for i in numbers]
-    table = pd.DataFrame(np.array(drawn).reshape(-1, len(names)).round(6), columns=names)
-    table.insert(0, "participant_id", list(ids))
+    drawn = [people.draw_person(truth["seed"], i, len(names), truth["family_size"]).scores for i in numbers]
+    table = pd.DataFrame(drawn, columns=names).round(6)
+    table.insert(0, "participant_id", ids)
     return table
-
-
-def _scanned(plan: Plan, start: int) -> tuple[np.ndarray, list[np.ndarray] | None]:
-    """FC and, if kept, time series of the next `_CHUNK` participants."""
-    some = plan.people[start : start + _CHUNK]
-    if not plan.keep_timeseries:
-        return np.stack([plan.scanner.connectivity(person) for person in some]), None
-    series = [plan.scanner.series(person) for person in some]
-    fc = [plan.scanner.connectivity(person, one) for person, one in zip(some, series, strict=True)]
-    return np.stack(fc), series
-
-
-def _one_thread() -> threadpool_limits:
-    """Thousands of small matrix products: one thread is several times faster, and rounds alike on every machine."""
-    return threadpool_limits(1)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import listed, require
 
 MOTION_AGE = -0.3  # correlation of (log) motion with age: children move more
 MOTION_MEDIAN, MOTION_SPREAD = 0.15, 0.4  # mm of mean framewise displacement, and sd of its logarithm
 ID_DIGITS = 6  # participant ids end in so many digits
 # numpy seeds (s, k) and (s, k, 0) alike: kinds differ from each other and from the parts (below 10) of a population
 _KIND = {"family": 11, "family site": 12, "person": 13, "topography": 14, "coupling": 15, "scan": 16, "site": 17}
-_COVARIATES = ("age", "sex", "site", "motion")
 _RESERVED = ("participant_id", "site", "family_id", "age", "sex", "mean_fd", "cohort")
 
 
@@ -50,25 +49,24 @@ class Target:
     motion: float = 0.0
 
     def __post_init__(self) -> None:
-        where = f"Target {self.name!r}"
-        if self.name in _RESERVED:
-            raise problem(where, "the name is taken", expected=f"none of {listed(_RESERVED)}")
-        if not 0 <= self.true_r < 1:
-            raise problem(where, f"true_r is {self.true_r}", expected="at least 0 and below 1")
-        if self.true_r > 0 and not any(self.factors.values()):
-            raise problem(where, "no factor has a weight", expected="at least one, or true_r of 0")
-        if self.noise_variance < 0:
-            raise problem(
-                where,
-                f"its parts explain {1 - self.noise_variance:.2f} of its variance",
-                expected="at most 1",
-                remedy="Lower true_r or the coefficients of age, sex, site and motion.",
-            )
+        explained = 1 - self.noise_variance
+        require(
+            f"Target {self.name!r}",
+            (self.name not in _RESERVED, "the name is taken", f"none of {listed(_RESERVED)}"),
+            (0 <= self.true_r < 1, f"true_r is {self.true_r}", "at least 0 and below 1"),
+            (not self.true_r or any(self.factors.values()), "no factor has a weight", "at least one, or true_r of 0"),
+            (explained <= 1, f"its parts explain {explained:.2f} of its variance", "at most 1: lower its coefficients"),
+        )
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """Those of age, sex, site and motion, by name."""
+        return {"age": self.age, "sex": self.sex, "site": self.site, "motion": self.motion}
 
     @property
     def covariate_variance(self) -> float:
         """Variance that age, sex, site and motion explain together."""
-        separate = self.age**2 + self.sex**2 + self.site**2 + self.motion**2
+        separate = sum(value**2 for value in self.coefficients.values())
         return separate + 2 * self.age * self.motion * MOTION_AGE
 
     @property
@@ -98,8 +96,7 @@ def default_targets(effect: float = 0.6) -> tuple[Target, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Person:
+class Person(NamedTuple):
     """What is drawn of one participant before any scan; `age`, `sex` and `motion` have mean 0 and variance 1."""
 
     number: int
@@ -107,6 +104,7 @@ class Person:
     age: float
     sex: float
     motion: float
+    displacement: float  # mean framewise displacement in mm
     scores: np.ndarray  # (factors,)
     noise: np.ndarray  # (targets,)
 
@@ -121,74 +119,24 @@ def site_stream(structure_seed: int, site: str) -> np.random.Generator:
     return stream("site", structure_seed, zlib.crc32(site.encode()))
 
 
-def factor_scores(seed: int, number: int, n_factors: int, family_size: int = 1) -> np.ndarray:
-    """(factors,): the scores of one participant; siblings share half of the variance."""
-    own = stream("person", seed, number).standard_normal(n_factors)
-    if family_size == 1:
-        return own
-    family = stream("family", seed, number // family_size)
-    return np.sqrt(0.5) * (own + family.standard_normal(n_factors))
-
-
-def draw_person(seed: int, number: int, n_factors: int, n_sites: int, n_targets: int, family_size: int) -> Person:
-    """One participant, the same whatever the size of the cohort."""
+def draw_person(
+    seed: int, number: int, n_factors: int, family_size: int, n_sites: int = 1, n_targets: int = 0
+) -> Person:
+    """One participant, the same whatever the size of the cohort; siblings share half of the variance of scores."""
     rng = stream("person", seed, number)
-    rng.standard_normal(n_factors)  # those of `factor_scores`
-    age = (2 * rng.random() - 1) * np.sqrt(3)
-    motion = MOTION_AGE * age + np.sqrt(1 - MOTION_AGE**2) * rng.standard_normal()
+    scores = rng.standard_normal(n_factors)
+    if family_size > 1:
+        shared = stream("family", seed, number // family_size).standard_normal(n_factors)
+        scores = np.sqrt(0.5) * (scores + shared)
+    age = float((2 * rng.random() - 1) * np.sqrt(3))
+    motion = float(MOTION_AGE * age + np.sqrt(1 - MOTION_AGE**2) * rng.standard_normal())
     sex = float(rng.choice([-1.0, 1.0]))
     site = int(stream("family site", seed, number // family_size).integers(n_sites))
-    scores = factor_scores(seed, number, n_factors, family_size)
-    return Person(number, site, float(age), sex, float(motion), scores, rng.standard_normal(n_targets))
+    displacement = float(MOTION_MEDIAN * np.exp(MOTION_SPREAD * motion))
+    return Person(number, site, age, sex, motion, displacement, scores, rng.standard_normal(n_targets))
 
 
 def site_levels(sites: Sequence[str], structure_seed: int) -> np.ndarray:
     """(sites,): what being scanned at a site adds to a target, with mean 0 and variance 1 over the sites."""
-    if len(sites) == 1:
-        return np.zeros(1)
     levels = np.array([site_stream(structure_seed, site).standard_normal() for site in sites])
-    levels -= levels.mean()
-    return levels / np.sqrt((levels**2).mean())
-
-
-def target_values(
-    person: Person, targets: Sequence[Target], factor_names: Sequence[str], levels: np.ndarray
-) -> dict[str, float]:
-    """Every target of one participant."""
-    values = {}
-    for target, noise in zip(targets, person.noise, strict=True):
-        known = (person.age, person.sex, levels[person.site], person.motion)
-        parts = sum(getattr(target, name) * value for name, value in zip(_COVARIATES, known, strict=True))
-        explained = target.true_r * target.weights(factor_names) @ person.scores + parts
-        values[target.name] = round(float(explained + np.sqrt(target.noise_variance) * noise), 6)
-    return values
-
-
-def described(person: Person, sites: Sequence[str], ages: tuple[float, float]) -> dict[str, Any]:
-    """Site, age in years, sex and mean framewise displacement as the participants table has them."""
-    youngest, oldest = ages
-    years = (youngest + oldest) / 2 + person.age * (oldest - youngest) / np.sqrt(12)
-    return {
-        "site": sites[person.site],
-        "age": round(float(years), 2),
-        "sex": "F" if person.sex > 0 else "M",
-        "mean_fd": round(mean_displacement(person), 4),
-    }
-
-
-def mean_displacement(person: Person) -> float:
-    """Mean framewise displacement in mm."""
-    return float(MOTION_MEDIAN * np.exp(MOTION_SPREAD * person.motion))
-
-
-def checked_targets(targets: Sequence[Target], factor_names: Sequence[str]) -> tuple[Target, ...]:
-    """The targets, if their names differ and the factors that they name exist."""
-    names = [target.name for target in targets]
-    if len(set(names)) != len(names):
-        raise NerveError(f"Two targets have the same name ({listed(names)}), expected different ones.")
-    for target in targets:
-        unknown = [name for name in target.factors if name not in factor_names]
-        if unknown:
-            found = f"there is no factor {unknown[0]!r}"
-            raise problem(f"Target {target.name!r}", found, expected=f"one of {listed(factor_names)}")
-    return tuple(targets)
+    return (levels - levels.mean()) / (levels.std() or 1.0)  # one site adds nothing

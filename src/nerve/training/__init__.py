@@ -5,24 +5,9 @@ two of a source, ``len(source)`` and ``source.batch(rows)``. Everything random i
 run can be stopped anywhere and continued bit for bit, and several processes draw what one would have drawn.
 """
 
-from nerve.training.checkpoint import TrainingStopped
-from nerve.training.distributed import Processes, joined_processes
 from nerve.training.draws import Draws
-from nerve.training.loop import Result, train
-from nerve.training.settings import TrainingSettings, choose_device
+from nerve.training.loop import train
+from nerve.training.settings import TrainingSettings
 from nerve.training.sources import ArraySource, CohortSource, PairedSource, Source
 
-__all__ = [
-    "ArraySource",
-    "CohortSource",
-    "Draws",
-    "PairedSource",
-    "Processes",
-    "Result",
-    "Source",
-    "TrainingSettings",
-    "TrainingStopped",
-    "choose_device",
-    "joined_processes",
-    "train",
-]
+__all__ = ["ArraySource", "CohortSource", "Draws", "PairedSource", "Source", "TrainingSettings", "train"]

@@ -29,14 +29,8 @@ class Processes:
         return self.rank == 0
 
     def share(self, total: int) -> slice:
-        """The part of `total` samples that belongs to this process; parts differ by at most one sample.
-
-        Examples
-        --------
-        >>> [Processes(rank, 3).share(7) for rank in range(3)]
-        [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
-        """
-        return slice(self.rank * total // self.count, (self.rank + 1) * total // self.count)
+        """The part of `total` samples that belongs to this process."""
+        return equal_part(total, self.rank, self.count)
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """The sum over processes, in place."""
@@ -49,27 +43,31 @@ class Processes:
         if self.count == 1:
             return
         parameters = [p for p in module.parameters() if p.requires_grad]
-        for parameter in parameters:  # a parameter unused by this part of the batch still takes part
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([p.grad.reshape(-1) for p in parameters if p.grad is not None])
-        dist.all_reduce(flat)
-        start = 0
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))
-                start += parameter.numel()
+        # a parameter unused by this part of the batch still takes part
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = self.sum(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        for parameter, summed in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = summed.view_as(parameter)
 
     def any(self, flag: bool, device: torch.device) -> bool:
         """Whether the flag is raised in any process."""
-        if self.count == 1:
-            return flag
-        return bool(self.sum(torch.tensor(float(flag), device=device)).item() > 0)
+        return self.sum(torch.tensor(float(flag), device=device)).item() > 0
 
     def wait(self) -> None:
         """Wait until every process is here."""
         if self.count > 1:
             dist.barrier()
+
+
+def equal_part(total: int, number: int, count: int) -> slice:
+    """One of `count` parts of `total` samples; parts differ by at most one sample.
+
+    Examples
+    --------
+    >>> [equal_part(7, number, 3) for number in range(3)]
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
+    """
+    return slice(number * total // count, (number + 1) * total // count)
 
 
 def current_processes() -> Processes:

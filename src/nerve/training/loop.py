@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 
 from nerve.checks import NerveError, listed
+from nerve.files import write_tsv
 from nerve.progress import Progress
-from nerve.training.checkpoint import (
-    BEST,
-    LAST,
-    StopRequest,
-    TrainingStopped,
-    load_state,
-    load_tensors,
-    read_history,
-    restore_training,
-    restore_weights,
-    save_tensors,
-    stop_on_signals,
-    training_tensors,
-    write_history,
-)
-from nerve.training.distributed import Processes, current_processes
+from nerve.training import checkpoint as disk
+from nerve.training.distributed import Processes, current_processes, equal_part
 from nerve.training.draws import VALIDATION_STEP, Draws, mixed_seed
+from nerve.training.optimizers import Optimizer
 from nerve.training.settings import TrainingSettings, choose_device
-from nerve.training.sources import Source, to_device
-from nerve.training.splits import split_rows
+from nerve.training.sources import Source, split_rows, to_device
 
 log = logging.getLogger("nerve.training")
+FORMAT = 2  # of the checkpoint
+_COUNTERS = ("step", "best_step", "best_loss", "epoch_loss", "epoch_steps", "seconds", "history")  # that it holds
 _MAY_CHANGE = {"device", "compile", "checkpoint_seconds"}  # settings that a resumed run may have otherwise
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What a training run leaves beside the trained module."""
 
     history: pd.DataFrame
@@ -60,7 +46,6 @@ def train(
     settings: TrainingSettings,
     *,
     run_dir: str | os.PathLike[str] | None = None,
-    groups: Sequence[Any] | np.ndarray | None = None,
     split: tuple[np.ndarray, np.ndarray] | None = None,
     resume: bool = False,
     identity: dict[str, Any] | None = None,
@@ -79,8 +64,6 @@ def train(
     settings : TrainingSettings
     run_dir : path, optional
         Where checkpoints and `history.tsv` go; without it nothing is written.
-    groups : sequence, optional
-        The cohort of each sample: the validation split takes its share of each.
     split : (training rows, validation rows), optional
         Instead of a random split.
     resume : bool
@@ -99,14 +82,17 @@ def train(
     NerveError
         When the loss is no longer finite; the last good checkpoint is kept.
     """
-    training, validation = split or split_rows(len(source), groups, settings)
-    trainer = _Trainer(module, source, settings, training, validation, run_dir)
-    trainer.identity = identity or {}
-    trainer.open_run(resume)
+    folder = None if run_dir is None else Path(run_dir)
+    split = split or split_rows(len(source), None, settings)
+    trainer = _Trainer(module, source, settings, split, folder, identity or {})
+    if folder is not None and (folder / disk.LAST).is_file():
+        if not resume:
+            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
+        trainer.resume(folder / disk.LAST)
     devices = [trainer.device] if trainer.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), stop_on_signals() if run_dir else contextlib.nullcontext() as stop:
+    with torch.random.fork_rng(devices=devices), disk.stop_on_signals(folder is not None) as stop:
         try:
-            trainer.run(StopRequest() if stop is None else stop, progress and trainer.processes.first, label)
+            trainer.run(stop, progress and trainer.processes.first, label)
         except RuntimeError as error:
             if trainer.processes.count == 1:
                 raise
@@ -114,160 +100,125 @@ def train(
                 f"A process of this run ended, or could not be reached ({str(error).splitlines()[0]}). "
                 "Start it again with --resume."
             ) from error
-    trainer.finish()
-    return Result(pd.DataFrame(trainer.history), trainer.best_step, trainer.best_loss, training, validation)
+    if settings.keep == "best" and trainer.best_weights:
+        module.load_state_dict(trainer.best_weights)
+    module.eval()
+    return Result(pd.DataFrame(trainer.history), trainer.best_step, trainer.best_loss, *split)
 
 
 class _Trainer:
     """One run: what it knows, and its steps."""
-
-    identity: dict[str, Any]
 
     def __init__(
         self,
         module: torch.nn.Module,
         source: Source,
         settings: TrainingSettings,
-        training: np.ndarray,
-        validation: np.ndarray,
-        run_dir: str | os.PathLike[str] | None,
+        split: tuple[np.ndarray, np.ndarray],
+        run_dir: Path | None,
+        identity: dict[str, Any],
     ) -> None:
         self.processes: Processes = current_processes()
         self.device = choose_device(settings.device, self.processes.local_rank)
-        self.module = module.to(self.device)
-        self.source, self.settings = source, settings
-        self.training, self.validation = training, validation
-        self.run_dir = None if run_dir is None else Path(run_dir)
-        self.steps_per_epoch = max(1, -(-len(training) // settings.batch_size))
+        self.module, self.source, self.settings = module.to(self.device), source, settings
+        self.training, self.validation = split
+        self.run_dir, self.written_to = run_dir, run_dir if self.processes.first else None
+        same = settings.model_dump(mode="json", exclude=_MAY_CHANGE)
+        self.described = {**same, "samples": len(source), "format": FORMAT, **identity}
+        self.steps_per_epoch = max(1, -(-len(self.training) // settings.batch_size))
         self.total_steps = settings.total_steps(self.steps_per_epoch)
-        if len(training) // self.steps_per_epoch < self.processes.count:
+        if len(self.training) // self.steps_per_epoch < self.processes.count:
             raise NerveError(
-                f"There are {len(training)} participants and batches of {settings.batch_size}, fewer than the "
+                f"There are {len(self.training)} participants and batches of {settings.batch_size}, fewer than the "
                 f"{self.processes.count} processes. Start fewer processes or use larger batches."
             )
-        self.optimizer = settings.build_optimizer(module)
+        self.optimizer = Optimizer(module, settings)
         self.dtype = settings.autocast_dtype(self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.verb: Callable[..., torch.Tensor] = module.training_loss  # type: ignore[assignment]
         self.loss = torch.compile(self.verb) if settings.compile else self.verb
-        self.step, self.history = 0, []  # type: tuple[int, list[dict[str, Any]]]
-        self.best_step, self.best_loss = 0, float("inf")
-        self.best_weights: dict[str, torch.Tensor] | None = None
-        self.epoch_loss, self.epoch_steps = 0.0, 0
-        self.seconds_before = 0.0
+        self.step, self.best_step, self.best_loss = 0, 0, float("inf")
+        self.best_weights: dict[str, torch.Tensor] = {}
+        self.epoch_loss, self.epoch_steps, self.seconds = 0.0, 0, 0.0
+        self.history: list[dict[str, Any]] = []
 
     # ---- a run and its checkpoints
 
-    def open_run(self, resume: bool) -> None:
-        """Prepare the run folder, or go on from what it holds."""
-        if self.run_dir is None:
-            return
-        path = self.run_dir / LAST
-        if not path.is_file():
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            return
-        if not resume:
-            raise NerveError(f"{self.run_dir}: already holds a training run. Add --resume, or choose another folder.")
-        state = load_state(path)
-        self._check_same_run(state, path)
-        restore_training(self.module, self.optimizer, load_tensors(path), path)
-        self.step, self.best_step, self.best_loss = state["step"], state["best_step"], state["best_loss"]
-        self.epoch_loss, self.epoch_steps = state["epoch_loss"], state["epoch_steps"]
-        self.seconds_before = state["seconds"]
-        self.scaler.load_state_dict(state["scaler"]) if state["scaler"] else None
-        self.history = read_history(self.run_dir, self.step)
-        log.info("resuming %s at step %d of %d", self.run_dir, self.step, self.total_steps)
-
-    def _check_same_run(self, state: dict[str, Any], path: Path) -> None:
-        now = self._description()
-        changed = sorted(key for key in now.keys() | state["run"].keys() if now.get(key) != state["run"].get(key))
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint, if it is one of this run."""
+        state = disk.load_state(path)
+        now, then = self.described, state["run"]
+        changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
         if changed:
-            was = listed(f"{key} was {state['run'].get(key)!r} and is {now.get(key)!r}" for key in changed)
+            was = listed(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed)
             raise NerveError(f"{path}: cannot be resumed, for {was}. Use the same data and settings, or a new folder.")
+        disk.restore_training(self.module, self.optimizer, disk.load_tensors(path), path)
+        for name in _COUNTERS:
+            setattr(self, name, state[name])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        if self.best_step and self.settings.keep == "best":
+            self.best_weights = disk.load_tensors(path.parent / disk.BEST)
+        log.info("resuming %s at step %d of %d", path.parent, self.step, self.total_steps)
 
-    def _description(self) -> dict[str, Any]:
-        settings = self.settings.model_dump(mode="json", exclude=_MAY_CHANGE)
-        return {**settings, "samples": len(self.source), **self.identity}
-
-    def checkpoint(self, seconds: float) -> None:
+    def checkpoint(self) -> None:
         """Write everything that is needed to go on from here."""
-        if self.run_dir is None or not self.processes.first:
-            return
-        state = {
-            "step": self.step,
-            "best_step": self.best_step,
-            "best_loss": self.best_loss,
-            "epoch_loss": self.epoch_loss,
-            "epoch_steps": self.epoch_steps,
-            "seconds": self.seconds_before + seconds,
-            "scaler": self.scaler.state_dict(),
-            "run": self._description(),
-        }
-        save_tensors(self.run_dir / LAST, training_tensors(self.module, self.optimizer), state)
-
-    def finish(self) -> None:
-        """Leave the module with the weights that were asked for."""
-        if self.settings.keep == "best" and self.best_step and self.best_step != self.step:
-            if self.run_dir is not None:
-                self.processes.wait()
-                restore_weights(self.module, load_tensors(self.run_dir / BEST), self.run_dir / BEST)
-            elif self.best_weights is not None:
-                self.module.load_state_dict(self.best_weights)
-        self.module.eval()
+        if self.written_to is not None:
+            state = {name: getattr(self, name) for name in _COUNTERS}
+            state |= {"scaler": self.scaler.state_dict(), "run": self.described}
+            disk.save_tensors(self.written_to / disk.LAST, disk.training_tensors(self.module, self.optimizer), state)
 
     # ---- steps
 
-    def run(self, stop: StopRequest, progress: bool, label: str) -> None:
+    def run(self, stop: list[int], progress: bool, label: str) -> None:
         """All steps that are left."""
-        began = saved = time.perf_counter()
-        validation = self.history[-1].get("validation_loss") if self.history else None
-        samples = 0
+        before, began = self.seconds, time.perf_counter()
+        saved, samples = began, 0
         if not self.total_steps and not self.history:
-            self._end_epoch(norm=0.0, seconds=0.0, throughput=0.0)
-            self.checkpoint(0.0)
+            self._end_epoch(norm=0.0, throughput=0.0)
+            self.checkpoint()
         with Progress(label, self.total_steps, done=self.step, unit="steps", shown=progress) as shown:
             for rows, batch in self._batches():
                 loss, norm = self._advance(rows, batch)
                 samples += len(rows)
-                throughput = samples / max(time.perf_counter() - began, 1e-9)
-                shown.update(self.step, _status(loss, validation, throughput))
-                if self.step % self.steps_per_epoch == 0 or self.step == self.total_steps:
-                    seconds = self.seconds_before + time.perf_counter() - began
-                    validation = self._end_epoch(norm, seconds, throughput)
                 now = time.perf_counter()
-                stopping = self.processes.any(bool(stop), self.device)
+                self.seconds, throughput = before + now - began, samples / max(now - began, 1e-9)
+                shown.update(self.step, self._status(loss, throughput))
                 done = self.step == self.total_steps
+                if done or self.step % self.steps_per_epoch == 0:
+                    self._end_epoch(norm, throughput)
+                stopping = self.processes.any(bool(stop), self.device)
                 if stopping or done or now - saved >= self.settings.checkpoint_seconds:
-                    self.checkpoint(now - began)
+                    self.checkpoint()
                     saved = now
                 if stopping and not done:
                     self.processes.wait()
-                    raise TrainingStopped(
+                    raise disk.TrainingStopped(
                         f"Stopped at step {self.step} of {self.total_steps}; the checkpoint is in {self.run_dir}. "
                         "Add --resume to go on.",
-                        stop.signal_number,
+                        stop[0] if stop else 0,
                     )
 
-    def _rows(self, step: int) -> np.ndarray:
-        """The global batch of a step: the epoch's own permutation, cut into batches that differ by at most one."""
-        epoch, place = divmod(step, self.steps_per_epoch)
-        order = np.random.default_rng([self.settings.seed, 2, epoch]).permutation(self.training)
-        n = len(order)
-        return order[place * n // self.steps_per_epoch : (place + 1) * n // self.steps_per_epoch]
+    def _status(self, loss: float, throughput: float) -> str:
+        validation = self.history[-1]["validation_loss"] if self.history else None
+        checked = "" if validation is None else f", validation {validation:.4g}"
+        return f"loss {loss:.4g}{checked}, {throughput:,.0f} samples/s"
 
     def _batches(self) -> Iterator[tuple[np.ndarray, Any]]:
         """(global rows, this process's part of the batch), the next one read while the present one is in use."""
         with ThreadPoolExecutor(1) as reader:
+            reads = (reader.submit(self._read, step) for step in range(self.step, self.total_steps))
+            waiting = next(reads, None)
+            while waiting is not None:
+                ready, waiting = waiting.result(), next(reads, None)
+                yield ready
 
-            def read(step: int) -> tuple[np.ndarray, Any]:
-                rows = self._rows(step)
-                return rows, self.source.batch(rows[self.processes.share(len(rows))])
-
-            waiting = reader.submit(read, self.step) if self.step < self.total_steps else None
-            for step in range(self.step, self.total_steps):
-                rows, batch = waiting.result()  # type: ignore[union-attr]
-                waiting = reader.submit(read, step + 1) if step + 1 < self.total_steps else None
-                yield rows, batch
+    def _read(self, step: int) -> tuple[np.ndarray, Any]:
+        """The global batch of a step is a part of the epoch's own permutation."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = np.random.default_rng([self.settings.seed, 2, epoch]).permutation(self.training)
+        rows = order[equal_part(len(order), place, self.steps_per_epoch)]
+        return rows, self.source.batch(rows[self.processes.share(len(rows))])
 
     def _advance(self, rows: np.ndarray, batch: Any) -> tuple[float, float]:
         """One update; returns the loss over the global batch and the norm of its gradient."""
@@ -275,30 +226,26 @@ class _Trainer:
         share = self.processes.share(len(rows))
         draws = Draws(self.settings.seed, self.step, len(rows), share, self.device)
         torch.manual_seed(mixed_seed(self.settings.seed, self.step, 1 + self.processes.rank))  # for dropout; forked
-        rate = self.settings.learning_rate(self.step, self.steps_per_epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.lr = self.settings.learning_rate(self.step, self.steps_per_epoch)
+        self.module.zero_grad()
         with self._autocast():
             loss = self.loss(to_device(batch, self.device), draws) * ((share.stop - share.start) / len(rows))
         self.scaler.scale(loss).backward()
         self.processes.sum_gradients(self.module)
         self.scaler.unscale_(self.optimizer)  # type: ignore[arg-type]  # it asks for groups and a step
-        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip or float("inf"))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip or float("inf")))
         value = float(self.processes.sum(loss.detach().float()))
-        self._check_finite(value, float(norm))
+        self._check_finite(value, norm)
         self.scaler.step(self.optimizer)  # type: ignore[arg-type]
         self.scaler.update()
         self.step += 1
         if hasattr(self.module, "after_step"):
             self.module.after_step(self.step, self.total_steps)  # type: ignore[operator]
         self.epoch_loss, self.epoch_steps = self.epoch_loss + value, self.epoch_steps + 1
-        return value, float(norm)
+        return value, norm
 
-    def _autocast(self) -> Any:
-        if self.dtype is None:
-            return contextlib.nullcontext()
-        return torch.autocast(self.device.type, self.dtype)
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None)
 
     def _check_finite(self, loss: float, norm: float) -> None:
         """Stop before the update that would spoil the weights; float16 may overflow now and then, its scaler skips."""
@@ -312,7 +259,7 @@ class _Trainer:
             "warm-up or precision float32."
         )
 
-    def _end_epoch(self, norm: float, seconds: float, throughput: float) -> float | None:
+    def _end_epoch(self, norm: float, throughput: float) -> None:
         """Validate, note the epoch in the history and keep the best weights."""
         epoch = -(-self.step // self.steps_per_epoch)
         due = epoch % self.settings.validate_every == 0 or self.step == self.total_steps
@@ -324,23 +271,18 @@ class _Trainer:
             "validation_loss": validation,
             "lr": self.settings.learning_rate(max(self.step - 1, 0), self.steps_per_epoch),
             "gradient_norm": norm,
-            "seconds": round(seconds, 3),
+            "seconds": round(self.seconds, 3),
             "samples_per_second": round(throughput, 2),
         }
         self.history.append(row)
         self.epoch_loss, self.epoch_steps = 0.0, 0
         if validation is not None and validation < self.best_loss:
             self.best_loss, self.best_step = validation, self.step
-            self._keep_best()
-        if self.run_dir is not None and self.processes.first:
-            write_history(self.run_dir, self.history)
-        return validation
-
-    def _keep_best(self) -> None:
-        if self.run_dir is None:
             self.best_weights = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
-        elif self.processes.first:
-            save_tensors(self.run_dir / BEST, self.module.state_dict())
+            if self.written_to is not None:
+                disk.save_tensors(self.written_to / disk.BEST, self.best_weights)
+        if self.written_to is not None:
+            write_tsv(self.written_to / disk.HISTORY, pd.DataFrame(self.history))
 
     @torch.no_grad()
     def _validate(self) -> float:
@@ -354,11 +296,5 @@ class _Trainer:
             torch.manual_seed(mixed_seed(self.settings.seed, VALIDATION_STEP, 1))
             batch = to_device(self.source.batch(self.validation[part]), self.device)
             with self._autocast():
-                loss = self.verb(batch, draws)
-            summed += float(loss) * (part.stop - part.start)
+                summed += float(self.verb(batch, draws)) * (part.stop - part.start)
         return float(self.processes.sum(summed)) / total
-
-
-def _status(loss: float, validation: float | None, throughput: float) -> str:
-    checked = "" if validation is None else f", validation {validation:.4g}"
-    return f"loss {loss:.4g}{checked}, {throughput:,.0f} samples/s"

@@ -5,49 +5,71 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from nerve.checks import NerveError
-from nerve.training.optimizers import SGD, Adam, Optimizer
+
+MOST = 10**9  # of any number: above, torch and the clock do not count
+Count = Annotated[int, Field(ge=1, le=MOST)]
+Positive = Annotated[float, Field(gt=0, le=MOST)]
+NotNegative = Annotated[float, Field(ge=0, le=MOST)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainingSettings(BaseModel):
     """Settings of the training loop. Unknown names are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    epochs: int = Field(default=200, ge=0, description="Passes over the training participants; 0: none, a control.")
-    max_steps: int | None = Field(default=None, ge=1, description="Stop after this many steps, whatever `epochs` says.")
-    batch_size: int = Field(default=128, ge=1, description="Participants per step, in all processes together.")
-    optimizer: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="Which optimiser.")
-    lr: float = Field(default=1e-3, gt=0, description="Largest learning rate.")
-    min_lr: float = Field(default=0.0, ge=0, description="Learning rate at the end of the schedule.")
-    weight_decay: float = Field(default=1e-2, ge=0, description="Weight decay, on every parameter.")
-    betas: tuple[float, float] = Field(default=(0.9, 0.98), description="Momenta of Adam and AdamW.")
-    eps: float = Field(default=1e-6, gt=0, description="Stabiliser of Adam and AdamW.")
-    momentum: float = Field(default=0.9, ge=0, lt=1, description="Momentum of SGD.")
-    schedule: Literal["cosine", "constant", "step"] = Field(default="cosine", description="After the warm-up.")
-    warmup_epochs: float = Field(default=0.0, ge=0, description="Epochs of linear warm-up, applied step by step.")
-    decay_epochs: int = Field(default=20, ge=1, description="Schedule `step`: epochs between two cuts.")
-    decay_factor: float = Field(default=0.5, gt=0, le=1, description="Schedule `step`: factor of a cut.")
-    clip: float | None = Field(default=1.0, gt=0, description="Largest norm of the gradient; none to leave it.")
-    validation_fraction: float = Field(
-        default=0.1, ge=0, lt=1, description="Share of each cohort held out for validation."
-    )
-    validate_every: int = Field(default=1, ge=1, description="Epochs between two validations.")
-    keep: Literal["best", "last"] = Field(
-        default="best", description="Weights at the end: of least validation loss, or last."
-    )
-    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
-        default="auto", description="auto: bf16 or fp16 autocast on CUDA, float32 on CPU."
-    )
-    compile: bool = Field(default=False, description="Use torch.compile.")
-    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    checkpoint_seconds: float = Field(default=60.0, ge=0, description="Seconds between checkpoints; 0 for every step.")
-    seed: int = Field(default=0, ge=0, description="Fixes split, data order, masks and dropout.")
+    epochs: Annotated[int, Field(ge=0, le=MOST)] = 200
+    """Passes over the training participants; 0: none, a control."""
+    max_steps: Count | None = None
+    """Stop after this many steps, whatever `epochs` says."""
+    batch_size: Count = 128
+    """Participants per step, in all processes together."""
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    """Which optimiser."""
+    lr: Positive = 1e-3
+    """Largest learning rate."""
+    min_lr: NotNegative = 0.0
+    """Learning rate at the end of the schedule."""
+    weight_decay: NotNegative = 1e-2
+    """Weight decay, on every parameter."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """Momenta of Adam and AdamW."""
+    eps: Positive = 1e-6
+    """Stabiliser of Adam and AdamW."""
+    momentum: Share = 0.9
+    """Momentum of SGD."""
+    schedule: Literal["cosine", "constant", "step"] = "cosine"
+    """After the warm-up."""
+    warmup_epochs: NotNegative = 0.0
+    """Epochs of linear warm-up, applied step by step."""
+    decay_epochs: Count = 20
+    """Schedule `step`: epochs between two cuts."""
+    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Schedule `step`: factor of a cut."""
+    clip: Positive | None = 1.0
+    """Largest norm of the gradient; none to leave it."""
+    validation_fraction: Share = 0.1
+    """Share of each cohort held out for validation."""
+    validate_every: Count = 1
+    """Epochs between two validations."""
+    keep: Literal["best", "last"] = "best"
+    """Weights at the end: of least validation loss, or last."""
+    precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
+    """auto: bf16 or fp16 autocast on CUDA, float32 on CPU."""
+    compile: bool = False
+    """Use torch.compile."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
+    checkpoint_seconds: NotNegative = 60.0
+    """Seconds between checkpoints; 0 for every step."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Fixes split, data order, masks and dropout."""
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Steps of the whole run."""
@@ -69,16 +91,6 @@ class TrainingSettings(BaseModel):
             return self.lr * self.decay_factor ** ((step // steps_per_epoch) // self.decay_epochs)
         done = (step - warmup) / max(total - warmup, 1)
         return self.min_lr + (self.lr - self.min_lr) * 0.5 * (1 + math.cos(math.pi * done))
-
-    def build_optimizer(self, module: torch.nn.Module) -> Optimizer:
-        """The optimiser of a module's trainable parameters."""
-        parameters = [p for p in module.parameters() if p.requires_grad]
-        if not parameters:
-            raise NerveError(f"{type(module).__name__} has no trainable parameters: there is nothing to train.")
-        if self.optimizer == "sgd":
-            return SGD(parameters, self.lr, self.weight_decay, momentum=self.momentum)
-        decoupled = self.optimizer == "adamw"
-        return Adam(parameters, self.lr, self.weight_decay, betas=self.betas, eps=self.eps, decoupled=decoupled)
 
     def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
         """The reduced precision to compute in, or None for float32."""

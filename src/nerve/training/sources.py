@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
+from nerve.training.settings import TrainingSettings
 
 LARGEST = 1e12  # FC of this size is none, and float32 has no room for its squares and their sums
 
 
-@runtime_checkable
 class Source(Protocol):
     """Samples 0 … len - 1. A batch is a tensor, or a tuple, list or dict of tensors, first axis samples."""
 
@@ -36,9 +36,6 @@ class ArraySource:
     """
 
     def __init__(self, *arrays: Any) -> None:
-        lengths = {len(array) for array in arrays}
-        if len(lengths) != 1:
-            raise NerveError(f"The arrays to train on have {sorted(lengths)} rows, expected the same number in each.")
         self.arrays = arrays
 
     def __len__(self) -> int:
@@ -51,31 +48,22 @@ class ArraySource:
 
 
 class CohortSource:
-    """One or several cohorts, read when a batch is asked for; `kind` as in `Cohort.inputs`.
+    """A cohort, read when a batch is asked for; `kind` as in `Cohort.inputs`.
 
     FC kinds give a (batch, …) tensor; time series, whose lengths differ, a list of (volumes, R) tensors.
     """
 
-    def __init__(self, cohorts: Cohort | Sequence[Cohort], kind: str = "fc") -> None:
-        self.cohorts = [cohorts] if isinstance(cohorts, Cohort) else list(cohorts)
-        self.kind = kind
-        self.starts = np.cumsum([0, *(len(cohort) for cohort in self.cohorts)])
+    def __init__(self, cohort: Cohort, kind: str = "fc") -> None:
+        self.cohort, self.kind = cohort, kind
 
     def __len__(self) -> int:
-        return int(self.starts[-1])
+        return len(self.cohort)
 
     def batch(self, rows: np.ndarray) -> Any:
-        """The samples at these positions; positions count through the cohorts in their order."""
-        rows = np.asarray(rows, int)
-        owner = np.searchsorted(self.starts, rows, side="right") - 1
-        samples: list[Any] = [None] * len(rows)
-        for number in np.unique(owner):
-            places = np.flatnonzero(owner == number)
-            own = rows[places] - self.starts[number]
-            values = self.cohorts[number].inputs(self.kind, own)
-            check_numbers(values, self.cohorts[number], own)
-            for place, value in zip(places, values, strict=True):
-                samples[place] = torch.from_numpy(np.asarray(value, np.float32))
+        """The participants at these positions."""
+        values = self.cohort.inputs(self.kind, rows)
+        check_numbers(values, self.cohort, rows)
+        samples = [torch.from_numpy(np.asarray(value, np.float32)) for value in values]
         return samples if self.kind == "timeseries" else torch.stack(samples)
 
 
@@ -117,3 +105,27 @@ class PairedSource:
     def batch(self, rows: np.ndarray) -> tuple[Any, torch.Tensor]:
         """(samples, targets) at these positions."""
         return self.source.batch(rows), torch.from_numpy(self.targets[rows])
+
+
+def split_rows(
+    n_samples: int, groups: Sequence[Any] | np.ndarray | None, settings: TrainingSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Training and validation rows; every group gives its share to validation, at least one of two or more.
+
+    Examples
+    --------
+    >>> training, validation = split_rows(30, ["a"] * 10 + ["b"] * 20, TrainingSettings())
+    >>> len(training), (validation < 10).sum(), (validation >= 10).sum()
+    (27, np.int64(1), np.int64(2))
+    """
+    labels = np.zeros(n_samples, int) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    held_out: list[np.ndarray] = []
+    for group in np.unique(labels):
+        rows = np.flatnonzero(labels == group)
+        count = round(settings.validation_fraction * len(rows))
+        if settings.validation_fraction > 0 and len(rows) > 1:
+            count = max(count, 1)
+        generator = np.random.default_rng([settings.seed, 1, int(group)])
+        held_out.append(generator.permutation(rows)[:count])
+    validation = np.sort(np.concatenate(held_out)) if held_out else np.zeros(0, int)
+    return np.setdiff1d(np.arange(n_samples), validation), validation

@@ -1,45 +1,40 @@
-"""Figures, one per file. To add one: a module here with the four names below, and one line in `FIGURES`.
+"""Figures, one per file. To add one: a module here as below, and its name in `SECTIONS`, which makes `FIGURES`.
 
-SECTION                       cohorts, pretraining, prediction, comparison or interpretation
-TITLE                         what it shows, in a few words
-caption(results) -> str       what is shown, then what to look for
+its docstring                 a title, a blank line and the caption: what is shown, then what to look for
 draw(results) -> Figure       raises `NothingToDraw`, with a sentence, where the results lack what it shows
+details(results) -> str       optional: sentences with the numbers of these results, which end the caption
 """
 
 from __future__ import annotations
 
 import base64
+import inspect
 import io
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from nerve.checks import one_of
 from nerve.report.figures.style import DARK, RC
 from nerve.report.results import NothingToDraw, Results
 
-__all__ = ["FIGURES", "Drawn", "NothingToDraw", "draw", "drawn", "svg"]
+__all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "svg", "words_of"]
 
-# name -> module, in the order of the page
-FIGURES = {
-    name: f"nerve.report.figures.{name}"
-    for name in (
-        *("cohort_overview", "group_mean_fc", "likeness"),
-        *("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
-        *("forest", "scatter", "null_distribution", "learning_curves", "motion"),
-        *("comparison_matrix", "sweep"),
-        *("interpretation_weights", "interpretation_brain", "interpretation_attention", "interpretation_importance"),
-    )
+# in the order of the page
+SECTIONS = {
+    "cohorts": ("cohort_overview", "group_mean_fc", "likeness"),
+    "pretraining": ("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
+    "prediction": ("forest", "scatter", "null_distribution", "learning_curves", "motion"),
+    "comparison": ("comparison_matrix", "sweep"),
+    "interpretation": tuple(f"interpretation_{name}" for name in ("weights", "brain", "attention", "importance")),
 }
+FIGURES = {name: f"nerve.report.figures.{name}" for names in SECTIONS.values() for name in names}  # name -> module
 
 
-@dataclass(frozen=True)
+@dataclass
 class Drawn:
     """A figure ready for a page."""
 
@@ -49,34 +44,42 @@ class Drawn:
     source: str  # a data: address
     figure: Figure
 
-    def as_image(self) -> Drawn:
-        """The same as a PNG, for a page that would be too large otherwise."""
+    def shrink(self, dpi: int) -> None:
+        """Become a PNG, where that is smaller."""
         stream = io.BytesIO()
-        with mpl.rc_context(_known(RC)):
-            self.figure.savefig(stream, format="png", dpi=120, facecolor="white", metadata={"Software": None})
-        return replace(self, source=_address("image/png", stream.getvalue()))
+        with mpl.rc_context(RC):
+            self.figure.savefig(stream, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+        self.source = min(self.source, _address("image/png", stream.getvalue()), key=len)
 
 
 def draw(name: str, results: Results) -> Figure:
     """Draw one of `FIGURES` in the style of the report."""
-    module = import_module(FIGURES[one_of("figure", name, list(FIGURES))])
-    with mpl.rc_context(_known(RC)):
-        return module.draw(results)
+    with mpl.rc_context(RC):
+        return import_module(FIGURES[name]).draw(results)
 
 
 def drawn(name: str, results: Results) -> Drawn:
     """Draw a figure with its title and caption."""
-    module = import_module(FIGURES[name])
     figure = draw(name, results)
-    source = _address("image/svg+xml", svg(figure).encode())
-    return Drawn(name, module.TITLE, module.caption(results), source, figure)
+    return Drawn(name, *words_of(name, results), _address("image/svg+xml", svg(figure).encode()), figure)
+
+
+def words_of(name: str, results: Results) -> tuple[str, str]:
+    """Title and caption of a figure."""
+    module = import_module(FIGURES[name])
+    title, _, caption = str(inspect.getdoc(module)).partition(".\n\n")
+    details = module.details(results) if hasattr(module, "details") else ""
+    return title, " ".join(f"{caption} {details}".split())
 
 
 def svg(figure: Figure) -> str:
     """The figure as SVG whose ink turns light where the reader's screen is dark."""
     stream = io.StringIO()
-    with mpl.rc_context(_known(RC)):
-        _arrange(figure)
+    with mpl.rc_context(RC):
+        if engine := figure.get_layout_engine():  # places are given now: `savefig` would draw twice in order to
+            FigureCanvasSVG(figure)  # letters are as wide as in the SVG
+            engine.execute(figure)
+            figure.set_layout_engine("none")
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": "nerve"}, dpi=110)
     text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)  # a quarter smaller
     start = text.index("<svg")
@@ -89,19 +92,5 @@ def svg(figure: Figure) -> str:
     return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
 
 
-def _arrange(figure: Figure) -> None:
-    """Give panels and words their places now; `savefig` would draw the whole figure once more in order to."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        FigureCanvasSVG(figure)  # letters are as wide as in the SVG
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-
-
 def _address(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def _known(settings: Mapping[str, Any]) -> Any:
-    """The settings that this matplotlib knows."""
-    return {name: value for name, value in settings.items() if name in mpl.rcParams}

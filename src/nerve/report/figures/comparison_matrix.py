@@ -1,28 +1,26 @@
-"""Every two methods against each other: difference in r, and where it is more than chance."""
+"""Each method against each other.
+
+Score of the row's method less that of the column's (same numbers; r, or AUC for two-class targets), from a paired
+bootstrap on the same participants. A dot marks p < 0.05, two-sided, not corrected; the table below gives q. Look for
+whole rows of one colour: a method that is better, or worse, than all others.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import DIVERGING, MUTED, lined, panels, short
+from nerve.report.figures.style import DIVERGING, MUTED, lined, panels, short, square
 from nerve.report.results import NothingToDraw, Results, at
 
-SECTION = "comparison"
-TITLE = "Each method against each other"
 MOST, MOST_LINES = 9, 20
+PAIR = ("line_a", "line_b")
 
 
-def caption(results: Results) -> str:
-    """What is shown, and what to look for."""
+def details(results: Results) -> str:
+    """Which methods are shown, where not all are."""
     total, shown = len(results.contenders), len(_shown(results))
-    cut = f" The {shown} methods of {total} with the highest mean r are shown." if total > shown else ""
-    return (
-        "Score of the row's method less that of the column's (same numbers; r, or AUC for two-class targets), from a "
-        "paired bootstrap on the same participants. A dot marks p < 0.05, two-sided, not corrected; the table below "
-        "gives q. Look for whole rows of one colour: a method that is better, or worse, than all others." + cut
-    )
+    return f"The {shown} methods of {total} with the highest mean r are shown." if total > shown else ""
 
 
 def draw(results: Results) -> Figure:
@@ -36,21 +34,21 @@ def draw(results: Results) -> Figure:
     columns = list(dict.fromkeys(zip(table["cohort"], table["target"], strict=True)))[:MOST]
     lines = _shown(results)
     table = table[table["line_a"].isin(lines) & table["line_b"].isin(lines)]
-    side = 0.9 + 0.24 * len(lines)
-    figure, axes = panels(len(columns), across=3, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
+    side, places = 0.9 + 0.24 * len(lines), np.arange(len(lines))
+    figure, axes = panels(columns, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
     limit = max(0.05, float(np.nanquantile(table["difference"].abs(), 0.98)))
     names = [f"{short(results.label(line), 32)}  {i + 1}" for i, line in enumerate(lines)]
-    for ax, (cohort, target) in zip(axes, columns, strict=True):
-        difference, p = _matrices(at(table, cohort, target), lines)
+    for ax, column in zip(axes, columns, strict=True):
+        mine = at(table, *column)
+        difference = square(mine, PAIR, lines, "difference", mirrored=-1)
         image = ax.imshow(difference, cmap=DIVERGING, vmin=-limit, vmax=limit)
-        rows, across = np.nonzero(p < 0.05)
+        rows, across = np.nonzero(square(mine, PAIR, lines, "p") < 0.05)
         ax.plot(across, rows, ".", color="#111111", markersize=4)
-        ax.set_xticks(np.arange(len(lines)), [str(i + 1) for i in range(len(lines))], fontsize=7.5)
-        ax.set_yticks(np.arange(len(lines)), names, fontsize=7.5)
-        ax.set_title(lined(results.column_name(cohort, target), 22))
+        ax.set_xticks(places, [str(i + 1) for i in places], fontsize=7.5)
+        ax.set_yticks(places, names, fontsize=7.5)
+        ax.set_title(lined(results.column_name(*column), 22))
         ax.tick_params(length=0)
-        for spine in ax.spines.values():
-            spine.set_color(MUTED)
+        ax.spines[:].set_color(MUTED)
     figure.colorbar(image, ax=axes, shrink=0.8, label="row − column", pad=0.02)
     return figure
 
@@ -60,14 +58,3 @@ def _shown(results: Results) -> list[str]:
     mean = results.mean_scores.groupby("line")["r"].mean().reindex(results.contenders).dropna()
     best = set(mean.nlargest(MOST_LINES).index)
     return [line for line in results.contenders if line in best]
-
-
-def _matrices(table: pd.DataFrame, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(lines, lines) differences and p values, both ways round."""
-    place = {line: i for i, line in enumerate(lines)}
-    difference = np.full((len(lines), len(lines)), np.nan)
-    p = np.ones_like(difference)
-    a, b = (table[name].map(place).to_numpy(int) for name in ("line_a", "line_b"))
-    difference[a, b], difference[b, a] = table["difference"], -table["difference"]
-    p[a, b] = p[b, a] = table["p"]
-    return difference, p

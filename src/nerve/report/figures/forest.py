@@ -1,34 +1,29 @@
-"""Forest plot: r with its interval, for every method and target."""
+"""Accuracy of every method.
+
+Pearson's r between observed and predicted values, out of fold. The bar is the 95 % bootstrap interval over
+participants; the thin line is the wider interval that also allows for participants having trained other folds' models.
+Look for intervals that exclude zero, and for how far those of methods overlap.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from nerve.report.figures.style import CYCLE, GRID, MUTED, lined, name_rows, panels, readable, short
+from nerve.report.figures.style import CYCLE, MUTED, line_panels, readable, short
 from nerve.report.results import NothingToDraw, Results, at
 
-SECTION = "prediction"
-TITLE = "Accuracy of every method"
 
-
-def caption(results: Results) -> str:
-    """What is shown, and what to look for."""
+def details(results: Results) -> str:
+    """How many seeds there are, and which targets are shown."""
     seeds = results.scores.groupby(["cohort", "target", "line"]).size().max()
-    over = f" Small dots are single seeds ({seeds})." if seeds > 1 else ""
     total, shown = len(results.columns), readable(len(results.lines))
-    cut = f" The first {shown} of {total} targets are shown; the table has all." if total > shown else ""
-    return (
-        "Pearson's r between observed and predicted values, out of fold. The bar is the 95 % bootstrap interval over "
-        "participants; the thin line is the wider interval that also allows for participants having trained other "
-        "folds' models. Look for intervals that exclude zero, and for how far those of methods overlap."
-        f"{over}{cut}"
-    )
+    over = f"Small dots are single seeds ({seeds})." if seeds > 1 else ""
+    return over + (f" The first {shown} of {total} targets are shown; the table has all." if total > shown else "")
 
 
 def draw(results: Results) -> Figure:
@@ -36,21 +31,18 @@ def draw(results: Results) -> Figure:
     columns, lines = results.columns[: readable(len(results.lines))], list(results.lines.index)
     if results.scores.empty:
         raise NothingToDraw("There are no scores: nothing was predicted.")
-    colours = _colours(results)
-    figure, axes = panels(len(columns), across=3, width=3.2, height=0.9 + 0.26 * len(lines), sharex=True, sharey=True)
+    colour_of = dict(zip(dict.fromkeys(results.lines["group"]), cycle(CYCLE), strict=False))
+    figure, axes = line_panels(results, columns, "r")
     for ax, column in zip(axes, columns, strict=True):
-        ax.axvline(0, color=MUTED, linewidth=0.9)
-        _intervals(ax, results, column, lines, [colours[group] for group in results.lines["group"]])
-        _seeds(ax, results, column, lines)
-        ax.set_title(lined(results.column_name(*column)))
-        ax.grid(axis="y", color=GRID)
-        ax.tick_params(axis="x", labelbottom=True)
-        ax.set_xlabel("r")
-    name_rows(axes[0], [results.label(line) for line in lines])
-    if len(colours) > 1:
-        look: dict[str, Any] = {"marker": "o", "linewidth": 2.6}
-        handles = [Line2D([], [], color=c, label=short(g or "other"), **look) for g, c in colours.items()]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+        _intervals(ax, results, column, lines, [colour_of[group] for group in results.lines["group"]])
+        mine = at(results.scores, *column)
+        several = mine[mine.duplicated("line", keep=False)]
+        places = [lines.index(one) + 0.22 for one in several["line"]]
+        ax.plot(several["r"], places, ".", color=MUTED, markersize=3)
+    for group, colour in colour_of.items():
+        axes[0].plot([], [], color=colour, label=short(group or "other"), marker="o", linewidth=2.6)
+    if len(colour_of) > 1:
+        figure.legend(loc="outside upper left", ncols=len(colour_of))
     return figure
 
 
@@ -63,14 +55,3 @@ def _intervals(ax: Axes, results: Results, column: tuple[str, str], lines: list[
     ax.scatter(scores["r"], places, s=30, color=colours, edgecolor="white", linewidth=0.6, zorder=3)
     for row in places[scores["r"].isna()]:
         ax.text(0, row, "  not available", va="center", fontsize=7, color=MUTED)
-
-
-def _seeds(ax: Axes, results: Results, column: tuple[str, str], lines: list[str]) -> None:
-    mine = at(results.scores, *column)
-    several = mine[mine.duplicated("line", keep=False)]
-    places = {line: i + 0.22 for i, line in enumerate(lines)}
-    ax.plot(several["r"], several["line"].map(places), ".", color=MUTED, markersize=3)
-
-
-def _colours(results: Results) -> dict[str, str]:
-    return {name: CYCLE[i % len(CYCLE)] for i, name in enumerate(dict.fromkeys(results.lines["group"]))}

@@ -1,4 +1,9 @@
-"""Group-mean FC sorted by network: a check, by eye, of the region order."""
+"""Mean connectivity, sorted by network.
+
+Mean functional connectivity (Pearson r) of each cohort, regions sorted by network; lines are network borders. Look for
+blocks of high r along the diagonal: where they are missing, the rows of the matrices are not in the order that the
+parcellation says.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +11,38 @@ from matplotlib.figure import Figure
 
 from nerve.report.figures.cohort_overview import NEEDS_COHORT
 from nerve.report.figures.style import colour_limit, fc_image, panels, short
-from nerve.report.results import CohortFacts, NothingToDraw, Results
+from nerve.report.results import CohortFacts, Results
 
-SECTION = "cohorts"
-TITLE = "Mean connectivity, sorted by network"
 MOST = 6
 FEW = "Mean connectivity is shown for ten participants or more: that of fewer would show single participants."
 
 
-def caption(results: Results) -> str:
-    """What is shown, what to look for, and the contrast in numbers."""
-    text = (
-        "Mean functional connectivity (Pearson r) of each cohort, regions sorted by network; lines are network "
-        "borders. Look for blocks of high r along the diagonal: where they are missing, the rows of the matrices are "
-        "not in the order that the parcellation says."
-    )
-    for facts in _shown(results):
-        order = facts.order
-        if order is not None:
-            verdict = "as expected" if order.plausible else "in doubt: run `nerve check`"
-            text += f" {facts.label}: r = {order.within:.2f} within networks and {order.between:.2f} between them"
-            text += f", {verdict}"
-            text += f" (mean of {facts.n_in_mean:,} participants)." if facts.n_in_mean < facts.n else "."
-    return text
+def details(results: Results) -> str:
+    """The contrast of each cohort in numbers."""
+    return " ".join(map(_contrast, _shown(results)))
 
 
 def draw(results: Results) -> Figure:
     """One matrix per cohort."""
     shown = _shown(results)
-    if not shown:
-        raise NothingToDraw(NEEDS_COHORT if not any(len(f.participants) for f in results.cohorts.values()) else FEW)
-    figure, axes = panels(len(shown), across=3, width=3.5, height=3.1, extra=0.5)
+    named = any(len(facts.participants) for facts in results.cohorts.values())
+    figure, axes = panels(shown, FEW if named else NEEDS_COHORT, width=3.5, height=3.1, extra=0.5)
     limit = colour_limit(*(facts.mean for facts in shown))
     for ax, facts in zip(axes, shown, strict=True):
         image = fc_image(ax, facts.mean, facts.parcellation.networks, limit)  # type: ignore[union-attr]
         ax.set_title(f"{short(facts.label)}  (n = {facts.n:,})", pad=13)
     figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
     return figure
+
+
+def _contrast(facts: CohortFacts) -> str:
+    order = facts.order
+    if order is None:
+        return ""
+    verdict = "as expected" if order.plausible else "in doubt: run `nerve check`"
+    some = f" (mean of {facts.n_in_mean:,} participants)" if facts.n_in_mean < facts.n else ""
+    found = f"r = {order.within:.2f} within networks and {order.between:.2f} between them"
+    return f"{facts.label}: {found}, {verdict}{some}."
 
 
 def _shown(results: Results) -> list[CohortFacts]:

@@ -1,4 +1,9 @@
-"""Weights of regions on a glass brain and on the cortical surface that nilearn ships; nothing is downloaded."""
+"""Regions that networks rely on, in the brain.
+
+How much the embedding of its network weighs each region; 1 is the average region of the network. Above: regions'
+centres in a glass brain. Below: fsaverage, each vertex in the colour of the nearest centre, so borders of regions are
+approximate. Look for agreement of neighbours and of the two hemispheres.
+"""
 
 from __future__ import annotations
 
@@ -6,54 +11,46 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from scipy.spatial import cKDTree
 
-from nerve.report.figures.interpretation_weights import no_weights
-from nerve.report.figures.style import agreement
+from nerve.report.figures.interpretation_weights import PLACE, weights
+from nerve.report.figures.interpretation_weights import details as details
 from nerve.report.results import NothingToDraw, Results
 
-SECTION = "interpretation"
-TITLE = "Regions that networks rely on, in the brain"
 COLOURS = "cividis"
 REACH = 30.0  # mm: a vertex farther from every region's centre stays grey
 SURFACES = (("left", "lateral"), ("left", "medial"), ("right", "medial"), ("right", "lateral"))
-_NEEDED = {"hemisphere", "weight", "x", "y", "z"}
 _PAGE_INK = "#111111"  # drawn on white in a dark page too: the outlines of the brain are black
 
 
-def caption(results: Results) -> str:
-    """What is shown, what to look for, and how far to trust it."""
-    label, table = _table(results)
-    whose = f" ({label})" if label else ""
-    return (
-        f"How much the embedding of its network weighs each region{whose}; 1 is the average region of the network. "
-        "Above: regions' centres in a glass brain. Below: fsaverage, each vertex in the colour of the nearest centre, "
-        "so borders of regions are approximate. Look for agreement of neighbours and of the two hemispheres. "
-        f"Agreement over seeds is {agreement(table)}."
-    )
-
-
 def draw(results: Results) -> Figure:
-    """Four views of the glass brain above four of the surface."""
-    _, table = _table(results)
+    """Four views of the glass brain above four of the surface; everything it needs is shipped with nilearn."""
+    _, table = weights(results, placed=True)
     try:
         from nilearn import plotting
     except ImportError:
         raise NothingToDraw("Drawing on the brain needs nilearn: pip install nilearn.") from None
-    low, high = _limits(table["weight"].to_numpy(float))
+    low, high = table["weight"].quantile([0.02, 0.98])
+    scale = Normalize(low, high) if high - low > 1e-9 else Normalize(low - 0.5, high + 0.5)
     figure = Figure(figsize=(9.6, 4.9))
     figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, color="white", zorder=-10))
     plotting.plot_markers(
-        table["weight"].to_numpy(float), table[["x", "y", "z"]].to_numpy(float), node_size=26, node_cmap=COLOURS,
-        node_vmin=low, node_vmax=high, display_mode="lzry", figure=figure, axes=(0.0, 0.48, 0.9, 0.5),
+        table["weight"].to_numpy(float), table[PLACE].to_numpy(float), node_size=26, node_cmap=COLOURS,
+        node_vmin=scale.vmin, node_vmax=scale.vmax, display_mode="lzry", figure=figure, axes=(0.0, 0.48, 0.9, 0.5),
         colorbar=False,
     )  # fmt: skip
     for number, (side, view) in enumerate(SURFACES):
         axes = figure.add_axes((0.225 * number, 0.0, 0.225, 0.48), projection="3d")
-        _draw_surface(axes, figure, table, side, view, (low, high))
-    _scale(figure, low, high)
+        _draw_surface(axes, table, side, view, scale)
+    bar = figure.colorbar(ScalarMappable(scale, COLOURS), cax=figure.add_axes((0.925, 0.2, 0.014, 0.6)))
+    bar.set_label("weight, relative to the network", color=_PAGE_INK)
+    bar.ax.tick_params(colors=_PAGE_INK, labelcolor=_PAGE_INK)
+    bar.outline.set_edgecolor(_PAGE_INK)  # type: ignore[operator]
     return figure
 
 
@@ -69,49 +66,21 @@ def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarr
     here = table[table["hemisphere"].astype(str).str.upper().str[:1] == side[0].upper()]
     if here.empty:
         return np.full(len(vertices), np.nan)
-    distance, nearest = cKDTree(here[["x", "y", "z"]].to_numpy(float)).query(vertices)
+    distance, nearest = cKDTree(here[PLACE].to_numpy(float)).query(vertices)
     return np.where(distance <= REACH, here["weight"].to_numpy(float)[nearest], np.nan)
 
 
-def _draw_surface(
-    axes: Any, figure: Figure, table: pd.DataFrame, side: str, view: str, limits: tuple[float, float]
-) -> None:
+def _draw_surface(axes: Axes, table: pd.DataFrame, side: str, view: str, scale: Any) -> None:
     from nilearn import plotting
     from nilearn.datasets import fetch_surf_fsaverage
     from nilearn.surface import load_surf_mesh
 
-    shipped = fetch_surf_fsaverage("fsaverage5")  # part of nilearn's own files
+    shipped = fetch_surf_fsaverage("fsaverage5")
     values = on_surface(table, load_surf_mesh(shipped[f"pial_{side}"]).coordinates, side)
     plotting.plot_surf(
         shipped[f"infl_{side}"], surf_map=values, bg_map=shipped[f"sulc_{side}"], hemi=side, view=view, cmap=COLOURS,
-        vmin=limits[0], vmax=limits[1], colorbar=False, axes=axes, figure=figure,
+        vmin=scale.vmin, vmax=scale.vmax, colorbar=False, axes=axes, figure=axes.figure,
     )  # fmt: skip
     for mesh in axes.collections:
         mesh.set_rasterized(True)  # twenty thousand triangles would be megabytes of paths
     axes.set_title(f"{side}, {view}", fontsize=8, loc="center", y=0.92, color=_PAGE_INK, fontweight="normal")
-
-
-def _scale(figure: Figure, low: float, high: float) -> None:
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
-    bar = figure.colorbar(ScalarMappable(Normalize(low, high), COLOURS), cax=figure.add_axes((0.925, 0.2, 0.014, 0.6)))
-    bar.set_label("weight, relative to the network", color=_PAGE_INK)
-    bar.ax.tick_params(colors=_PAGE_INK, labelcolor=_PAGE_INK)
-    bar.outline.set_edgecolor(_PAGE_INK)  # type: ignore[operator]
-
-
-def _limits(weights: np.ndarray) -> tuple[float, float]:
-    low, high = np.quantile(weights, [0.02, 0.98])
-    return (float(low), float(high)) if high - low > 1e-9 else (float(low) - 0.5, float(high) + 0.5)
-
-
-def _table(results: Results) -> tuple[str, pd.DataFrame]:
-    weighted = results.interpreted("network_weights", _NEEDED)
-    for label, table in weighted:
-        placed = table.dropna(subset=["x", "y", "z", "weight"])
-        if len(placed):
-            return label, placed
-    if any(table["weight"].notna().any() for _, table in weighted):
-        raise NothingToDraw("The regions have no coordinates in the brain.")
-    raise NothingToDraw(no_weights(results))

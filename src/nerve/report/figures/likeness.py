@@ -1,36 +1,31 @@
-"""How like a model's training cohort the cohort is: group means against each other, and three numbers of both."""
+"""The cohort beside the model's training cohort.
+
+Left: each dot is a connection, its mean FC in the training cohort of the model and in this cohort. Right: numbers that
+preprocessing changes, in both. Look for a cloud along the dashed line and for bars of the same height.
+"""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.files import atomic_file
 from nerve.quality.likeness import ALIKE, Likeness
-from nerve.report.figures.style import BLUE, INK, MUTED, ORANGE, RC, short
+from nerve.report.figures.style import BLUE, INK, MUTED, ORANGE, short
 from nerve.report.results import NothingToDraw, Results
 
-SECTION = "cohorts"
-TITLE = "The cohort beside the model's training cohort"
 MOST = 4
 NUMBERS = {"spread": "spread of\nentries", "negative": "share of\nnegative", "largest": "largest\nentry"}
 
 
-def caption(results: Results) -> str:
-    """What is shown, what to look for, and every difference."""
+def details(results: Results) -> str:
+    """Every difference."""
     said = [
         f"{cohort}, {model}: {' '.join(like.differences) or 'no clear difference.'}"
         for (model, cohort), like in list(results.likeness.items())[:MOST]
     ]
-    return (
-        "Left: each dot is a connection, its mean FC in the training cohort of the model and in this cohort. Right: "
-        "numbers that preprocessing changes, in both. Look for a cloud along the dashed line "
-        f"(r of {ALIKE} or more) and for bars of the same height. {' '.join(said)}"
-    )
+    return f"Means of comparable cohorts correlate by {ALIKE} or more. {' '.join(said)}"
 
 
 def draw(results: Results) -> Figure:
@@ -45,30 +40,18 @@ def draw(results: Results) -> Figure:
     return figure
 
 
-def write_likeness(path: str | os.PathLike[str], like: Likeness, cohort: str) -> None:
-    """Write the comparison of one cohort with a model as .svg, .png or .pdf."""
-    style: Any = RC
-    with mpl.rc_context(style), atomic_file(path) as stream:
-        figure = Figure(figsize=(7.2, 3.1), layout="constrained")
-        _draw_one(figure.subplots(1, 2, width_ratios=(1, 1.2)), like, short(cohort, 20), "the model")
-        figure.savefig(stream, format=os.fspath(path).rpartition(".")[2].lower(), facecolor="white")
-
-
 def _draw_one(axes: Any, like: Likeness, cohort: str, model: str) -> None:
-    assert like.trained is not None
-    assert like.found is not None
-    both, (means, bars) = (like.trained, like.found), axes
-    some = np.linspace(0, len(like.found.mean) - 1, min(len(like.found.mean), 3000)).astype(int)
+    both: Any = (like.trained, like.found)
+    means, bars = axes
+    some = np.linspace(0, len(both[0].mean) - 1, min(len(both[0].mean), 3000)).astype(int)
     means.plot(both[0].mean[some], both[1].mean[some], ".", color=BLUE, markersize=1.5, alpha=0.5, rasterized=True)
-    ends = [float(min(one.mean.min() for one in both)), float(max(one.mean.max() for one in both))]
+    ends = [min(one.mean.min() for one in both), max(one.mean.max() for one in both)]
     means.plot(ends, ends, "--", color=MUTED, linewidth=0.9)
     means.set(xlabel="mean FC, training cohort", ylabel=f"mean FC, {cohort}", title=like.words)
     for i, (one, colour, label) in enumerate(zip(both, (ORANGE, BLUE), (f"training of {model}", cohort), strict=True)):
         values = [getattr(one, name) for name in NUMBERS]
-        places = np.arange(len(values)) + 0.4 * i - 0.2
-        bars.bar(places, values, 0.38, color=colour, label=label)
-        for place, value in zip(places, values, strict=True):
-            bars.text(place, value, f"{value:.2f}", ha="center", va="bottom", fontsize=7.5, color=INK)
+        drawn = bars.bar(np.arange(len(values)) + 0.4 * i - 0.2, values, 0.38, color=colour, label=label)
+        bars.bar_label(drawn, fmt="%.2f", fontsize=7.5, color=INK)
     bars.set_xticks(np.arange(len(NUMBERS)), list(NUMBERS.values()))
     bars.margins(y=0.25)
     bars.legend(loc="upper left")

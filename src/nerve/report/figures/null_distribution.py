@@ -1,4 +1,9 @@
-"""What r would be by chance: permuted targets, and models with permuted networks."""
+"""Chance, and what was observed.
+
+Bars: r when the target is permuted over participants and the model is fitted again, for the best line that has such a
+null; in panels named “networks”, where there are any, r of models trained with permuted networks. Lines are the
+observed r, p the share of permutations that reach it. Look for lines that stand clear of the bars.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +12,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import CYCLE, INK, MUTED, lined, panels, short
-from nerve.report.results import NothingToDraw, Results, at
+from nerve.report.results import Results, at
 
-SECTION = "prediction"
-TITLE = "Chance, and what was observed"
 MOST = 12
 Panel = tuple[str, np.ndarray, dict[str, float]]  # title, null, observed r by name
 
 
-def caption(results: Results) -> str:
-    """What is shown, and what to look for."""
-    parts = []
-    if len(results.nulls):
-        parts.append(
-            "Bars: r when the target is permuted over participants and the model is fitted again, for the best line "
-            "that has such a null; the line is the observed r, p the share of permutations that reach it."
-        )
-    if len(results.null_scores):
-        parts.append(
-            "Panels named “networks”: r of models trained with permuted networks; lines are the models with real ones."
-        )
-    return " ".join(parts) + " Look for lines that stand clear of the bars."
-
-
 def draw(results: Results) -> Figure:
     """One panel per cohort and target, for each kind of null."""
-    drawn = [panel for column in results.columns if (panel := _of_target(results, column))]
-    drawn += [panel for column in results.columns if (panel := _of_networks(results, column))]
-    if not drawn:
-        raise NothingToDraw("No permutations were made (n_permutations: 0), so there is no null distribution.")
-    figure, axes = panels(len(drawn[:MOST]), across=3, width=3.0, height=2.2)
+    drawn = [panel for make in (_of_target, _of_networks) for one in results.columns if (panel := make(results, one))]
+    nothing = "No permutations were made (n_permutations: 0), so there is no null distribution."
+    figure, axes = panels(drawn[:MOST], nothing, height=2.2)
     for ax, (title, null, observed) in zip(axes, drawn, strict=False):
         _bars(ax, null, observed)
         ax.set_title(lined(title))
@@ -52,8 +38,7 @@ def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
     ax.margins(y=0.45)
     ax.axvline(0, color=MUTED, linewidth=0.6, linestyle=":")
     ax.legend(loc="upper left", fontsize=7, handlelength=1)
-    ax.set_xlabel("r")
-    ax.set_ylabel("permutations")
+    ax.set(xlabel="r", ylabel="permutations")
 
 
 def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
@@ -71,5 +56,5 @@ def _of_networks(results: Results, column: tuple[str, str]) -> Panel | None:
     if null.empty:
         return None
     observed = {short(results.label(line), 26): results.r(*column, line) for line in results.contenders}
-    observed = {name: r for name, r in observed.items() if np.isfinite(r)}
-    return f"{results.column_name(*column)} · networks", null["r"].to_numpy(float), dict(list(observed.items())[-4:])
+    known = [(name, r) for name, r in observed.items() if np.isfinite(r)]
+    return f"{results.column_name(*column)} · networks", null["r"].to_numpy(float), dict(known[-4:])

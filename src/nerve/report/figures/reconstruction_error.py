@@ -1,34 +1,29 @@
-"""Error of masked patches in held-out participants: the model against the group mean and against a constant patch."""
+"""Held-out reconstruction against simple guesses.
+
+Mean squared error of masked patches in participants held out of training (they only chose the epoch that was kept;
+lines: 95 % interval over participants). The group mean is the training participants' average matrix; the patch mean is
+its average within each patch. Look for a model below the group mean: only then has it learned how participants differ.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import BLUE, GREEN, GRID, MUTED, ORANGE, name_rows
 from nerve.report.results import EncoderRun, NothingToDraw, Results
 
-SECTION = "pretraining"
-TITLE = "Held-out reconstruction against simple guesses"
 GUESSES = {"model": ("model", BLUE), "group_mean": ("group mean", ORANGE), "patch_mean": ("patch mean", GREEN)}
 
 
-def caption(results: Results) -> str:
-    """What is shown, what to look for, and the numbers."""
+def details(results: Results) -> str:
+    """Each model's error beside that of the group mean."""
     parts = []
     for encoder in _described(results):
-        model, mean = float(encoder.errors["model"]), float(encoder.errors["group_mean"])
-        if mean > 0:
-            side = "below" if model < mean else "above"
-            parts.append(f"{encoder.label}: {abs(1 - model / mean):.0%} {side} the group mean")
-    errors = _described(results)[0].errors
-    n = errors.get("n_people")
-    who = f"{n:,} participants" if n else "participants"
-    return (
-        f"Mean squared error of masked patches in {who} held out of training (they only chose the epoch that was "
-        "kept; lines: 95 % interval over participants). The group mean is the training participants' average matrix; "
-        "the patch mean is its average within each patch. Look for a model below the group mean: only then has it "
-        f"learned how participants differ. {'; '.join(parts)}."
-    )
+        ratio, n = encoder.error_ratio, encoder.errors["n_people"]
+        side = "below" if ratio < 1 else "above"
+        parts.append(f"{encoder.label}: {abs(1 - ratio):.0%} {side} the group mean in {n:,} participants")
+    return f"{'; '.join(parts)}."
 
 
 def draw(results: Results) -> Figure:
@@ -39,10 +34,7 @@ def draw(results: Results) -> Figure:
     for row, encoder in enumerate(encoders):
         ax.axhline(row, color=GRID, linewidth=0.6, zorder=0)
         for name, (label, colour) in GUESSES.items():
-            value = encoder.errors.get(name)
-            if value is None:
-                continue
-            margin = 1.96 * float(encoder.errors.get(f"{name}_se") or 0)
+            value, margin = encoder.errors[name], 1.96 * (encoder.errors[f"{name}_se"] or 0)
             named = label if row == 0 else None
             ax.errorbar(value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=named)
     name_rows(ax, [encoder.label for encoder in encoders], 36)
@@ -54,7 +46,7 @@ def draw(results: Results) -> Figure:
 
 
 def _described(results: Results) -> list[EncoderRun]:
-    found = [one for one in results.encoders if {"model", "group_mean"} <= set(one.errors)]
+    found = [one for one in results.encoders if np.isfinite(one.error_ratio)]
     if not found:
         raise NothingToDraw("No run has kept its held-out reconstruction error (reconstruction.json).")
     return found

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from nerve.models.ocread import OCRead, orthonormal_centres
+from nerve.models.brainnettf import OCRead, orthonormal_centres
 
 
 def test_centres_are_orthonormal_at_the_papers_size():

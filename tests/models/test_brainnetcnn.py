@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from nerve.models.edge_conv import EdgeToEdge, EdgeToNode, NodeToGraph
+from nerve.models.brainnetcnn import EdgeToEdge, EdgeToNode
 
 BATCH, CHANNELS, FILTERS, REGIONS = 2, 3, 4, 5
 
@@ -45,15 +45,6 @@ def test_edge_to_node_is_the_loop_over_a_regions_edges():
     found = layer(edges()).detach().numpy()
     for b, i, o in np.ndindex(BATCH, REGIONS, FILTERS):
         np.testing.assert_allclose(found[b, i, o], cross_sum(edges()[b].numpy(), layer, o, i, i), rtol=1e-4, atol=1e-5)
-
-
-def test_node_to_graph_is_the_loop_over_regions():
-    layer = NodeToGraph(CHANNELS, FILTERS, REGIONS)
-    nodes = torch.randn(BATCH, REGIONS, CHANNELS, generator=torch.Generator().manual_seed(1))
-    weight = layer.weight.detach().view(FILTERS, REGIONS, CHANNELS)
-    for b, o in np.ndindex(BATCH, FILTERS):
-        total = sum(float(weight[o, i] @ nodes[b, i]) for i in range(REGIONS))
-        np.testing.assert_allclose(layer(nodes)[b, o].item(), total, rtol=1e-4, atol=1e-6)
 
 
 def test_relabelling_regions_relabels_the_filters():

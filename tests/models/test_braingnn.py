@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nerve.models.roi_graph import RegionConv, TopKPool, consistency_loss, pooling_loss, two_step_edges
+from nerve.models.braingnn import RegionConv, TopKPool, consistency_loss, pooling_loss, two_step_edges
 
 BATCH, NODES, REGIONS, IN, OUT = 3, 6, 9, 4, 5
 
@@ -60,6 +60,7 @@ def test_top_k_pooling_keeps_the_best_nodes_of_each_graph(graphs):
         assert kept_regions[b].tolist() == regions[b].numpy()[best].tolist()
 
 
+@pytest.mark.xdist_group("torch_geometric")
 def test_top_k_pooling_chooses_what_torch_geometric_chooses(graphs):
     """Standardising scores changes the gates, not the choice."""
     geometric = pytest.importorskip("torch_geometric.nn")

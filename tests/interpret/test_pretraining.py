@@ -1,28 +1,37 @@
 """Held-out reconstruction, against the formula written out."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from nerve.cohort import Cohort
 from nerve.files import read_json
-from nerve.interpret.pretraining import describe_encoder, describe_run
+from nerve.interpret.pretraining import describe_run
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
+from nerve.report.load import load_results
 
 PARCELLATION = Parcellation(tuple("abcdefgh"), ("A", "A", "B", "B", "B", "C", "C", "C"))
 
 
 class Guesser:
-    """An encoder whose reconstruction is known: the truth plus a constant."""
+    """An encoder whose reconstruction is known: the truth plus a constant. The first four are training participants."""
 
     seed = 3
     parcellation_ = PARCELLATION
     patching_ = Patching.from_parcellation(PARCELLATION)
+    module_ = SimpleNamespace(n_visible=3)
 
     def __init__(self, off: float) -> None:
         self.off = off
-        self.module_ = type("Module", (), {"n_visible": 3, "mean": None})()
+
+    def training_settings(self):
+        return None
+
+    def split(self, cohort, settings):
+        return np.arange(4), np.arange(4, len(cohort))
 
     def reconstruct(self, cohort, masked):
         self.masked = masked
@@ -48,7 +57,7 @@ def many():
 def test_errors_are_those_of_the_formula(cohort, tmp_path):
     training, held_out = cohort.subset(range(4)), cohort.subset(range(4, 7))
     method = Guesser(0.5)
-    report = describe_encoder(method, held_out, tmp_path, training)
+    report = describe_run(method, cohort, tmp_path)
     assert report["model"] == pytest.approx(0.25, rel=1e-4)
     mean = training.connectivity.mean(axis=0)
     members, pairs = method.patching_.members, method.patching_.pairs
@@ -74,7 +83,7 @@ def pictures(folder):
 
 @pytest.mark.parametrize("one", [False, True])
 def test_example_hides_what_was_masked_and_nothing_else(many, tmp_path, one):
-    describe_encoder(Guesser(0.25), many, tmp_path, one_participant=one)
+    describe_run(Guesser(0.25), many, tmp_path, one_participant=one)
     shown = pictures(tmp_path)
     hidden = np.isnan(shown["masked"])
     assert hidden.any()
@@ -84,20 +93,20 @@ def test_example_hides_what_was_masked_and_nothing_else(many, tmp_path, one):
 
 
 def test_no_participant_is_shown_unless_asked_for(many, tmp_path):
-    report = describe_encoder(Guesser(0.25), many, tmp_path)
-    assert report["example_n"] == len(many)
+    report = describe_run(Guesser(0.25), many, tmp_path)
+    assert report["example_n"] == len(many) - 4
     original = pictures(tmp_path)["original"].astype(np.float32)
-    np.testing.assert_allclose(original, many.connectivity.mean(axis=0), atol=2e-3)
+    np.testing.assert_allclose(original, many.connectivity[4:].mean(axis=0), atol=2e-3)
     upper = np.triu_indices(8, 1)
     likeness = [np.corrcoef(one[upper], original[upper])[0, 1] for one in many.connectivity]
     assert max(likeness) < 0.7
-    describe_encoder(Guesser(0.25), many, tmp_path, one_participant=True)
+    describe_run(Guesser(0.25), many, tmp_path, one_participant=True)
     original = pictures(tmp_path)["original"].astype(np.float32)
     assert max(np.corrcoef(one[upper], original[upper])[0, 1] for one in many.connectivity) > 0.999
 
 
 def test_fewer_than_ten_are_not_shown(many, tmp_path):
-    report = describe_encoder(Guesser(0.25), many.subset(range(9)), tmp_path)
+    report = describe_run(Guesser(0.25), many.subset(range(13)), tmp_path)
     assert not (tmp_path / "reconstruction.npz").exists()
     assert "example_n" not in report
     assert report["n_people"] == 9
@@ -117,3 +126,10 @@ def test_a_trained_nerve_is_described_on_its_own_held_out_people(tmp_path):
     report = describe_run(encoder, cohort, tmp_path)
     assert report["n_people"] == encoder.data_["n_validation"]
     assert report["model"] < report["patch_mean"] * 1.5
+
+
+def test_a_page_has_no_mean_of_fewer_than_ten_participants(tmp_path):
+    (tmp_path / "history.tsv").write_text("epoch\ttrain_loss\n1\t0.5\n")
+    found = load_results(tmp_path, {"few": people(9), "many": people(10)}).cohorts
+    assert found["few"].mean is None
+    assert found["many"].mean.shape == (8, 8)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nerve.readers.bids import by_scan, parse_name, parse_names
+from nerve.readers.derivatives import by_scan, parse_name, parse_names
 
 words = st.text("abcXYZ019", min_size=1, max_size=6)
 keys = st.lists(words, min_size=0, max_size=5, unique=True).map(lambda ks: [k for k in ks if k != "sub"])

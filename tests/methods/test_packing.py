@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from nerve import Cohort
-from nerve.methods.kept_views import ViewedCohort
 from nerve.methods.nerve import NERVE
+from nerve.methods.packing import ViewedCohort
 from nerve.methods.tangent import TangentSpace
 from nerve.parcellation import Parcellation
 from nerve.simulate import simulate_cohort
@@ -28,7 +28,7 @@ def folder(people, tmp_path):
 
 
 def encoder(**options) -> NERVE:
-    return NERVE(preset="small", view="tangent", dim=8, epochs=1, device="cpu", options={"n_components": 4}, **options)
+    return NERVE(preset="small", view="tangent", dim=8, epochs=1, device="cpu", n_components=4, **options)
 
 
 def forbid(monkeypatch) -> None:

@@ -1,0 +1,103 @@
+"""The walk of a matrix through NERVE: pooled once, viewed once, packed once, components found once, embedded once."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nerve
+from nerve.cli import app
+from nerve.methods import packing, trained
+from nerve.models.masked_autoencoder import MaskedAutoencoder
+from nerve.parcellation import Parcellation
+from nerve.simulate import simulate_cohort
+from nerve.views import TangentView
+
+NETWORKS = tuple("AAAABBBBCCCC")
+REGIONS = Parcellation(tuple(f"{name}{i}" for i, name in enumerate(NETWORKS)), NETWORKS, name="twelve")
+SMALL = {"preset": "small", "view": "tangent", "dim": 8, "epochs": 1, "n_components": 4, "device": "cpu"}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often each step of the walk was taken; of packing, viewing and embedding, for how many participants."""
+    counts = Counter()
+
+    def count(owner, name, size=lambda *_: 1):
+        function = getattr(owner, name)
+
+        def counting(*arguments, **options):
+            counts[name] += size(*arguments)
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(nerve.Cohort, "concat")
+    count(TangentView, "fit")
+    count(TangentView, "apply", lambda _, fc: len(fc))
+    count(packing.PackingSource, "packed", lambda _, rows: len(rows))
+    count(trained, "principal_components")
+    count(MaskedAutoencoder, "embed", lambda _, packed, *__: len(packed))
+    return counts
+
+
+@pytest.mark.parametrize("recentre", [None, "site"])
+def test_fit_takes_each_step_once(counted, tmp_path, recentre):
+    cohorts = [simulate_cohort(20, REGIONS, 60, seed=seed, keep_timeseries=False) for seed in (0, 1)]
+    for number, cohort in enumerate(cohorts):
+        cohort.participants["participant_id"] = [f"{number}-{i}" for i in range(20)]
+        cohort.participants["site"] = "s"
+    nerve.Cohort.concat(cohorts, name="both").save(tmp_path / "both")
+    both = nerve.Cohort.load(tmp_path / "both")
+    counted.clear()
+    nerve.NERVE(**SMALL, recentre=recentre).fit(both)
+    assert counted == {"fit": 1, "apply": 40, "packed": 40, "principal_components": 1}
+    counted.clear()
+    nerve.NERVE(**SMALL).fit(cohorts)
+    assert counted == {"concat": 1, "fit": 1, "apply": 40, "packed": 40, "principal_components": 1}
+
+
+@pytest.mark.slow
+def test_an_evaluation_with_its_report_embeds_the_cohort_once(counted, tmp_path, unpainted):
+    cohort = simulate_cohort(30, REGIONS, 60, seed=0, keep_timeseries=False)
+    cohort.participants["other"] = np.random.default_rng(0).normal(size=30)
+    folder = cohort.save(tmp_path / "cohort")
+    nerve.NERVE(**SMALL).fit(nerve.Cohort.load(folder)).save(tmp_path / "run")
+    counted.clear()
+    words = ["evaluate", folder, "--features", tmp_path / "run", "--targets", "age,other", "--n-folds", "2",
+             "--n-bootstrap", "10", "--motion", "none", "--out", tmp_path / "out"]  # fmt: skip
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 0, done.output
+    assert counted == {"packed": 30, "embed": 30}  # the view is the one that training kept
+    counted.clear()
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert not counted
+
+
+@pytest.mark.slow
+def test_an_embedded_cohort_is_not_embedded_again(counted, tmp_path, unpainted):
+    cohort = simulate_cohort(30, REGIONS, 60, seed=0, keep_timeseries=False)
+    folder, other = cohort.save(tmp_path / "cohort"), cohort.subset(np.arange(29)).save(tmp_path / "other")
+    run, out, again = tmp_path / "run", tmp_path / "out.tsv", tmp_path / "again.tsv"
+    nerve.NERVE(**SMALL).fit(nerve.Cohort.load(folder)).save(run)
+    evaluate = ["evaluate", folder, "--features", run, "--targets", "age", "--n-folds", "2", "--n-bootstrap", "10",
+                "--motion", "none", "--save-model", tmp_path / "probe", "--out", tmp_path / "results"]  # fmt: skip
+    for words, embedded in (
+        (["embed", run, folder, out], 30),
+        (["embed", run, folder, again], 0),
+        (evaluate, 0),
+        (["embed", run, folder, tmp_path / "mean.tsv", "--pooling", "mean"], 30),
+        (["embed", run, other, tmp_path / "other.tsv"], 29),
+    ):
+        counted.clear()
+        done = CliRunner().invoke(app, list(map(str, words)))
+        assert done.exit_code == 0, done.output
+        assert counted["embed"] == embedded, words
+    assert again.read_bytes() == out.read_bytes()
+    changed = nerve.NERVE.load(run)
+    next(changed.module_.parameters()).data += 1
+    counted.clear()
+    changed.transform(nerve.Cohort.load(folder))
+    assert counted["embed"] == 30
