@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
+from threadpoolctl import ThreadpoolController
 
 LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from nothing
+WORTH_THREADS = 1024  # rows from which a decomposition is quicker in several threads
+
+
+def decomposed(matrix: np.ndarray, **how: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix; of a small one in one thread.
+
+    Beside other programs, threads that wait for each other at each of its many steps lose far more than they gain:
+    `python -m benchmarks beside`. What can be given in `how` is what `scipy.linalg.eigh` takes.
+    """
+    with _libraries().limit(limits=1 if len(matrix) < WORTH_THREADS else None, user_api="blas"):
+        return linalg.eigh(matrix, check_finite=False, **({"driver": "evd"} | how))  # type: ignore[no-any-return]
+
+
+_libraries = cache(ThreadpoolController)  # found once: looking for them takes as long as a small decomposition
 
 
 def principal_components(
@@ -37,7 +53,7 @@ def principal_components(
     if unit <= 4 * np.finfo(values.dtype).eps * float(np.abs(mean).max(initial=0.0)):  # rounding: all rows are alike
         return mean, np.zeros((values.shape[1], 0), values.dtype), np.zeros(len(values))
     centred /= unit  # components have no units, and float32 little room for squares
-    eigenvalues, vectors = linalg.eigh((centred @ centred.T).astype(float), driver="evd")
+    eigenvalues, vectors = decomposed((centred @ centred.T).astype(float))
     eigenvalues, vectors = np.maximum(eigenvalues[::-1], 0), vectors[:, ::-1]  # largest first
     kept = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
     components = centred.T @ (vectors[:, :kept] / np.sqrt(eigenvalues[:kept])).astype(values.dtype)  # (p, k)

@@ -10,8 +10,8 @@ from nerve.training import TrainingSettings
 from nerve.training.optimizers import Optimizer
 
 KINDS = {
-    "adamw": lambda p: torch.optim.AdamW(p, 0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01),
-    "adam": lambda p: torch.optim.Adam(p, 0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=True),
+    "adam": lambda p: torch.optim.Adam(p, 0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=True),
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
     "sgd without momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.0, weight_decay=0.01),
 }
@@ -54,6 +54,8 @@ def test_training_does_not_import_the_compiler_of_torch():
     """It takes as long to import as torch itself, in each process of an experiment."""
     code = """
 import sys, numpy as np, torch
+from nerve.models.masked_autoencoder import MaskedAutoencoder
+from nerve.patching import Patching
 from nerve.training import ArraySource, TrainingSettings, train
 class Module(torch.nn.Linear):
     def training_loss(self, batch, draws):
@@ -61,7 +63,10 @@ class Module(torch.nn.Linear):
 for kind in ("adamw", "sgd"):
     settings = TrainingSettings(epochs=1, batch_size=8, device="cpu", optimizer=kind)
     train(Module(3, 1), ArraySource(np.ones((16, 3))), settings, progress=False)
-sys.exit("torch._dynamo was imported" if "torch._dynamo" in sys.modules else 0)
+patching = Patching.grid(6, 3)
+model = MaskedAutoencoder(patching, dim=8, heads=2, depth=1, decoder_dim=4)
+train(model, ArraySource(np.ones((16, patching.n_entries))), settings, progress=False)
+sys.exit(", ".join({"torch._dynamo", "torch.fx.experimental.symbolic_shapes"} & set(sys.modules)) or 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

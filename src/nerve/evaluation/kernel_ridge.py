@@ -19,6 +19,7 @@ import scipy.linalg
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from nerve.checks import NerveError, one_of
+from nerve.components import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
 from nerve.evaluation.krylov import Krylov, pays
@@ -46,7 +47,7 @@ class Spectrum:
     @classmethod
     def of_kernel(cls, kernel: np.ndarray, rows: np.ndarray | None = None) -> Spectrum:
         """From an (n, n) kernel, or ZᵀZ and the rows Z."""
-        values, vectors = scipy.linalg.eigh(kernel, check_finite=False, driver="evd")
+        values, vectors = decomposed(kernel)
         return cls(np.maximum(values, 0.0), vectors, rows)
 
     @classmethod

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import scipy.linalg
 
+from nerve.components import decomposed
 from nerve.evaluation.kernels import Rows, median_gamma, transformed_rows
 from nerve.evaluation.sources import Source
 
@@ -72,7 +72,7 @@ class Landmarks(Source):
         cross = self.cross[:, mine]  # (n, m')
         if self.gaussian:
             cross = np.exp(-median_gamma(cross[self.pool[mine]]) * cross)
-        values, vectors = scipy.linalg.eigh(np.asarray(cross[self.pool[mine]], float), driver="evd")
+        values, vectors = decomposed(np.asarray(cross[self.pool[mine]], float))
         kept = values > values[-1] * _CUT
         root = vectors[:, kept] / np.sqrt(values[kept])  # (m', k): W^-½ without the directions that rounding made
         return cross[train] @ root, cross[test] @ root

@@ -14,6 +14,8 @@ import pandas as pd
 import scipy.linalg
 from sklearn.base import clone
 
+from nerve.components import decomposed
+
 
 class Source(Protocol):
     """What the cross-validation loop asks of features."""
@@ -78,7 +80,7 @@ class PrincipalComponents(Source):
             return part - part.mean(axis=1, keepdims=True) - average + average.mean()
 
         k, n = min(self.n_components, len(known) - 1), len(known)
-        values, vectors = scipy.linalg.eigh(centred(known), subset_by_index=[n - k, n - 1])
+        values, vectors = decomposed(centred(known), driver="evr", subset_by_index=[n - k, n - 1])
         rounding = 1e-15 * n * np.abs(self.products[known, columns]).max()  # of the centring
         kept = values > max(values[-1] * (1e-6 if self.products.dtype == np.float32 else 1e-10), rounding)
         if not kept.any():  # everybody is alike: one component, of nothing

@@ -248,8 +248,8 @@ class MaskedAutoencoder(nn.Module):
         choice = PatchChoice(masked, self.patching.n_patches)
         errors = self.tokenizer.squared_errors(wanted, self._standardised(packed), choice)
         if self.loss == "patch_mean":
-            errors = [error / size for error, size in zip(errors, self.tokenizer.sizes, strict=True)]
-        return torch.stack(errors).sum() / masked.numel()
+            errors = errors / errors.new_tensor(self.tokenizer.sizes)
+        return errors.sum() / masked.numel()
 
     def _standardised(self, packed: torch.Tensor) -> torch.Tensor:
         return packed if self.mean is None or self.scale is None else (packed - self.mean) / self.scale

@@ -13,7 +13,7 @@ made once for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -21,10 +21,14 @@ import torch
 from torch import nn
 
 from nerve.checks import one_of
+from nerve.models.threads import in_one_thread
 from nerve.patching import Patching
 
 INITS = ("scaled", "released", "signs")
 TYPICAL_FC = 0.25  # root mean square of FC off the diagonal
+WORTH_THREADS = (
+    2**24
+)  # multiplications per patch from which several threads are quicker (`python -m benchmarks beside`)
 
 
 class Tokenizer(nn.Module):
@@ -83,24 +87,33 @@ class Tokenizer(nn.Module):
         -------
         (participants, K or P, dim) tensor
         """
-        columns = packed.split(self.sizes, dim=1)  # P of (participants, size)
+
+        def tokens_of(packed: torch.Tensor) -> torch.Tensor:
+            columns = packed.split(self.sizes, dim=1)  # P of (participants, size)
+            if visible is None:
+                return torch.stack([x @ w for x, w in zip(columns, self.embed_weights(), strict=True)], 1)
+            parts = [
+                x.index_select(0, rows) @ w  # (participants that see this patch, dim)
+                for x, rows, w in zip(columns, visible.participants_of_patch, self.embed_weights(), strict=True)
+            ]
+            return torch.cat(parts)
+
+        tokens = self._patch_by_patch(tokens_of, packed)
         if visible is None:
-            tokens = torch.stack([x @ w for x, w in zip(columns, self.embed_weights(), strict=True)], 1)
             return self._with_bias(tokens, None)  # (participants, P, dim)
-        parts = [
-            x.index_select(0, rows) @ w  # (participants that see this patch, dim)
-            for x, rows, w in zip(columns, visible.participants_of_patch, self.embed_weights(), strict=True)
-        ]
-        return self._with_bias(visible.by_participant(torch.cat(parts)), visible.patches)  # (participants, K, dim)
+        return self._with_bias(visible.by_participant(tokens), visible.patches)  # (participants, K, dim)
 
     def reconstruct(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens → patches: (participants, P, decoder_dim) → packed (participants, S)."""
-        parts = [tokens[:, p] @ v.T for p, v in enumerate(self.reconstruct_weights())]
-        packed = torch.cat(parts, 1)
+
+        def entries_of(tokens: torch.Tensor) -> torch.Tensor:
+            return torch.cat([tokens[:, p] @ v.T for p, v in enumerate(self.reconstruct_weights())], 1)
+
+        packed = self._patch_by_patch(entries_of, tokens)
         bias = self._entry_biases()
         return packed if bias is None else packed + torch.cat(list(bias))
 
-    def squared_errors(self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice) -> list[torch.Tensor]:
+    def squared_errors(self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice) -> torch.Tensor:
         """Σ (x̂ - x)² of each patch over the participants that chose it, without building the other patches.
 
         Parameters
@@ -113,19 +126,30 @@ class Tokenizer(nn.Module):
 
         Returns
         -------
-        P scalar tensors
+        (P,) tensor
         """
         columns = packed.split(self.sizes, dim=1)
-        tokens_of_patch = chosen.by_patch(tokens)  # P of (participants that chose it, decoder_dim)
-        bias = self._entry_biases()
-        errors = []
-        for p, weights in enumerate(self.reconstruct_weights()):
-            predicted = tokens_of_patch[p] @ weights.T  # (participants that chose it, size)
-            if bias is not None:
-                predicted = predicted + bias[p]
-            truth = columns[p].index_select(0, chosen.participants_of_patch[p])
-            errors.append(nn.functional.mse_loss(predicted.to(truth.dtype), truth, reduction="sum"))
-        return errors
+
+        def errors_of(tokens: torch.Tensor) -> torch.Tensor:
+            tokens_of_patch = chosen.by_patch(tokens)  # P of (participants that chose it, decoder_dim)
+            bias = self._entry_biases()
+            errors = []
+            for p, weights in enumerate(self.reconstruct_weights()):
+                predicted = tokens_of_patch[p] @ weights.T  # (participants that chose it, size)
+                if bias is not None:
+                    predicted = predicted + bias[p]
+                truth = columns[p].index_select(0, chosen.participants_of_patch[p])
+                errors.append(nn.functional.mse_loss(predicted.to(truth.dtype), truth, reduction="sum"))
+            return torch.stack(errors)
+
+        return self._patch_by_patch(errors_of, tokens)
+
+    def _patch_by_patch(self, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        """A function that goes from patch to patch: in one thread where the patches are small."""
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return function(x)
+        work = len(x) * self._mean_size() * self.dim
+        return function(x) if work > WORTH_THREADS else in_one_thread(function, x, self.parameters())
 
     def _with_bias(self, tokens: torch.Tensor, patches: torch.Tensor | None) -> torch.Tensor:
         if self.embed_bias is None:

@@ -47,6 +47,7 @@ class Optimizer:
         function = adamw if self.settings.optimizer == "adamw" else adam  # the decay of AdamW is not in the gradient
         beta1, beta2 = self.settings.betas
         arguments |= {"beta1": beta1, "beta2": beta2, "eps": self.settings.eps, "amsgrad": False}
+        arguments["fused"] = moved[0].device.type == "cpu" or None  # one pass per parameter; elsewhere as torch chooses
         function(moved, gradients, averages, squares, [], steps, **arguments)
 
     def _sgd(self, moved: list[torch.Tensor], gradients: list[torch.Tensor], arguments: dict[str, Any]) -> None:
