@@ -78,7 +78,7 @@ def run() -> list[dict[str, object]]:
     rows = []
     for work, what in (
         ("decompose", "eigendecompositions of 700 participants"),
-        ("train", f"{EPOCHS} epoch, {N_PEOPLE} participants, {REGIONS}"),
+        ("train", f"{EPOCHS} epochs, {N_PEOPLE} participants, {REGIONS}"),
     ):
         alone, before = measured(work, **OURS), measured(work, **LIBRARIES)
         with others():
