@@ -17,7 +17,7 @@ from nerve import plot
 from nerve.cohort import Cohort
 from nerve.files import read_json
 from nerve.parcellation import load_parcellation
-from nerve.report.figures import FIGURES, NothingToDraw, draw, svg, words_of
+from nerve.report.figures import FIGURES, NothingToDraw, draw, drawn, svg
 from nerve.report.figures.null_distribution import _of_target
 from nerve.report.figures.style import YEO7, YEO17, network_colours, network_order, square
 from nerve.report.figures.sweep import swept
@@ -99,7 +99,7 @@ def test_the_null_is_that_of_the_row_itself(results):
 
 def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
     errors = dict(results.encoders[0].errors)
-    assert "Mean connectivity of 12 participants" in words_of("reconstruction", results)[1]
+    assert "Mean connectivity of 12 participants" in drawn("reconstruction", results).caption
     errors.pop("example_n")
     unknown = replace(results, encoders=[replace(results.encoders[0], errors=errors)])
     with pytest.raises(NothingToDraw, match="ten held-out participants"):

@@ -1,8 +1,8 @@
 """Figures, one per file. To add one: a module here as below, and its name in `SECTIONS`, which makes `FIGURES`.
 
-its docstring                 a title, a blank line and the caption: what is shown, then what to look for
-draw(results) -> Figure       raises `NothingToDraw`, with a sentence, where the results lack what it shows
-details(results) -> str       optional: sentences with the numbers of these results, which end the caption
+its docstring      a title, a blank line and the caption: what is shown, then what to look for
+draw(results)      a figure, and sentences with the numbers of these results, which end the caption, or "";
+                   raises `NothingToDraw`, with a sentence, where the results lack what it shows
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from nerve.report.figures.style import DARK, RC
 from nerve.report.results import NothingToDraw, Results
 
-__all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "svg", "words_of"]
+__all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "svg"]
 
 # in the order of the page
 SECTIONS = {
@@ -55,21 +55,17 @@ class Drawn:
 def draw(name: str, results: Results) -> Figure:
     """Draw one of `FIGURES` in the style of the report."""
     with mpl.rc_context(RC):
-        return import_module(FIGURES[name]).draw(results)
+        return import_module(FIGURES[name]).draw(results)[0]
 
 
 def drawn(name: str, results: Results) -> Drawn:
     """Draw a figure with its title and caption."""
-    figure = draw(name, results)
-    return Drawn(name, *words_of(name, results), _address("image/svg+xml", svg(figure).encode()), figure)
-
-
-def words_of(name: str, results: Results) -> tuple[str, str]:
-    """Title and caption of a figure."""
     module = import_module(FIGURES[name])
+    with mpl.rc_context(RC):
+        figure, details = module.draw(results)
     title, _, caption = str(inspect.getdoc(module)).partition(".\n\n")
-    details = module.details(results) if hasattr(module, "details") else ""
-    return title, " ".join(f"{caption} {details}".split())
+    source = _address("image/svg+xml", svg(figure).encode())
+    return Drawn(name, title, " ".join(f"{caption} {details}".split()), source, figure)
 
 
 def svg(figure: Figure) -> str:
@@ -83,11 +79,8 @@ def svg(figure: Figure) -> str:
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": "nerve"}, dpi=110)
     text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)  # a quarter smaller
     start = text.index("<svg")
-    rules = "".join(
-        f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for kind in ("fill", "stroke")
-    )
+    pairs = [(kind, light, dark) for light, dark in DARK.items() for kind in ("fill", "stroke")]
+    rules = "".join(f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind, light, dark in pairs)
     end = text.index(">", start) + 1
     return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
 

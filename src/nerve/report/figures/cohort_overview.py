@@ -18,7 +18,7 @@ MOST, MOST_SITES = 8, 12
 NEEDS_COHORT = "`nerve report DIR --cohort PATH` adds who took part and their mean connectivity."
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """One row per cohort; age, sex, site and motion across."""
     shown = [facts for facts in results.cohorts.values() if len(facts.participants)][:MOST]
     if not shown:
@@ -32,7 +32,7 @@ def draw(results: Results) -> Figure:
         if _histogram(motion, facts.numbers("mean_fd"), "mean FD (mm)", GREEN):
             motion.axvline(0.5, color=MUTED, linestyle="--", linewidth=0.8)
         age.set_title(f"{short(facts.label)}  (n = {facts.n:,})")
-    return figure
+    return figure, ""
 
 
 def _histogram(ax: Axes, values: np.ndarray, label: str, colour: str) -> bool:

@@ -17,14 +17,8 @@ MOST, MOST_LINES = 9, 20
 PAIR = ("line_a", "line_b")
 
 
-def details(results: Results) -> str:
-    """Which methods are shown, where not all are."""
-    total, shown = len(results.contenders), len(_shown(results))
-    return f"The {shown} methods of {total} with the highest mean r are shown." if total > shown else ""
-
-
-def draw(results: Results) -> Figure:
-    """One matrix per cohort and target."""
+def draw(results: Results) -> tuple[Figure, str]:
+    """One matrix per cohort and target; which methods are shown, where not all are."""
     table = results.comparisons
     table = table[table["among"] == "methods"] if len(table) else table
     if table.empty and len(results.comparisons):
@@ -32,7 +26,9 @@ def draw(results: Results) -> Figure:
     if table.empty:
         raise NothingToDraw("Fewer than two methods have scores, so there is nothing to compare.")
     columns = list(dict.fromkeys(zip(table["cohort"], table["target"], strict=True)))[:MOST]
-    lines = _shown(results)
+    mean = results.mean_scores.groupby("line")["r"].mean().reindex(results.contenders).dropna()
+    best, total = set(mean.nlargest(MOST_LINES).index), len(results.contenders)
+    lines = [line for line in results.contenders if line in best]
     table = table[table["line_a"].isin(lines) & table["line_b"].isin(lines)]
     side, places = 0.9 + 0.24 * len(lines), np.arange(len(lines))
     figure, axes = panels(columns, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
@@ -50,11 +46,5 @@ def draw(results: Results) -> Figure:
         ax.tick_params(length=0)
         ax.spines[:].set_color(MUTED)
     figure.colorbar(image, ax=axes, shrink=0.8, label="row − column", pad=0.02)
-    return figure
-
-
-def _shown(results: Results) -> list[str]:
-    """The lines with the highest mean r, in the order of the table."""
-    mean = results.mean_scores.groupby("line")["r"].mean().reindex(results.contenders).dropna()
-    best = set(mean.nlargest(MOST_LINES).index)
-    return [line for line in results.contenders if line in best]
+    some = f"The {len(lines)} methods of {total} with the highest mean r are shown."
+    return figure, some if total > len(lines) else ""

@@ -18,17 +18,10 @@ from nerve.report.figures.style import CYCLE, MUTED, line_panels, readable, shor
 from nerve.report.results import NothingToDraw, Results, at
 
 
-def details(results: Results) -> str:
-    """How many seeds there are, and which targets are shown."""
-    seeds = results.scores.groupby(["cohort", "target", "line"]).size().max()
-    total, shown = len(results.columns), readable(len(results.lines))
-    over = f"Small dots are single seeds ({seeds})." if seeds > 1 else ""
-    return over + (f" The first {shown} of {total} targets are shown; the table has all." if total > shown else "")
-
-
-def draw(results: Results) -> Figure:
-    """One panel per cohort and target, one row per line; all panels share both axes."""
-    columns, lines = results.columns[: readable(len(results.lines))], list(results.lines.index)
+def draw(results: Results) -> tuple[Figure, str]:
+    """One panel per cohort and target, one row per line; how many seeds there are, and which targets are shown."""
+    shown, lines = readable(len(results.lines)), list(results.lines.index)
+    columns = results.columns[:shown]
     if results.scores.empty:
         raise NothingToDraw("There are no scores: nothing was predicted.")
     colour_of = dict(zip(dict.fromkeys(results.lines["group"]), cycle(CYCLE), strict=False))
@@ -43,7 +36,10 @@ def draw(results: Results) -> Figure:
         axes[0].plot([], [], color=colour, label=short(group or "other"), marker="o", linewidth=2.6)
     if len(colour_of) > 1:
         figure.legend(loc="outside upper left", ncols=len(colour_of))
-    return figure
+    seeds, total = results.scores.groupby(["cohort", "target", "line"]).size().max(), len(results.columns)
+    over = f"Small dots are single seeds ({seeds})." if seeds > 1 else ""
+    some = f" The first {shown} of {total} targets are shown; the table has all." if total > shown else ""
+    return figure, over + some
 
 
 def _intervals(ax: Axes, results: Results, column: tuple[str, str], lines: list[str], colours: list[str]) -> None:

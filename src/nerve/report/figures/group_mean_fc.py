@@ -17,22 +17,18 @@ MOST = 6
 FEW = "Mean connectivity is shown for ten participants or more: that of fewer would show single participants."
 
 
-def details(results: Results) -> str:
-    """The contrast of each cohort in numbers."""
-    return " ".join(map(_contrast, _shown(results)))
-
-
-def draw(results: Results) -> Figure:
-    """One matrix per cohort."""
-    shown = _shown(results)
-    named = any(len(facts.participants) for facts in results.cohorts.values())
+def draw(results: Results) -> tuple[Figure, str]:
+    """One matrix per cohort, and its contrast in numbers."""
+    cohorts = results.cohorts.values()
+    shown = [facts for facts in cohorts if facts.mean is not None and facts.parcellation is not None][:MOST]
+    named = any(len(facts.participants) for facts in cohorts)
     figure, axes = panels(shown, FEW if named else NEEDS_COHORT, width=3.5, height=3.1, extra=0.5)
     limit = colour_limit(*(facts.mean for facts in shown))
     for ax, facts in zip(axes, shown, strict=True):
         image = fc_image(ax, facts.mean, facts.parcellation.networks, limit)  # type: ignore[union-attr]
         ax.set_title(f"{short(facts.label)}  (n = {facts.n:,})", pad=13)
     figure.colorbar(image, ax=axes, shrink=0.6, label="mean r", pad=0.02)
-    return figure
+    return figure, " ".join(map(_contrast, shown))
 
 
 def _contrast(facts: CohortFacts) -> str:
@@ -43,8 +39,3 @@ def _contrast(facts: CohortFacts) -> str:
     some = f" (mean of {facts.n_in_mean:,} participants)" if facts.n_in_mean < facts.n else ""
     found = f"r = {order.within:.2f} within networks and {order.between:.2f} between them"
     return f"{facts.label}: {found}, {verdict}{some}."
-
-
-def _shown(results: Results) -> list[CohortFacts]:
-    known = [facts for facts in results.cohorts.values() if facts.mean is not None and facts.parcellation is not None]
-    return known[:MOST]

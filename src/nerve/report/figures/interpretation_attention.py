@@ -17,17 +17,12 @@ from nerve.report.results import Results
 MOST = 6
 
 
-def details(results: Results) -> str:
-    """How far to trust it."""
-    rollouts = [(f"{label}: " if label else "", _part(table, "rollout")) for label, table in _tables(results)]
-    return f"Agreement of rollouts over seeds is {'; '.join(label + agreement(one) for label, one in rollouts)}."
-
-
-def draw(results: Results) -> Figure:
-    """One panel for the rollout and for each layer."""
+def draw(results: Results) -> tuple[Figure, str]:
+    """One panel for the rollout and for each layer; how far to trust it."""
+    tables = results.interpreted("attention", "Attention was not summarised: `nerve interpret` does.")
     parts = [
         (" · ".join(filter(None, [label, layer if layer == "rollout" else f"layer {layer}"])), *_grid(table, layer))
-        for label, table in _tables(results)
+        for label, table in tables
         for layer in dict.fromkeys(table["layer"].astype(str))
     ][:MOST]
     figure, axes = panels(parts, width=3.6, height=3.4, extra=0.6)
@@ -37,7 +32,9 @@ def draw(results: Results) -> Figure:
         network_grid(ax, names)
         ax.set_title(lined(title, 34))
     figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
-    return figure
+    rollouts = [(f"{label}: " if label else "", _part(table, "rollout")) for label, table in tables]
+    agreed = "; ".join(label + agreement(one) for label, one in rollouts)
+    return figure, f"Agreement of rollouts over seeds is {agreed}."
 
 
 def _part(table: pd.DataFrame, layer: str) -> pd.DataFrame:
@@ -50,7 +47,3 @@ def _grid(table: pd.DataFrame, layer: str) -> tuple[np.ndarray, list[str]]:
     names = list(dict.fromkeys(part["from"]))
     mean = part.groupby(["from", "to"], sort=False)["ratio"].mean().unstack().reindex(index=names, columns=names)
     return np.log2(np.maximum(mean.to_numpy(float), 2.0**-6)), names
-
-
-def _tables(results: Results) -> list[tuple[str, pd.DataFrame]]:
-    return results.interpreted("attention", "Attention was not summarised: `nerve interpret` does.")

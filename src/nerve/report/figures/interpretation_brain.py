@@ -19,7 +19,6 @@ from matplotlib.patches import Rectangle
 from scipy.spatial import cKDTree
 
 from nerve.report.figures.interpretation_weights import PLACE, weights
-from nerve.report.figures.interpretation_weights import details as details
 from nerve.report.results import NothingToDraw, Results
 
 COLOURS = "cividis"
@@ -28,9 +27,9 @@ SURFACES = (("left", "lateral"), ("left", "medial"), ("right", "medial"), ("righ
 _PAGE_INK = "#111111"  # drawn on white in a dark page too: the outlines of the brain are black
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """Four views of the glass brain above four of the surface; everything it needs is shipped with nilearn."""
-    _, table = weights(results, placed=True)
+    table, told = weights(results, ["weight", *PLACE])
     try:
         from nilearn import plotting
     except ImportError:
@@ -51,7 +50,7 @@ def draw(results: Results) -> Figure:
     bar.set_label("weight, relative to the network", color=_PAGE_INK)
     bar.ax.tick_params(colors=_PAGE_INK, labelcolor=_PAGE_INK)
     bar.outline.set_edgecolor(_PAGE_INK)  # type: ignore[operator]
-    return figure
+    return figure, told
 
 
 def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarray:

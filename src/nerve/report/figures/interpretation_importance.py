@@ -9,7 +9,6 @@ brain.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import DIVERGING, agreement, lined, network_grid, panels, square
@@ -20,18 +19,15 @@ PAIR = ("network_a", "network_b")
 MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
 
 
-def details(results: Results) -> str:
-    """How far to trust each map."""
-    parts = _parts(results)
-    said = [f"{name}: {agreement(part)}" for name, part in parts]
-    chance = [name for name, part in parts if not part["r_low"].iloc[0] > 0]
-    warned = f" Not told from chance, so that their maps explain nothing: {', '.join(chance)}." if chance else ""
-    return f"Agreement over seeds is {'; '.join(said)}.{warned}"
-
-
-def draw(results: Results) -> Figure:
-    """One row per target: drop at the left, pattern at the right."""
-    shown = [(name, part, value) for name, part in _parts(results)[:MOST] for value in MAPS]
+def draw(results: Results) -> tuple[Figure, str]:
+    """One row per target, drop at the left, pattern at the right; how far to trust each map."""
+    none = "The importance of network pairs was not computed: `nerve interpret` does."
+    parts = [
+        (f"{target} ({label})" if label else str(target), part)
+        for label, table in results.interpreted("importance", none)
+        for target, part in table.groupby("target", sort=False)
+    ]
+    shown = [(name, part, value) for name, part in parts[:MOST] for value in MAPS]
     figure, axes = panels(shown, across=2, width=4.4, height=3.6)
     for ax, (name, part, value) in zip(axes, shown, strict=True):
         networks = list(dict.fromkeys([*part["network_a"], *part["network_b"]]))
@@ -44,14 +40,7 @@ def draw(results: Results) -> Figure:
             ax.text(column, row, "*", ha="center", va="center_baseline", color="#111111", fontsize=8)
         ax.set_title(lined(f"{name}: {MAPS[value]}", 40))
         figure.colorbar(image, ax=ax, shrink=0.75)
-    return figure
-
-
-def _parts(results: Results) -> list[tuple[str, pd.DataFrame]]:
-    """The table of each target and encoder, with its name."""
-    none = "The importance of network pairs was not computed: `nerve interpret` does."
-    return [
-        (f"{target} ({label})" if label else str(target), part)
-        for label, table in results.interpreted("importance", none)
-        for target, part in table.groupby("target", sort=False)
-    ]
+    agreed = "; ".join(f"{name}: {agreement(part)}" for name, part in parts)
+    chance = [name for name, part in parts if not part["r_low"].iloc[0] > 0]
+    warned = f" Not told from chance, so that their maps explain nothing: {', '.join(chance)}." if chance else ""
+    return figure, f"Agreement over seeds is {agreed}.{warned}"

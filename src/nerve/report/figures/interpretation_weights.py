@@ -18,15 +18,9 @@ PLACE = ["x", "y", "z"]
 NONE = "There is no map of regions: `nerve interpret` writes one where the regions of a network differ in weight."
 
 
-def details(results: Results) -> str:
-    """Whose weights are shown, and how far to trust them."""
-    label, table = weights(results)
-    return f"{f'The weights are those of {label}. ' if label else ''}Agreement over seeds is {agreement(table)}."
-
-
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """One row per network."""
-    _, table = weights(results)
+    table, told = weights(results, ["weight"])
     networks = list(dict.fromkeys(table["network"].astype(str)))
     colours = network_colours(networks)
     figure = Figure(figsize=(8.4, 0.9 + 0.3 * len(networks)), layout="constrained")
@@ -44,13 +38,13 @@ def draw(results: Results) -> Figure:
     name_rows(ax, networks, 18)
     ax.grid(axis="y", color=GRID)
     ax.set_xlabel("weight, relative to the network's mean")
-    return figure
+    return figure, told
 
 
-def weights(results: Results, placed: bool = False) -> tuple[str, pd.DataFrame]:
-    """The first table of regions' weights and whose it is; with `placed`, of regions that have coordinates."""
-    known = ["weight", *PLACE] if placed else ["weight"]
+def weights(results: Results, known: list[str]) -> tuple[pd.DataFrame, str]:
+    """The first table of weights of regions whose `known` columns are, and a sentence: whose, how far to trust them."""
     for label, table in results.interpreted("network_weights", NONE):
         if len(table := table.dropna(subset=known)):
-            return label, table
+            whose = f"The weights are those of {label}. " if label else ""
+            return table, f"{whose}Agreement over seeds is {agreement(table)}."
     raise NothingToDraw("The regions have no coordinates in the brain.")

@@ -19,17 +19,8 @@ MOST = 4
 NUMBERS = {"spread": "spread of\nentries", "negative": "share of\nnegative", "largest": "largest\nentry"}
 
 
-def details(results: Results) -> str:
-    """Every difference."""
-    said = [
-        f"{cohort}, {model}: {' '.join(like.differences) or 'no clear difference.'}"
-        for (model, cohort), like in list(results.likeness.items())[:MOST]
-    ]
-    return f"Means of comparable cohorts correlate by {ALIKE} or more. {' '.join(said)}"
-
-
-def draw(results: Results) -> Figure:
-    """One row per model and cohort."""
+def draw(results: Results) -> tuple[Figure, str]:
+    """One row per model and cohort; every difference."""
     shown = [(names, like) for names, like in results.likeness.items() if like.found is not None][:MOST]
     if not shown:
         raise NothingToDraw("No model that was trained elsewhere was used, so none is compared with the cohort.")
@@ -37,7 +28,11 @@ def draw(results: Results) -> Figure:
     every = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(1, 1.2))
     for axes, ((model, cohort), like) in zip(every, shown, strict=True):
         _draw_one(axes, like, short(cohort, 20), short(model, 24))
-    return figure
+    said = [
+        f"{cohort}, {model}: {' '.join(like.differences) or 'no clear difference.'}"
+        for (model, cohort), like in list(results.likeness.items())[:MOST]
+    ]
+    return figure, f"Means of comparable cohorts correlate by {ALIKE} or more. {' '.join(said)}"
 
 
 def _draw_one(axes: Any, like: Likeness, cohort: str, model: str) -> None:

@@ -10,20 +10,15 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import BLUE, MUTED, VERMILION, lined, panels
-from nerve.report.results import EncoderRun, Results
+from nerve.report.results import Results
 
 MOST = 12
 
 
-def details(results: Results) -> str:
-    """Which encoders are shown, where not all are."""
-    total = len(_trained(results))
-    return f"The first {MOST} of {total} encoders are shown." if total > MOST else ""
-
-
-def draw(results: Results) -> Figure:
-    """One panel per encoder."""
-    encoders = _trained(results)[:MOST]
+def draw(results: Results) -> tuple[Figure, str]:
+    """One panel per encoder; which are shown, where not all are."""
+    trained = [one for one in results.encoders if len(one.history)]
+    encoders = trained[:MOST]
     nothing, width = "No encoder was trained here, or none has kept its history.", 2.5 if len(encoders) > 1 else 4.0
     figure, axes = panels(encoders, nothing, across=4, width=width, height=2.25)
     for ax, encoder in zip(axes, encoders, strict=True):
@@ -42,8 +37,5 @@ def draw(results: Results) -> Figure:
             ax.yaxis.set_minor_formatter("")
         ax.grid(axis="y")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
-    return figure
-
-
-def _trained(results: Results) -> list[EncoderRun]:
-    return [one for one in results.encoders if len(one.history)]
+    some = f"The first {MOST} of {len(trained)} encoders are shown."
+    return figure, some if len(trained) > MOST else ""

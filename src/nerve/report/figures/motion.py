@@ -14,7 +14,7 @@ from nerve.report.figures.style import MUTED, ORANGE, VERMILION, line_panels, re
 from nerve.report.results import NothingToDraw, Results
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """One panel per cohort and target, one row per line."""
     scores, lines = results.mean_scores, list(results.lines.index)
     if "r_prediction_motion" not in scores or scores["r_prediction_motion"].isna().all():
@@ -28,4 +28,4 @@ def draw(results: Results) -> Figure:
         ax.hlines(rows, 0, r, color=ORANGE, linewidth=1.4)
         ax.scatter(r, rows, s=25, color=more, zorder=3)
         ax.axvline(part["r_target_motion"].mean(), color=MUTED, linestyle="--", linewidth=1.1)
-    return figure
+    return figure, ""

@@ -18,7 +18,7 @@ MOST = 12
 Panel = tuple[str, np.ndarray, dict[str, float]]  # title, null, observed r by name
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """One panel per cohort and target, for each kind of null."""
     drawn = [panel for make in (_of_target, _of_networks) for one in results.columns if (panel := make(results, one))]
     nothing = "No permutations were made (n_permutations: 0), so there is no null distribution."
@@ -26,7 +26,7 @@ def draw(results: Results) -> Figure:
     for ax, (title, null, observed) in zip(axes, drawn, strict=False):
         _bars(ax, null, observed)
         ax.set_title(lined(title))
-    return figure
+    return figure, ""
 
 
 def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:

@@ -18,20 +18,17 @@ from nerve.report.figures.style import INK, MUTED, colour_limit, fc_image, netwo
 from nerve.report.results import NothingToDraw, Results
 
 
-def details(results: Results) -> str:
-    """This parcellation's numbers."""
-    parcellation = _parcellation(results)
-    sizes, n = Patching.from_parcellation(parcellation).sizes, parcellation.n_regions
-    sketch = "" if _mean(results, n) is not None else " The matrix is a sketch, not data."
-    return f"Here {len(sizes)} patches of {sizes.min()} to {sizes.max()} entries are cut from {n} × {n}.{sketch}"
-
-
-def draw(results: Results) -> Figure:
-    """Matrix with its patches at the left, the tokens of the patches at the right."""
-    parcellation = _parcellation(results)
-    patching = Patching.from_parcellation(parcellation.subset(network_order(parcellation.networks)))
-    mean = _mean(results, parcellation.n_regions)
-    matrix = _sketch(parcellation) if mean is None else mean
+def draw(results: Results) -> tuple[Figure, str]:
+    """Matrix with its patches at the left, their tokens at the right; this parcellation's numbers."""
+    cohorts = results.cohorts.values()
+    known = [*(facts.parcellation for facts in cohorts), results.parcellation]  # cohorts are all in one order
+    parcellation = next((one for one in known if one is not None), None)
+    if parcellation is None:
+        raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
+    n, sorted_regions = parcellation.n_regions, network_order(parcellation.networks)
+    patching = Patching.from_parcellation(parcellation.subset(sorted_regions))
+    means = [facts.mean for facts in cohorts if facts.mean is not None and len(facts.mean) == n]
+    matrix = means[0] if means else _sketch(parcellation)
     figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
     fc_image(left, matrix, parcellation.networks, colour_limit(matrix))
@@ -46,7 +43,9 @@ def draw(results: Results) -> Figure:
         color=INK, linewidth=1.4,
     )  # fmt: skip
     figure.add_artist(arrow)
-    return figure
+    smallest, largest = patching.sizes.min(), patching.sizes.max()
+    cut = f"Here {patching.n_patches} patches of {smallest} to {largest} entries are cut from {n} × {n}."
+    return figure, cut if means else f"{cut} The matrix is a sketch, not data."
 
 
 def _tokens(ax: Axes, patching: Patching) -> None:
@@ -65,20 +64,6 @@ def _tokens(ax: Axes, patching: Patching) -> None:
     words = "each half: the colour of\none of its two networks\nfaded: masked, to be\nreconstructed"
     ax.text(-0.5, n * 0.68, title, va="bottom", weight="bold", fontsize=9.5)
     ax.text(-0.5, n * 0.71, words, va="top", color=MUTED, fontsize=8.5)
-
-
-def _parcellation(results: Results) -> Parcellation:
-    """That of the cohorts, which are all in one order; else the one that the results name."""
-    for parcellation in (*(facts.parcellation for facts in results.cohorts.values()), results.parcellation):
-        if parcellation is not None:
-            return parcellation
-    raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
-
-
-def _mean(results: Results, n_regions: int) -> np.ndarray | None:
-    """The first known mean of a cohort."""
-    means = [facts.mean for facts in results.cohorts.values() if facts.mean is not None]
-    return next((mean for mean in means if len(mean) == n_regions), None)
 
 
 def _sketch(parcellation: Parcellation) -> np.ndarray:

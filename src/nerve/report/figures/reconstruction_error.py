@@ -11,27 +11,23 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nerve.report.figures.style import BLUE, GREEN, GRID, MUTED, ORANGE, name_rows
-from nerve.report.results import EncoderRun, NothingToDraw, Results
+from nerve.report.results import NothingToDraw, Results
 
 GUESSES = {"model": ("model", BLUE), "group_mean": ("group mean", ORANGE), "patch_mean": ("patch mean", GREEN)}
 
 
-def details(results: Results) -> str:
-    """Each model's error beside that of the group mean."""
-    parts = []
-    for encoder in _described(results):
-        ratio, n = encoder.error_ratio, encoder.errors["n_people"]
-        side = "below" if ratio < 1 else "above"
-        parts.append(f"{encoder.label}: {abs(1 - ratio):.0%} {side} the group mean in {n:,} participants")
-    return f"{'; '.join(parts)}."
-
-
-def draw(results: Results) -> Figure:
-    """One row per encoder, three dots."""
-    encoders = _described(results)
+def draw(results: Results) -> tuple[Figure, str]:
+    """One row per encoder, three dots; each model's error beside that of the group mean."""
+    encoders = [one for one in results.encoders if np.isfinite(one.error_ratio)]
+    if not encoders:
+        raise NothingToDraw("No run has kept its held-out reconstruction error (reconstruction.json).")
     figure = Figure(figsize=(7.2, 1.1 + 0.36 * len(encoders)), layout="constrained")
     ax = figure.subplots()
+    told = []
     for row, encoder in enumerate(encoders):
+        ratio, n = encoder.error_ratio, encoder.errors["n_people"]
+        side = "below" if ratio < 1 else "above"
+        told.append(f"{encoder.label}: {abs(1 - ratio):.0%} {side} the group mean in {n:,} participants")
         ax.axhline(row, color=GRID, linewidth=0.6, zorder=0)
         for name, (label, colour) in GUESSES.items():
             value, margin = encoder.errors[name], 1.96 * (encoder.errors[f"{name}_se"] or 0)
@@ -42,11 +38,4 @@ def draw(results: Results) -> Figure:
     ax.set_xlabel("mean squared error of masked patches (units of r, squared)")
     ax.spines["left"].set_color(MUTED)
     figure.legend(loc="outside upper right", ncols=3)
-    return figure
-
-
-def _described(results: Results) -> list[EncoderRun]:
-    found = [one for one in results.encoders if np.isfinite(one.error_ratio)]
-    if not found:
-        raise NothingToDraw("No run has kept its held-out reconstruction error (reconstruction.json).")
-    return found
+    return figure, f"{'; '.join(told)}."

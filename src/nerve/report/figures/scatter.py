@@ -17,7 +17,7 @@ from nerve.report.results import Results, at
 MOST, MOST_POINTS = 12, 3000
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """One panel per cohort and target."""
     shown = [(column, points) for column in results.columns if len(points := _points(results, column))][:MOST]
     figure, axes = panels(shown, "There are no predictions to show.", height=2.7)
@@ -37,7 +37,7 @@ def draw(results: Results) -> Figure:
         ax.text(0.03, 0.97, said, va="top", fontsize=8, transform=ax.transAxes)
         ax.margins(y=0.22)
         ax.set(xlabel="observed", ylabel="predicted")
-    return figure
+    return figure, ""
 
 
 def _points(results: Results, column: tuple[str, str]) -> pd.DataFrame:

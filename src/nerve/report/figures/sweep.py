@@ -19,7 +19,7 @@ from nerve.report.results import Results
 MOST = 9
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results) -> tuple[Figure, str]:
     """One panel per method and setting."""
     table = swept(results)
     groups = list(table.groupby(["name", "setting"], sort=False))[:MOST] if len(table) else []
@@ -40,7 +40,7 @@ def draw(results: Results) -> Figure:
         ax.set_title(lined(name, 34))
         ax.grid(axis="y")
     figure.legend(*(words[:12] for words in axes[0].get_legend_handles_labels()), loc="outside right upper")
-    return figure
+    return figure, ""
 
 
 def swept(results: Results) -> pd.DataFrame:
