@@ -58,10 +58,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     """
     several = as_encoders(encoders)
     if not all(has_attention(encoder) for encoder in several):
-        name = type(several[0]).__name__
-        raise problem(
-            f"attention_summary of {name}", "it has no attention between patches", expected="NERVE, depth ≥ 1"
-        )
+        where = f"attention_summary of {type(several[0]).__name__}"
+        raise problem(where, "it has no attention between patches", expected="NERVE, depth ≥ 1")
     parts = [_mean_maps(encoder, encoder.fitted_cohort(cohort)) for encoder in several]
     maps, rollout = (np.stack(part) for part in zip(*parts, strict=True))
     patching: Patching = several[0].patching_
@@ -136,14 +134,7 @@ def _rows(
 def _pair_table(rollout: np.ndarray, even: np.ndarray, patching: Patching) -> pd.DataFrame:
     """How much of the mean patch token, the representation that `pooling="mean"` gives, comes from each pair."""
     received = rollout[:, 1:, 1:].mean(axis=1)  # (seeds, P)
-    names = np.array(patching.group_names)[patching.pairs]  # (P, 2)
-    return pd.DataFrame(
-        {
-            "network_a": names[:, 0],
-            "network_b": names[:, 1],
-            "attention": received.mean(axis=0),
-            "ratio": received.mean(axis=0) / even[1:, 1:].mean(axis=0),
-            "stability": stability(received),
-            "n_seeds": len(rollout),
-        }
-    )
+    mean = received.mean(axis=0)
+    ratio = mean / even[1:, 1:].mean(axis=0)
+    pairs = pd.DataFrame(np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"])
+    return pairs.assign(attention=mean, ratio=ratio, stability=stability(received), n_seeds=len(rollout))

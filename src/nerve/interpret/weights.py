@@ -40,20 +40,17 @@ def network_weights(encoders: Any) -> pd.DataFrame:
     maps = norms / norms.groupby(patching.group_of).transform("mean")
     shares = norms**2 / (norms**2).groupby(patching.group_of).transform("sum")
     within = [stability(maps.T.to_numpy()[:, m]) if len(m) >= FEWEST_REGIONS else np.nan for m in patching.members]
-    regions = several[0].parcellation_.to_table()
-    return pd.DataFrame(
-        {
-            "region": regions["label"],
-            "network": np.array(patching.group_names)[patching.group_of],
-            **{name: regions[name] for name in ("hemisphere", "x", "y", "z")},
-            "weight": maps.mean(axis=1),
-            "weight_sd": maps.std(axis=1),
-            "share": shares.mean(axis=1),
-            "rank": maps.mean(axis=1).groupby(patching.group_of).rank(ascending=False, method="first").astype(int),
-            "network_stability": np.array(within)[patching.group_of],
-            "stability": stability(maps.T),
-            "n_seeds": len(several),
-        }
+    weight = maps.mean(axis=1)
+    regions = several[0].parcellation_.to_table().rename(columns={"label": "region"})
+    return regions.assign(
+        network=np.array(patching.group_names)[patching.group_of],
+        weight=weight,
+        weight_sd=maps.std(axis=1),
+        share=shares.mean(axis=1),
+        rank=weight.groupby(patching.group_of).rank(ascending=False, method="first").astype(int),
+        network_stability=np.array(within)[patching.group_of],
+        stability=stability(maps.T),
+        n_seeds=len(several),
     )
 
 
@@ -66,10 +63,9 @@ def _row_norms(encoder: Any) -> np.ndarray:
     """(regions,) ‖U[i]‖."""
     factors = factors_of(encoder)
     if factors is None:
+        where, remedy = type(encoder).__name__, "Use patch_importance, which works for every encoder."
+        expected = "NERVE with tokenizer='bilinear'"
         raise problem(
-            f"network_weights of {type(encoder).__name__}",
-            "it has no factor for each network",
-            expected="NERVE with tokenizer='bilinear'",
-            remedy="Use patch_importance, which works for every encoder.",
+            f"network_weights of {where}", "it has no factor for each network", expected=expected, remedy=remedy
         )
     return np.linalg.norm(factors.detach().cpu().double().numpy(), axis=1)
