@@ -18,7 +18,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from nerve.checks import NerveError
+from nerve.checks import problem
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
 from nerve.report.figures import FIGURES, draw
@@ -41,9 +41,7 @@ def results_of(source: Source) -> Results:
     if (Path(source) / "cohort.json").is_file():
         return results_of(Cohort.load(source))
     if not Path(source).is_dir():
-        raise NerveError(
-            f"{source}: there is no such folder, expected results, a cohort or the name of a parcellation."
-        )
+        raise problem(source, "there is no such folder", expected="results, a cohort or the name of a parcellation")
     return load_results(source)
 
 

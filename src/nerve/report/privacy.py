@@ -44,8 +44,7 @@ class Scrubber:
         """The text without identifiers."""
         said = str(text)
         for one in self._inside:
-            if one in said:
-                said = said.replace(one, PARTICIPANT)
+            said = said.replace(one, PARTICIPANT)
         said = _BIDS.sub(PARTICIPANT, said)
         said = _PATH.sub(lambda path: _shortened(path[0]), said)
         said = _WHO.sub(lambda found: re.sub(r"[\w.-]*[\w-]", self._named, found[0]), said)

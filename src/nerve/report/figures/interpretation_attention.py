@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import DIVERGING, agreement, lined, network_grid, panels
+from nerve.report.figures.style import agreement, lined, network_image, panels
 from nerve.report.results import Results
 
 MOST = 6
@@ -28,8 +28,7 @@ def draw(results: Results) -> tuple[Figure, str]:
     figure, axes = panels(parts, width=3.6, height=3.4, extra=0.6)
     limit = max(0.1, *(float(np.nanmax(np.abs(grid))) for _, grid, _ in parts))
     for ax, (title, grid, names) in zip(axes, parts, strict=True):
-        image = ax.imshow(grid, cmap=DIVERGING, vmin=-limit, vmax=limit)
-        network_grid(ax, names)
+        image = network_image(ax, grid, names, limit)
         ax.set_title(lined(title, 34))
     figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
     rollouts = [(f"{label}: " if label else "", _part(table, "rollout")) for label, table in tables]

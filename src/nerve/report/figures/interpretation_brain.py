@@ -7,11 +7,8 @@ approximate. Look for agreement of neighbours and of the two hemispheres.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -31,21 +28,31 @@ def draw(results: Results) -> tuple[Figure, str]:
     """Four views of the glass brain above four of the surface; everything it needs is shipped with nilearn."""
     table, told = weights(results, ["weight", *PLACE])
     try:
-        from nilearn import plotting
+        from nilearn.datasets import fetch_surf_fsaverage
+        from nilearn.plotting import plot_markers, plot_surf
+        from nilearn.surface import load_surf_mesh
     except ImportError:
         raise NothingToDraw("Drawing on the brain needs nilearn: pip install nilearn.") from None
     low, high = table["weight"].quantile([0.02, 0.98])
     scale = Normalize(low, high) if high - low > 1e-9 else Normalize(low - 0.5, high + 0.5)
     figure = Figure(figsize=(9.6, 4.9))
     figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, color="white", zorder=-10))
-    plotting.plot_markers(
+    plot_markers(
         table["weight"].to_numpy(float), table[PLACE].to_numpy(float), node_size=26, node_cmap=COLOURS,
         node_vmin=scale.vmin, node_vmax=scale.vmax, display_mode="lzry", figure=figure, axes=(0.0, 0.48, 0.9, 0.5),
         colorbar=False,
     )  # fmt: skip
+    shipped = fetch_surf_fsaverage("fsaverage5")
     for number, (side, view) in enumerate(SURFACES):
         axes = figure.add_axes((0.225 * number, 0.0, 0.225, 0.48), projection="3d")
-        _draw_surface(axes, table, side, view, scale)
+        values = on_surface(table, load_surf_mesh(shipped[f"pial_{side}"]).coordinates, side)
+        plot_surf(
+            shipped[f"infl_{side}"], surf_map=values, bg_map=shipped[f"sulc_{side}"], hemi=side, view=view,
+            cmap=COLOURS, vmin=scale.vmin, vmax=scale.vmax, colorbar=False, axes=axes, figure=figure,
+        )  # fmt: skip
+        for mesh in axes.collections:
+            mesh.set_rasterized(True)  # twenty thousand triangles would be megabytes of paths
+        axes.set_title(f"{side}, {view}", fontsize=8, loc="center", y=0.92, color=_PAGE_INK, fontweight="normal")
     bar = figure.colorbar(ScalarMappable(scale, COLOURS), cax=figure.add_axes((0.925, 0.2, 0.014, 0.6)))
     bar.set_label("weight, relative to the network", color=_PAGE_INK)
     bar.ax.tick_params(colors=_PAGE_INK, labelcolor=_PAGE_INK)
@@ -67,19 +74,3 @@ def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarr
         return np.full(len(vertices), np.nan)
     distance, nearest = cKDTree(here[PLACE].to_numpy(float)).query(vertices)
     return np.where(distance <= REACH, here["weight"].to_numpy(float)[nearest], np.nan)
-
-
-def _draw_surface(axes: Axes, table: pd.DataFrame, side: str, view: str, scale: Any) -> None:
-    from nilearn import plotting
-    from nilearn.datasets import fetch_surf_fsaverage
-    from nilearn.surface import load_surf_mesh
-
-    shipped = fetch_surf_fsaverage("fsaverage5")
-    values = on_surface(table, load_surf_mesh(shipped[f"pial_{side}"]).coordinates, side)
-    plotting.plot_surf(
-        shipped[f"infl_{side}"], surf_map=values, bg_map=shipped[f"sulc_{side}"], hemi=side, view=view, cmap=COLOURS,
-        vmin=scale.vmin, vmax=scale.vmax, colorbar=False, axes=axes, figure=axes.figure,
-    )  # fmt: skip
-    for mesh in axes.collections:
-        mesh.set_rasterized(True)  # twenty thousand triangles would be megabytes of paths
-    axes.set_title(f"{side}, {view}", fontsize=8, loc="center", y=0.92, color=_PAGE_INK, fontweight="normal")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import DIVERGING, agreement, lined, network_grid, panels, square
+from nerve.report.figures.style import agreement, lined, network_image, panels, square
 from nerve.report.results import Results
 
 MOST = 6
@@ -33,8 +33,7 @@ def draw(results: Results) -> tuple[Figure, str]:
         networks = list(dict.fromkeys([*part["network_a"], *part["network_b"]]))
         matrix = square(part, PAIR, networks, value)
         limit = max(1e-6, float(np.nanmax(np.abs(matrix))))
-        image = ax.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit)
-        network_grid(ax, networks)
+        image = network_image(ax, matrix, networks, limit)
         above, below = part[f"{value}_low"] > 0, (part[f"{value}_high"] < 0) & (value != "drop")
         for row, column in np.argwhere(square(part.assign(sure=1.0 * (above | below)), PAIR, networks, "sure") == 1):
             ax.text(column, row, "*", ha="center", va="center_baseline", color="#111111", fontsize=8)

@@ -121,7 +121,7 @@ def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, lab
     sizes = {name: list(networks).count(name) for name in dict.fromkeys(networks)}
     ends = np.cumsum([*sizes.values()])
     starts = ends - [*sizes.values()]
-    middles = apart([*((starts + ends - 1) / 2)], 0.043 * n, n - 1)
+    middles = apart((starts + ends - 1) / 2, 0.043 * n, n - 1)
     for border in ends[:-1] - 0.5:
         axes.axhline(border, color="#111111", linewidth=0.5)
         axes.axvline(border, color="#111111", linewidth=0.5)
@@ -136,8 +136,9 @@ def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, lab
     return image
 
 
-def network_grid(axes: Axes, networks: Sequence[str]) -> None:
-    """Names on both sides of a network × network image, each with the colour of its network."""
+def network_image(axes: Axes, matrix: np.ndarray, networks: Sequence[str], limit: float) -> Any:
+    """Draw network × network values with names on both sides, each with the colour of its network."""
+    image = axes.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit)
     n, places = len(networks), np.arange(len(networks))
     names, size = [short(name, 14) for name in networks], 6 if len(networks) > 10 else 7.5
     axes.set_xticks(places, names, rotation=90, fontsize=size)
@@ -147,6 +148,7 @@ def network_grid(axes: Axes, networks: Sequence[str]) -> None:
     for i, colour in enumerate(network_colours(networks).values()):
         _band(axes, (-0.5 - 0.03 * n, i - 0.45), 0.02 * n, 0.9, colour)
     axes.spines[:].set_visible(False)
+    return image
 
 
 def square(table: pd.DataFrame, ends: tuple[str, str], names: list[str], value: str, mirrored: int = 1) -> np.ndarray:
@@ -168,21 +170,17 @@ def colour_limit(*matrices: Any) -> float:
     return max([0.1, *(float(np.nanquantile(values, 0.98)) for values in off if np.isfinite(values).any())])
 
 
-def apart(places: Sequence[float], gap: float, most: float) -> list[float]:
+def apart(places: np.ndarray, gap: float, most: float) -> np.ndarray:
     """Places of labels, in order, moved as little as it takes to stand `gap` apart, none beyond `most`.
 
     Examples
     --------
-    >>> apart([0, 1, 5, 10], gap=2, most=10)
-    [0, 2, 5, 10]
+    >>> apart(np.array([0, 1, 5, 10]), gap=2, most=10)
+    array([ 0,  2,  5, 10])
     """
-    gap, moved = min(gap, most / max(1, len(places) - 1)), list(places)
-    for i in range(1, len(moved)):
-        moved[i] = max(moved[i], moved[i - 1] + gap)
-    moved[-1] = min(moved[-1], most)
-    for i in reversed(range(len(moved) - 1)):
-        moved[i] = min(moved[i], moved[i + 1] - gap)
-    return moved
+    steps = min(gap, most / max(1, len(places) - 1)) * np.arange(len(places))
+    moved = np.maximum.accumulate(places - steps) + steps  # each at least a gap behind the one before
+    return np.minimum(moved, most - steps[::-1])
 
 
 def agreement(table: pd.DataFrame) -> str:
