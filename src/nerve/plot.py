@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from nerve.checks import problem
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
-from nerve.report.figures import FIGURES, draw
+from nerve.report.figures import FIGURES, draw, function_of
 from nerve.report.load import load_results
 from nerve.report.results import Results, cohort_facts
 
@@ -52,8 +52,7 @@ def _figure(name: str) -> Callable[[Source], Figure]:
         return draw(name, results_of(source))
 
     plot.__name__ = plot.__qualname__ = name
-    words = import_module(FIGURES[name]).__doc__
-    plot.__doc__ = f"{words}\n\nParameters\n----------\nsource : folder, Results or Cohort"
+    plot.__doc__ = f"{getdoc(function_of(name))}\n\nParameters\n----------\nsource : folder, Results or Cohort"
     return plot
 
 
