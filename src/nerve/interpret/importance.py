@@ -71,9 +71,8 @@ def patch_importance(
     -----
     Intervals cover the choice of participants, given the fitted models; `stability` covers the choice of the seed.
     """
-    protocol = Protocol(
-        targets=as_names(targets), covariates=as_names(covariates), **known_fields(options, "patch_importance()")
-    )
+    asked = known_fields(options, "patch_importance()")
+    protocol = Protocol(targets=as_names(targets), covariates=as_names(covariates), **asked)
     if protocol.combat or protocol.regress_features:
         raise NerveError("patch_importance hides patches before the features are made, expected combat and "
                          "regress_features to be off: leave them out.")  # fmt: skip

@@ -90,9 +90,8 @@ def occluded_predictions(
     names = list(map(str, people.targets.columns))
     observed, intact = np.full((2, len(cohort), len(names)), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
-    for task in fold_tasks(
-        Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress
-    ):
+    tasks = fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress)
+    for task in tasks:
         columns = np.array([names.index(name) for name in task.names])
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
         ridge = ridge_of(protocol).fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)

@@ -85,9 +85,8 @@ def describe_run(
         alike = np.repeat(masked[[typical]], n_people, axis=0)  # one mask, so that the mean is masked too
         rebuilt = patching.pack(method.reconstruct(people, alike))
         hidden = np.isin(patching.patch_of, masked[typical])  # (S,)
-        report |= {"example_n": len(group)} | _write_example(
-            Path(out), patching, actual[group].mean(axis=0), rebuilt[group].mean(axis=0), hidden
-        )
+        shown = actual[group].mean(axis=0), rebuilt[group].mean(axis=0)
+        report |= {"example_n": len(group)} | _write_example(Path(out), patching, *shown, hidden)
     write_json(Path(out) / "reconstruction.json", report)
     return report
 

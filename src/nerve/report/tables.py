@@ -189,8 +189,9 @@ def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) ->
     if one is None:
         return Cell(failed=bool({(cohort, line), ("", line)} & results.failed))
     beyond, width = bool(one.get("p_permuted_networks", NAN) < LEVEL), one.get("r_half_width", NAN)
-    marks = {"dagger": beyond, "rank": int(beyond and signed), "adapted": (cohort, line) in results.adapted}
-    return Cell(one["r"], number(width) if np.isfinite(width) and not signed else "", signed=signed, **marks)
+    margin = number(width) if np.isfinite(width) and not signed else ""
+    bold, adapted = int(beyond and signed), (cohort, line) in results.adapted
+    return Cell(one["r"], margin, rank=bold, dagger=beyond, adapted=adapted, signed=signed)
 
 
 def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell]) -> dict[str, Cell]:
