@@ -34,10 +34,9 @@ def results_of(source: Source) -> Results:
         return source
     if isinstance(source, Cohort):
         return Results(title=source.name, cohorts={source.name: cohort_facts(source)})
-    if isinstance(source, Parcellation):
-        return Results(parcellation=source)
-    if isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names():
-        return Results(parcellation=load_parcellation(source))
+    named = isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names()
+    if named or isinstance(source, Parcellation):
+        return Results(parcellation=load_parcellation(source))  # type: ignore[arg-type]
     if (Path(source) / "cohort.json").is_file():
         return results_of(Cohort.load(source))
     if not Path(source).is_dir():

@@ -52,8 +52,7 @@ def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
 
 
 def _upper(fc: np.ndarray) -> np.ndarray:
-    rows, columns = np.triu_indices(fc.shape[-1], 1)
-    return fc[:, rows, columns]
+    return fc[:, *np.triu_indices(fc.shape[-1], 1)]
 
 
 class OccludedPredictions(NamedTuple):
