@@ -128,7 +128,7 @@ def interpretation_attention(results: Results) -> tuple[Figure, str]:
     twice as much, -1 half; mean over participants, heads and seeds). Rollout follows attention through all layers. Look
     for columns of one colour: networks that everything reads.
     """
-    # one panel for the rollout and for each layer; how far to trust it
+    # one panel for the rollout and for each layer
     tables = results.interpreted("attention", "Attention was not summarised: `nerve interpret` does.")
     parts = [
         (" · ".join(filter(None, [label, layer if layer == "rollout" else f"layer {layer}"])), *_grid(table, layer))
@@ -141,8 +141,7 @@ def interpretation_attention(results: Results) -> tuple[Figure, str]:
         image = network_image(ax, grid, names, limit)
         ax.set_title(lined(title, 34))
     figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
-    rollouts = [(f"{label}: " if label else "", _part(table, "rollout")) for label, table in tables]
-    agreed = "; ".join(label + agreement(one) for label, one in rollouts)
+    agreed = "; ".join(f"{label}: " * bool(label) + agreement(_part(table, "rollout")) for label, table in tables)
     return figure, f"Agreement of rollouts over seeds is {agreed}."
 
 
@@ -166,7 +165,7 @@ def interpretation_importance(results: Results) -> tuple[Figure, str]:
     transform of the ridge weights). Look for pairs that stand out in both. A map that seeds do not share says nothing
     about the brain.
     """
-    # one row per target, drop at the left, pattern at the right; how far to trust each map
+    # one row per target, drop at the left, pattern at the right
     none = "The importance of network pairs was not computed: `nerve interpret` does."
     parts = [
         (f"{target} ({label})" if label else str(target), part)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nerve.evaluation.curves import curve_sentences, curve_table
+from nerve.evaluation.resampling import permutation_p
 from nerve.report.figures.colours import BLUE, CYCLE, INK, MUTED, ORANGE, VERMILION
 from nerve.report.figures.style import line_panels, lined, panels, readable, short
 from nerve.report.results import NothingToDraw, Results, at
@@ -117,7 +118,7 @@ def null_distribution(results: Results) -> tuple[Figure, str]:
 def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
     ax.hist(null, bins=min(30, max(6, len(null) // 8)), color="#b4bac6", edgecolor="white", linewidth=0.3)
     for i, (name, r) in enumerate(observed.items()):
-        p = (1 + np.sum(null >= r)) / (1 + len(null))
+        p = permutation_p(null, r)
         colour = INK if len(observed) == 1 else CYCLE[i % len(CYCLE)]
         ax.axvline(r, color=colour, linewidth=1.8, label=f"{name}\nr = {r:.2f}, p = {p:.3g}")
     ax.margins(y=0.45)
@@ -151,7 +152,7 @@ def learning_curves(results: Results) -> tuple[Figure, str]:
     Score (r, or AUC for two-class targets) over the number of labelled participants: mean and 95 % interval of the
     draws, which are the same for every line. Look for a line that is high at the left: it needs few labels.
     """
-    # one panel per cohort and target, one curve per line; how many labels the lines need
+    # one panel per cohort and target, one curve per line
     if results.curves.empty:
         raise NothingToDraw("No learning curves were asked for (labels).")
     labels = {line: results.label(line) for line in results.lines.index}
@@ -160,7 +161,7 @@ def learning_curves(results: Results) -> tuple[Figure, str]:
     figure, axes = panels(groups, width=3.4, height=2.7, extra=1.8)
     for ax, (column, part) in zip(axes, groups, strict=True):
         for i, (line, curve) in enumerate(part.groupby("row", sort=False)):
-            colour, name = CYCLE[i % len(CYCLE)], short(labels[str(line)], 30)
+            colour, name = CYCLE[i % len(CYCLE)], short(results.label(str(line)), 30)
             ax.fill_between(curve["labels"], curve["low"], curve["high"], color=colour, alpha=0.12, linewidth=0)
             ax.plot(curve["labels"], curve["score"], "o-", color=colour, markersize=4, linewidth=1.4, label=name)
         ax.set(xlabel="labelled participants", ylabel="AUC" if (part["metric"] == "auc").any() else "r")

@@ -32,9 +32,8 @@ def patch_layout(results: Results) -> tuple[Figure, str]:
     parcellation = next((one for one in known if one is not None), None)
     if parcellation is None:
         raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
-    n, sorted_regions = parcellation.n_regions, network_order(parcellation.networks)
-    patching = Patching.from_parcellation(parcellation.subset(sorted_regions))
-    means = [facts.mean for facts in cohorts if facts.mean is not None and len(facts.mean) == n]
+    patching = Patching.from_parcellation(parcellation.subset(network_order(parcellation.networks)))
+    means = [facts.mean for facts in cohorts if facts.mean is not None and len(facts.mean) == patching.n_regions]
     matrix = means[0] if means else _sketch(parcellation)
     figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
@@ -50,8 +49,8 @@ def patch_layout(results: Results) -> tuple[Figure, str]:
         color=INK, linewidth=1.4,
     )  # fmt: skip
     figure.add_artist(arrow)
-    smallest, largest = patching.sizes.min(), patching.sizes.max()
-    cut = f"Here {patching.n_patches} patches of {smallest} to {largest} entries are cut from {n} × {n}."
+    sizes, n = f"{patching.sizes.min()} to {patching.sizes.max()}", patching.n_regions
+    cut = f"Here {patching.n_patches} patches of {sizes} entries are cut from {n} × {n}."
     return figure, cut if means else f"{cut} The matrix is a sketch, not data."
 
 
