@@ -25,7 +25,7 @@ from nerve.evaluation.rows import line_label, lines_of
 from nerve.experiments.store import UNAVAILABLE
 from nerve.files import read_tsv
 from nerve.report.figures import draw
-from nerve.report.figures.style import CYCLE, MUTED, RC
+from nerve.report.figures.colours import CYCLE, MUTED, RC
 from nerve.report.load import load_results
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -146,12 +146,12 @@ def without_figures() -> Iterator[None]:
     def nothing(name: str, results: object) -> None:
         raise figures.NothingToDraw("It was left out.")
 
-    draw = figures.draw
-    figures.draw = nothing
+    drawn = figures.drawn
+    figures.drawn = nothing
     try:
         yield
     finally:
-        figures.draw = draw
+        figures.drawn = drawn
 
 
 def _code_of(pid: int) -> int:

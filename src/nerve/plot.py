@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from nerve.checks import NerveError
+from nerve.checks import problem
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
-from nerve.report.figures import FIGURES, draw
+from nerve.report.figures import FIGURES, draw, function_of
 from nerve.report.load import load_results
 from nerve.report.results import Results, cohort_facts
 
@@ -34,16 +34,13 @@ def results_of(source: Source) -> Results:
         return source
     if isinstance(source, Cohort):
         return Results(title=source.name, cohorts={source.name: cohort_facts(source)})
-    if isinstance(source, Parcellation):
-        return Results(parcellation=source)
-    if isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names():
-        return Results(parcellation=load_parcellation(source))
+    named = isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names()
+    if named or isinstance(source, Parcellation):
+        return Results(parcellation=load_parcellation(source))  # type: ignore[arg-type]
     if (Path(source) / "cohort.json").is_file():
         return results_of(Cohort.load(source))
     if not Path(source).is_dir():
-        raise NerveError(
-            f"{source}: there is no such folder, expected results, a cohort or the name of a parcellation."
-        )
+        raise problem(source, "there is no such folder", expected="results, a cohort or the name of a parcellation")
     return load_results(source)
 
 
@@ -54,8 +51,7 @@ def _figure(name: str) -> Callable[[Source], Figure]:
         return draw(name, results_of(source))
 
     plot.__name__ = plot.__qualname__ = name
-    words = import_module(FIGURES[name]).__doc__
-    plot.__doc__ = f"{words}\n\nParameters\n----------\nsource : folder, Results or Cohort"
+    plot.__doc__ = f"{getdoc(function_of(name))}\n\nParameters\n----------\nsource : folder, Results or Cohort"
     return plot
 
 

@@ -14,7 +14,7 @@ from nilearn.surface import load_surf_mesh
 import nerve
 from nerve.interpret import network_weights
 from nerve.report.figures import draw, svg
-from nerve.report.figures.interpretation_brain import REACH, on_surface
+from nerve.report.figures.interpretation import REACH, on_surface
 from nerve.report.results import NothingToDraw, Results
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders

@@ -12,8 +12,8 @@ from nerve import NERVE, Cohort, NerveError, Patching, Protocol
 from nerve.checks import NerveWarning
 from nerve.evaluation.people import prepare_people
 from nerve.interpret import patch_importance
+from nerve.interpret.importance import pattern_sizes
 from nerve.interpret.occlusion import Embedding, embedding_of, occluded_predictions, training_means
-from nerve.interpret.patterns import pattern_sizes
 from nerve.simulate import Target, simulate_cohort
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders

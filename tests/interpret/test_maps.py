@@ -6,7 +6,7 @@ import torch
 
 from nerve import NERVE, NerveError
 from nerve.interpret import attention_summary, network_weights, stability
-from nerve.interpret.attention import _table, between_networks, rolled_out
+from nerve.interpret.maps import _table, between_networks, rolled_out
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
 

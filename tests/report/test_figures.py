@@ -1,6 +1,7 @@
 """Figures show what the tables say."""
 
 import base64
+import inspect
 import re
 from dataclasses import replace
 from importlib import import_module
@@ -17,22 +18,25 @@ from nerve import plot
 from nerve.cohort import Cohort
 from nerve.files import read_json
 from nerve.parcellation import load_parcellation
-from nerve.report.figures import FIGURES, NothingToDraw, draw, svg, words_of
-from nerve.report.figures.null_distribution import _of_target
-from nerve.report.figures.style import YEO7, YEO17, network_colours, network_order, square
-from nerve.report.figures.sweep import swept
+from nerve.report.figures import FIGURES, SECTIONS, NothingToDraw, draw, drawn, function_of, svg
+from nerve.report.figures.colours import YEO7, YEO17, network_colours
+from nerve.report.figures.comparison import swept
+from nerve.report.figures.prediction import _of_target
+from nerve.report.figures.style import network_order, square
 from nerve.report.results import CohortFacts, Results, cohort_facts
 
 
-def test_every_file_is_a_figure_and_every_figure_a_file():
-    files = {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {"__init__", "style"}
-    assert files == set(FIGURES)
+def test_every_file_is_a_section_and_every_figure_in_it_is_listed():
+    files = {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {"__init__", "colours", "style"}
+    assert files == set(SECTIONS)
+    for section, names in SECTIONS.items():
+        functions = inspect.getmembers(import_module(f"{package.__name__}.{section}"), inspect.isfunction)
+        assert {name for name, one in functions if one.__annotations__["return"] == "tuple[Figure, str]"} == set(names)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_contract_of_a_figure(name):
-    module = import_module(FIGURES[name])
-    title, _, caption = module.__doc__.partition(".\n\n")
+    title, _, caption = inspect.getdoc(function_of(name)).partition(".\n\n")
     assert "\n" not in title
     assert len(caption) > 80
     assert not re.search(r"\b(See|people|person)\b", caption)
@@ -99,7 +103,7 @@ def test_the_null_is_that_of_the_row_itself(results):
 
 def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
     errors = dict(results.encoders[0].errors)
-    assert "Mean connectivity of 12 participants" in words_of("reconstruction", results)[1]
+    assert "Mean connectivity of 12 participants" in drawn("reconstruction", results).caption
     errors.pop("example_n")
     unknown = replace(results, encoders=[replace(results.encoders[0], errors=errors)])
     with pytest.raises(NothingToDraw, match="ten held-out participants"):

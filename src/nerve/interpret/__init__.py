@@ -1,7 +1,7 @@
 """What encoders have learned, as small files that the report reads without torch.
 
     RUN/reconstruction.npz, reconstruction.json    held-out mean, masked and reconstructed; errors (`pretraining`)
-    OUT/interpretation/network_weights.tsv         which regions each network's embedding relies on (`weights`)
+    OUT/interpretation/network_weights.tsv         which regions each network's embedding relies on (`maps`)
     OUT/interpretation/attention.tsv               attention between networks, by layer and head, and rollout
     OUT/interpretation/attention_pairs.tsv         rollout received by each network pair
     OUT/interpretation/importance.tsv              which network pairs carry a prediction: occlusion and patterns
@@ -11,10 +11,9 @@ Every function takes one encoder or several that differ in their seed; with seve
 they agree (`stability`).
 """
 
-from nerve.interpret.attention import attention_summary
 from nerve.interpret.importance import patch_importance
+from nerve.interpret.maps import attention_summary, network_weights
 from nerve.interpret.output import interpret_to, load_encoder
 from nerve.interpret.stability import stability
-from nerve.interpret.weights import network_weights
 
 __all__ = ["attention_summary", "interpret_to", "load_encoder", "network_weights", "patch_importance", "stability"]

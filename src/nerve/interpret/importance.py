@@ -1,4 +1,11 @@
-"""Which network pairs carry a prediction: occlusion (what the model needs) and patterns (where the signal is seen)."""
+"""Which network pairs carry a prediction: occlusion (what the model needs) and patterns (where the signal is seen).
+
+Patterns are Haufe's: weights of a model say what cancels noise, patterns say where the predicted signal is seen. For a
+linear model ŷ = wᵀx the pattern is Σ_x w / var(ŷ) = cov(x, ŷ) / var(ŷ) (Haufe et al., 2014). The covariance can be
+formed for any model and in any space: here between FC and the out-of-fold predictions of kernel ridge on whatever
+features, so that it maps an embedding back to network pairs. We divide by the standard deviation of ŷ, which gives the
+change of FC that goes with one standard deviation of the prediction.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +22,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation import adjusted_p
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.resampling import interval, resample_counts, two_sided_p, weighted_correlations
-from nerve.interpret.occlusion import OccludedPredictions, embedding_of, occluded_predictions
-from nerve.interpret.patterns import patch_means, pattern_sizes, standardised_in_folds
+from nerve.interpret.occlusion import OccludedPredictions, chunks, embedding_of, occluded_predictions
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
 from nerve.protocol import Protocol, as_names, known_fields
@@ -65,17 +71,16 @@ def patch_importance(
     -----
     Intervals cover the choice of participants, given the fitted models; `stability` covers the choice of the seed.
     """
-    protocol = Protocol(
-        targets=as_names(targets), covariates=as_names(covariates), **known_fields(options, "patch_importance()")
-    )
+    asked = known_fields(options, "patch_importance()")
+    protocol = Protocol(targets=as_names(targets), covariates=as_names(covariates), **asked)
     if protocol.combat or protocol.regress_features:
         raise NerveError("patch_importance hides patches before the features are made, expected combat and "
                          "regress_features to be off: leave them out.")  # fmt: skip
-    if isinstance(features, str) and features != "raw":
+    raw = isinstance(features, str)
+    if raw and features != "raw":
         raise NerveError(f"features are {features!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`).")
-    encoders: list[Any] = [features] if isinstance(features, str) else as_encoders(features)
-    if not isinstance(features, str):
-        cohort = encoders[0].fitted_cohort(cohort)
+    encoders = [features] if raw else as_encoders(features)
+    cohort = cohort if raw else encoders[0].fitted_cohort(cohort)
     patching = patching or getattr(encoders[0], "patching_", None) or Patching.from_parcellation(cohort.parcellation)
     people, protocol = prepare_people(cohort, protocol)
     maps = []
@@ -85,10 +90,14 @@ def patch_importance(
             label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
             say = None if progress is None else partial(progress, label)
             maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, say))
-    means = patch_means(cohort, patching)  # (n, P)
+    packed = (patching.pack(cohort.inputs("fc", rows)).astype(float) for rows in chunks(np.arange(len(cohort))))
+    means = np.concatenate([patching.means(some, empty=0.0) for some in packed])  # (n, P)
     sizes = np.mean([pattern_sizes(cohort, one.intact, one.folds, patching) for one in maps], axis=0)  # (P, T)
-    parts = [_target_rows(t, maps, means, sizes, people, patching, protocol) for t in range(sizes.shape[1])]
-    table = pd.concat(parts, ignore_index=True)
+    parts = {
+        str(name): _target_rows(t, maps, means, sizes, people, patching, protocol)
+        for t, name in enumerate(people.targets.columns)
+    }
+    table = pd.concat(parts, names=["target"]).reset_index("target").reset_index(drop=True)
     _warn_of_nothing(table)
     return table
 
@@ -97,12 +106,9 @@ def _warn_of_nothing(table: pd.DataFrame) -> None:
     first = table.drop_duplicates("target")
     lost = first[first["r_low"] <= 0]
     if len(lost):
-        named = [f"{target} (r = {r:+.2f})" for target, r in zip(lost["target"], lost["r"], strict=True)]
-        warnings.warn(
-            f"{listed(named)}: the prediction cannot be told from chance, and maps of such a model explain nothing.",
-            NerveWarning,
-            stacklevel=3,
-        )
+        named = listed(f"{target} (r = {r:+.2f})" for target, r in zip(lost["target"], lost["r"], strict=True))
+        said = f"{named}: the prediction cannot be told from chance, and maps of such a model explain nothing."
+        warnings.warn(said, NerveWarning, stacklevel=3)
 
 
 def _target_rows(
@@ -122,27 +128,22 @@ def _target_rows(
     r = np.stack([_correlations(counts, one, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
     drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P)
     patterns = np.stack([_patterns(counts, one, means, used, t) for one in maps])  # (seeds, 1 + B, P)
-    names = np.array(patching.group_names)[patching.pairs]  # (P, 2)
     p = np.array([two_sided_p(column) for column in drops[:, 1:].mean(axis=0).T])
-    table = pd.DataFrame(
-        {
-            "target": str(people.targets.columns[t]),
-            "network_a": names[:, 0],
-            "network_b": names[:, 1],
-            "n": len(used),
-            **{column: value[0] for column, value in _with_interval("r", r[:, :, :1]).items()},
-            "r_occluded": r[:, 0, 1:].mean(axis=0),
-            **_with_interval("drop", drops),
-            "p": p,
-            "q": adjusted_p(p),
-            "stability": stability(drops[:, 0]),
-            **_with_interval("pattern", patterns),
-            "pattern_rms": sizes[:, t],
-            "pattern_stability": stability(patterns[:, 0]),
-            "n_seeds": len(maps),
-        }
-    )
-    return table.sort_values("drop", ascending=False, kind="stable")
+    columns = {
+        "n": len(used),
+        **{column: value[0] for column, value in _with_interval("r", r[:, :, :1]).items()},
+        "r_occluded": r[:, 0, 1:].mean(axis=0),
+        **_with_interval("drop", drops),
+        "p": p,
+        "q": adjusted_p(p),
+        "stability": stability(drops[:, 0]),
+        **_with_interval("pattern", patterns),
+        "pattern_rms": sizes[:, t],
+        "pattern_stability": stability(patterns[:, 0]),
+        "n_seeds": len(maps),
+    }
+    pairs = pd.DataFrame(np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"])
+    return pairs.assign(**columns).sort_values("drop", ascending=False, kind="stable")
 
 
 def _with_interval(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -167,3 +168,31 @@ def _patterns(counts: np.ndarray, one: OccludedPredictions, means: np.ndarray, u
     mean_score = counts @ score / total  # (1 + B, 1)
     spread = np.sqrt(np.maximum(counts @ score**2 / total - mean_score**2, 1e-12))
     return (counts @ (centred * score) / total - (counts @ centred / total) * mean_score) / spread
+
+
+def pattern_sizes(cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, patching: Patching) -> np.ndarray:
+    """(P, T) root mean square, over the entries of a patch, of the covariance of FC with out-of-fold predictions.
+
+    Effects of both signs do not cancel in it. The diagonal of FC is not counted.
+
+    Parameters
+    ----------
+    predicted : (n, T) array
+        NaN for participants who are left out.
+    folds : (n,) integers
+        Predictions of different folds come from different models: they are centred fold by fold.
+    """
+    score = standardised_in_folds(predicted, folds)  # (n, T)
+    total = np.zeros((patching.n_entries, score.shape[1]))
+    for rows in chunks(np.flatnonzero(score.any(axis=1))):
+        total += patching.pack(cohort.inputs("fc", rows)).T.astype(float) @ score[rows]
+    counted = np.maximum(np.isfinite(predicted).sum(axis=0), 1)  # (T,)
+    return np.sqrt(patching.means((total / counted).T ** 2, empty=0.0).T)
+
+
+def standardised_in_folds(predicted: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """Predictions centred within folds, divided by their overall deviation; 0 where missing. (n, T)."""
+    table = pd.DataFrame(predicted)
+    centred = table - table.groupby(folds).transform("mean")
+    deviation = np.sqrt((centred**2).mean())
+    return (centred / deviation.where(deviation > 0, 1.0)).fillna(0.0).to_numpy()

@@ -52,8 +52,7 @@ def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
 
 
 def _upper(fc: np.ndarray) -> np.ndarray:
-    rows, columns = np.triu_indices(fc.shape[-1], 1)
-    return fc[:, rows, columns]
+    return fc[:, *np.triu_indices(fc.shape[-1], 1)]
 
 
 class OccludedPredictions(NamedTuple):
@@ -90,9 +89,8 @@ def occluded_predictions(
     names = list(map(str, people.targets.columns))
     observed, intact = np.full((2, len(cohort), len(names)), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
-    for task in fold_tasks(
-        Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress
-    ):
+    tasks = fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress)
+    for task in tasks:
         columns = np.array([names.index(name) for name in task.names])
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
         ridge = ridge_of(protocol).fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)

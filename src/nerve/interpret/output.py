@@ -13,10 +13,9 @@ import pandas as pd
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import claim, write_json, write_tsv
-from nerve.interpret.attention import attention_summary, has_attention
 from nerve.interpret.importance import patch_importance
+from nerve.interpret.maps import attention_summary, factors_of, has_attention, network_weights
 from nerve.interpret.stability import as_encoders
-from nerve.interpret.weights import factors_of, network_weights
 from nerve.methods import load_method
 
 FOLDER = "interpretation"

@@ -24,9 +24,9 @@ from nerve.files import atomic_file, write_json
 from nerve.methods.inputs import as_cohort, chunks
 from nerve.methods.packing import PackingSource
 from nerve.patching import Patching
+from nerve.quality.likeness import FEWEST
 
 MOST_PEOPLE = 256  # held-out participants that are reconstructed
-FEWEST = 10  # held-out participants whose mean is shown
 
 
 def describe_run(
@@ -67,7 +67,8 @@ def describe_run(
     noise = np.random.default_rng([method.seed, 5]).random((n_people, patching.n_patches))
     masked = np.sort(np.argsort(noise, axis=1)[:, method.module_.n_visible :], axis=1)  # (participants, masked)
     report: dict[str, Any] = {"n_people": n_people, "masked_share": round(masked.shape[1] / patching.n_patches, 3)}
-    mean = _mean(_source(method, cohort.subset(training)))  # (S,)
+    seen = _source(method, cohort.subset(training))
+    mean = sum(seen.packed(rows).sum(axis=0, dtype=float) for rows in chunks(len(seen))) / len(seen)  # (S,)
     guesses = {
         "model": patching.pack(method.reconstruct(people, masked)).astype(float),
         "group_mean": mean,
@@ -84,9 +85,8 @@ def describe_run(
         alike = np.repeat(masked[[typical]], n_people, axis=0)  # one mask, so that the mean is masked too
         rebuilt = patching.pack(method.reconstruct(people, alike))
         hidden = np.isin(patching.patch_of, masked[typical])  # (S,)
-        report |= {"example_n": len(group)} | _write_example(
-            Path(out), patching, actual[group].mean(axis=0), rebuilt[group].mean(axis=0), hidden
-        )
+        shown = actual[group].mean(axis=0), rebuilt[group].mean(axis=0)
+        report |= {"example_n": len(group)} | _write_example(Path(out), patching, *shown, hidden)
     write_json(Path(out) / "reconstruction.json", report)
     return report
 
@@ -109,11 +109,6 @@ def _write_example(
         np.savez_compressed(stream, **pictures, group_of=patching.group_of.astype(np.int16))
     a, b = original[hidden].astype(float), rebuilt[hidden].astype(float)
     return {"example_r": float(np.corrcoef(a, b)[0, 1]) if len(a) > 2 and a.std() > 0 and b.std() > 0 else None}
-
-
-def _mean(source: PackingSource) -> np.ndarray:
-    total = sum((source.packed(rows).sum(axis=0, dtype=float) for rows in chunks(len(source))), np.zeros(()))
-    return total / len(source)
 
 
 def _source(method: Any, cohort: Cohort) -> PackingSource:

@@ -53,9 +53,6 @@ def as_encoders(encoders: Any) -> list[Any]:
             raise NotFitted(f"This {type(one).__name__} is not fitted. Call fit first, or load a saved one.")
     made_of = [(one.parcellation_, getattr(one, "patching_", None)) for one in several]
     if any(parts != made_of[0] for parts in made_of):
-        raise problem(
-            "The encoders to compare",
-            f"their regions or patches differ ({listed(regions.name for regions, _ in made_of)})",
-            expected="runs that differ only in the seed",
-        )
+        names, expected = listed(regions.name for regions, _ in made_of), "runs that differ only in the seed"
+        raise problem("The encoders to compare", f"their regions or patches differ ({names})", expected=expected)
     return several

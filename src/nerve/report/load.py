@@ -90,9 +90,8 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         warnings=warnings,
         notices=site_notices(results),
     )
-    ids = {
-        str(one) for table in (found.folds, found.predictions) for one in table.get("participant", pd.Series()).unique()
-    }
+    named = found.folds, found.predictions
+    ids = {str(one) for table in named for one in table.get("participant", pd.Series()).unique()}
     return _anonymous(replace(results, methods_text=methods_text(results)), ids, opened)
 
 

@@ -33,8 +33,7 @@ class Scrubber:
 
     def __init__(self, ids: Iterable[str]) -> None:
         given = {str(one) for one in ids}
-        known = (given | {one.removeprefix("sub-") for one in given}) - {""}
-        self._words = known
+        self._words = known = (given | {one.removeprefix("sub-") for one in given}) - {""}
         self._folded = {_folded(one) for one in known if len(_folded(one)) > 3}
         # an id of letters may stand inside a longer word (a file name), and one with blanks is no word
         long = (one for one in known if (len(one) > 3 and not one.isdigit()) or not re.fullmatch(r"[\w.-]+", one))
@@ -44,8 +43,7 @@ class Scrubber:
         """The text without identifiers."""
         said = str(text)
         for one in self._inside:
-            if one in said:
-                said = said.replace(one, PARTICIPANT)
+            said = said.replace(one, PARTICIPANT)
         said = _BIDS.sub(PARTICIPANT, said)
         said = _PATH.sub(lambda path: _shortened(path[0]), said)
         said = _WHO.sub(lambda found: re.sub(r"[\w.-]*[\w-]", self._named, found[0]), said)

@@ -178,8 +178,7 @@ class Results:
     @cached_property
     def null_lines(self) -> list[str]:
         """Lines of models with permuted networks."""
-        lines = lines_of(self.rows)
-        return list(lines.index[lines["kind"] == NULL])
+        return [line for line, row in self._rows.items() if row.kind == NULL]
 
     @cached_property
     def contenders(self) -> list[str]:

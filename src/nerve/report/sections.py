@@ -30,8 +30,7 @@ class Table:
         self.title = f"{title} (the first {MOST_ROWS:,} of {len(frame):,} rows)" if cut else title
         self.note = f"The whole table is {whole}." if cut and whole else ""
         self.header = [str(name) for name in frame.columns]
-        shown = frame.head(MOST_ROWS).itertuples(index=False)
-        self.rows = [[(_text(value, digits), _key(value)) for value in row] for row in shown]
+        self.rows = [[_cell(value, digits) for value in row] for row in frame.head(MOST_ROWS).itertuples(index=False)]
         self.folded = len(self.rows) > LONG  # closed at first
         keys = [[row[i][1] for row in self.rows if row[i][1] != ""] for i in range(len(self.header))]
         self.numeric = [bool(some) and all(isinstance(key, float) for key in some) for some in keys]  # set as numbers
@@ -160,20 +159,15 @@ def provenance_tables(results: Results) -> Iterator[Table]:
     yield Table(results.runs[shown], "Runs", "runs.tsv", digits=1)
 
 
-def _text(value: Any, digits: int) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+def _cell(value: Any, digits: int) -> tuple[str, float | str]:
+    """What is shown, and what the column is sorted by."""
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
-        return "–"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() and abs(value) >= 1 else f"{value:.{digits}f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _key(value: Any) -> float | str:
-    if isinstance(value, (int, float)):
-        return float(value) if np.isfinite(value) else ""
-    return str(value)[:200]
+        return "–", ""
+    if isinstance(value, bool):
+        return "yes" if value else "no", float(value)
+    if isinstance(value, float) and not (value.is_integer() and abs(value) >= 1):
+        return f"{value:.{digits}f}", value
+    return (f"{value:,.0f}", float(value)) if isinstance(value, (int, float)) else (str(value), str(value)[:200])
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Results], Iterator[Table]]]] = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from nerve.checks import printable
 from nerve.files import write_text, write_tsv
 from nerve.formulas import guarded_table
 from nerve.report.load import load_tables
@@ -38,9 +39,8 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
 
 def to_text(table: ResultsTable) -> str:
     """The table for a terminal or a log, as wide as it is, with what its marks mean."""
-    frame = to_frame(table).rename(_printable).rename(_printable, axis="columns")
     legend = [] if table.signed else [PLAIN]
-    return "\n".join([_printable(table.title), frame.to_string(), *legend, *map(_printable, table.notes)]) + "\n"
+    return printable("\n".join([table.title, to_frame(table).to_string(), *legend, *table.notes])) + "\n"
 
 
 def to_csv(table: ResultsTable) -> str:
@@ -127,11 +127,6 @@ def _latex(cell: Cell) -> str:
         text = f"${value}{below}$" + dagger
     text += "".join(f"$^{{{_SIGNS[sign]}}}$" for sign in cell.marks if sign != "†")
     return rf"\cellcolor{{lightgray}}{text}" if cell.shaded else text
-
-
-def _printable(text: object) -> str:
-    """Text that cannot steer a terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(text))
 
 
 def _bar(cells: object) -> str:

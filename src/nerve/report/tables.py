@@ -149,8 +149,7 @@ def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
     grid = []
     for column in results.columns:
         cells = {line: _cell(results, column, line, signed) for line in lines}
-        bold = {line: replace(cell, rank=int(cell.dagger), signed=True) for line, cell in cells.items()}
-        grid.append(bold if signed else _ranked(results, column, cells))
+        grid.append(cells if signed else _ranked(results, column, cells))
     rows = tuple(_row(results, line, apart, tuple(cells[line] for cells in grid)) for line in lines)
     headers = tuple((results.cohort_label(cohort), results.target_label(cohort, t)) for cohort, t in results.columns)
     told = dict.fromkeys(f"{results.label(line)}: {how}" for (_, line), how in results.adapted.items())
@@ -185,13 +184,14 @@ def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) ->
     cohort, null = column[0], at(results.null_scores, *column)
     values = null.loc[null["line"] == line, "r"] if len(null) else pd.Series(dtype=float)
     if len(values):
-        return Cell(float(values.mean()), number(values.std() if len(values) > 1 else 0), of_models=True)
+        return Cell(values.mean(), number(values.std() if len(values) > 1 else 0), of_models=True, signed=signed)
     one = results.by_place.get((*column, line))
     if one is None:
         return Cell(failed=bool({(cohort, line), ("", line)} & results.failed))
-    beyond, width = one.get("p_permuted_networks", NAN) < LEVEL, one.get("r_half_width", NAN)
+    beyond, width = bool(one.get("p_permuted_networks", NAN) < LEVEL), one.get("r_half_width", NAN)
     margin = number(width) if np.isfinite(width) and not signed else ""
-    return Cell(float(one["r"]), margin, dagger=bool(beyond), adapted=(cohort, line) in results.adapted)
+    bold, adapted = int(beyond and signed), (cohort, line) in results.adapted
+    return Cell(one["r"], margin, rank=bold, dagger=beyond, adapted=adapted, signed=signed)
 
 
 def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell]) -> dict[str, Cell]:

@@ -1,8 +1,10 @@
-"""Figures, one per file. To add one: a module here as below, and its name in `SECTIONS`, which makes `FIGURES`.
+"""Figures, one function each. To add one: a function in the file of its section, and its name in `SECTIONS`.
 
-its docstring                 a title, a blank line and the caption: what is shown, then what to look for
-draw(results) -> Figure       raises `NothingToDraw`, with a sentence, where the results lack what it shows
-details(results) -> str       optional: sentences with the numbers of these results, which end the caption
+its name           what `nerve.plot` calls it
+its docstring      a title, a blank line and the caption: what is shown, then what to look for
+it takes           `Results`
+it returns         a figure, and sentences with the numbers of these results, which end the caption, or ""
+it raises          `NothingToDraw`, with a sentence, where the results lack what it shows
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import base64
 import inspect
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -18,12 +21,12 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from nerve.report.figures.style import DARK, RC
+from nerve.report.figures.colours import DARK, RC
 from nerve.report.results import NothingToDraw, Results
 
-__all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "svg", "words_of"]
+__all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "function_of", "svg"]
 
-# in the order of the page
+# a file each, in the order of the page
 SECTIONS = {
     "cohorts": ("cohort_overview", "group_mean_fc", "likeness"),
     "pretraining": ("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
@@ -31,7 +34,7 @@ SECTIONS = {
     "comparison": ("comparison_matrix", "sweep"),
     "interpretation": tuple(f"interpretation_{name}" for name in ("weights", "brain", "attention", "importance")),
 }
-FIGURES = {name: f"nerve.report.figures.{name}" for names in SECTIONS.values() for name in names}  # name -> module
+FIGURES = {name: f"nerve.report.figures.{section}" for section, names in SECTIONS.items() for name in names}  # modules
 
 
 @dataclass
@@ -52,24 +55,24 @@ class Drawn:
         self.source = min(self.source, _address("image/png", stream.getvalue()), key=len)
 
 
+def function_of(name: str) -> Callable[[Results], tuple[Figure, str]]:
+    """The function that draws one of `FIGURES`."""
+    return getattr(import_module(FIGURES[name]), name)
+
+
 def draw(name: str, results: Results) -> Figure:
     """Draw one of `FIGURES` in the style of the report."""
     with mpl.rc_context(RC):
-        return import_module(FIGURES[name]).draw(results)
+        return function_of(name)(results)[0]
 
 
 def drawn(name: str, results: Results) -> Drawn:
     """Draw a figure with its title and caption."""
-    figure = draw(name, results)
-    return Drawn(name, *words_of(name, results), _address("image/svg+xml", svg(figure).encode()), figure)
-
-
-def words_of(name: str, results: Results) -> tuple[str, str]:
-    """Title and caption of a figure."""
-    module = import_module(FIGURES[name])
-    title, _, caption = str(inspect.getdoc(module)).partition(".\n\n")
-    details = module.details(results) if hasattr(module, "details") else ""
-    return title, " ".join(f"{caption} {details}".split())
+    with mpl.rc_context(RC):
+        figure, details = function_of(name)(results)
+    title, _, caption = str(inspect.getdoc(function_of(name))).partition(".\n\n")
+    source = _address("image/svg+xml", svg(figure).encode())
+    return Drawn(name, title, " ".join(f"{caption} {details}".split()), source, figure)
 
 
 def svg(figure: Figure) -> str:
@@ -83,11 +86,8 @@ def svg(figure: Figure) -> str:
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": "nerve"}, dpi=110)
     text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)  # a quarter smaller
     start = text.index("<svg")
-    rules = "".join(
-        f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for kind in ("fill", "stroke")
-    )
+    pairs = [(kind, light, dark) for light, dark in DARK.items() for kind in ("fill", "stroke")]
+    rules = "".join(f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind, light, dark in pairs)
     end = text.index(">", start) + 1
     return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
 

@@ -1,56 +1,19 @@
-"""How figures look: ink and network colours, sizes, panels. Colour-blind-safe; ink turns light on a dark page."""
+"""How figures are laid out: panels, labels, matrices with their networks."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence, Sized
-from importlib.resources import files
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from nerve.report.figures.colours import DIVERGING, GRID, MUTED, network_colours
 from nerve.report.results import NothingToDraw, Results
-
-RC: Any = mpl.rc_params_from_file(str(files("nerve") / "report/templates/figures.mplstyle"), use_default_template=False)
-INK, MUTED, GRID = RC["text.color"], RC["xtick.color"], RC["grid.color"]
-
-# Okabe and Ito (2008): told apart with every common kind of colour vision
-BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
-DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858", BLUE: "#4ea8e4"}  # what stands for each on a dark page
-CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
-DIVERGING = "RdBu_r"  # safe for red-green blindness, white at zero
-
-# Yeo et al. (2011), as FreeSurfer's colour tables have them
-YEO7 = {
-    "Vis": "#781286", "SomMot": "#4682b4", "DorsAttn": "#00760e", "SalVentAttn": "#c43afa", "Limbic": "#dcf8a4",
-    "Cont": "#e69422", "Default": "#cd3e4e",
-}  # fmt: skip
-YEO17 = {
-    "VisCent": "#781286", "VisPeri": "#ff0000", "SomMotA": "#4682b4", "SomMotB": "#2acca4", "DorsAttnA": "#4a9b3c",
-    "DorsAttnB": "#00760e", "SalVentAttnA": "#c43afa", "SalVentAttnB": "#ff98d5", "LimbicB": "#7a8732",
-    "LimbicA": "#dcf8a4", "ContA": "#e69422", "ContB": "#87324a", "ContC": "#778cb0", "DefaultA": "#ffff00",
-    "DefaultB": "#cd3e4e", "DefaultC": "#000082", "TempPar": "#0c30ff",
-}  # fmt: skip
-
-
-def network_colours(networks: Sequence[str]) -> dict[str, str]:
-    """A colour for each network: Yeo's where it has one, a ring of hues for others.
-
-    Examples
-    --------
-    >>> network_colours(["Vis", "Subcortical"])["Vis"]
-    '#781286'
-    """
-    known = YEO7 | YEO17
-    others = [name for name in networks if name not in known]
-    ring = {name: to_hex(mpl.colormaps["cividis"](i / len(others))) for i, name in enumerate(others)}
-    return {name: (known | ring)[name] for name in networks}
 
 
 def panels(
@@ -121,7 +84,7 @@ def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, lab
     sizes = {name: list(networks).count(name) for name in dict.fromkeys(networks)}
     ends = np.cumsum([*sizes.values()])
     starts = ends - [*sizes.values()]
-    middles = apart([*((starts + ends - 1) / 2)], 0.043 * n, n - 1)
+    middles = apart((starts + ends - 1) / 2, 0.043 * n, n - 1)
     for border in ends[:-1] - 0.5:
         axes.axhline(border, color="#111111", linewidth=0.5)
         axes.axvline(border, color="#111111", linewidth=0.5)
@@ -136,8 +99,9 @@ def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, lab
     return image
 
 
-def network_grid(axes: Axes, networks: Sequence[str]) -> None:
-    """Names on both sides of a network × network image, each with the colour of its network."""
+def network_image(axes: Axes, matrix: np.ndarray, networks: Sequence[str], limit: float) -> Any:
+    """Draw network × network values with names on both sides, each with the colour of its network."""
+    image = axes.imshow(matrix, cmap=DIVERGING, vmin=-limit, vmax=limit)
     n, places = len(networks), np.arange(len(networks))
     names, size = [short(name, 14) for name in networks], 6 if len(networks) > 10 else 7.5
     axes.set_xticks(places, names, rotation=90, fontsize=size)
@@ -147,6 +111,7 @@ def network_grid(axes: Axes, networks: Sequence[str]) -> None:
     for i, colour in enumerate(network_colours(networks).values()):
         _band(axes, (-0.5 - 0.03 * n, i - 0.45), 0.02 * n, 0.9, colour)
     axes.spines[:].set_visible(False)
+    return image
 
 
 def square(table: pd.DataFrame, ends: tuple[str, str], names: list[str], value: str, mirrored: int = 1) -> np.ndarray:
@@ -162,27 +127,17 @@ def network_order(networks: Sequence[str]) -> np.ndarray:
     return np.argsort(pd.factorize(np.asarray(networks, object))[0], kind="stable")
 
 
-def colour_limit(*matrices: Any) -> float:
-    """Where colours end: nearly the largest value off the diagonals of FC matrices."""
-    off = [np.abs(np.asarray(one, float)[~np.eye(len(one), dtype=bool)]) for one in matrices]
-    return max([0.1, *(float(np.nanquantile(values, 0.98)) for values in off if np.isfinite(values).any())])
-
-
-def apart(places: Sequence[float], gap: float, most: float) -> list[float]:
+def apart(places: np.ndarray, gap: float, most: float) -> np.ndarray:
     """Places of labels, in order, moved as little as it takes to stand `gap` apart, none beyond `most`.
 
     Examples
     --------
-    >>> apart([0, 1, 5, 10], gap=2, most=10)
-    [0, 2, 5, 10]
+    >>> apart(np.array([0, 1, 5, 10]), gap=2, most=10)
+    array([ 0,  2,  5, 10])
     """
-    gap, moved = min(gap, most / max(1, len(places) - 1)), list(places)
-    for i in range(1, len(moved)):
-        moved[i] = max(moved[i], moved[i - 1] + gap)
-    moved[-1] = min(moved[-1], most)
-    for i in reversed(range(len(moved) - 1)):
-        moved[i] = min(moved[i], moved[i + 1] - gap)
-    return moved
+    steps = min(gap, most / max(1, len(places) - 1)) * np.arange(len(places))
+    moved = np.maximum.accumulate(places - steps) + steps  # each at least a gap behind the one before
+    return np.minimum(moved, most - steps[::-1])
 
 
 def agreement(table: pd.DataFrame) -> str:

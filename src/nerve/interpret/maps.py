@@ -1,4 +1,4 @@
-"""Attention between network-pair tokens, summarised network by network, by layer and head, and rolled out."""
+"""Maps read from encoders alone: regions that each network's embedding relies on, and attention between networks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,64 @@ from nerve.interpret.occlusion import chunks
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
 
+FEWEST_REGIONS = 4  # a correlation over fewer regions says nothing
 CLS = "CLS"
 ROLLOUT, HEADS_MEAN = "rollout", "mean"
+
+
+def network_weights(encoders: Any) -> pd.DataFrame:
+    """The weight of every region in the embedding of its network.
+
+    A token is t_lm,k = Σ_ij U_l[i,k] x_ij U_m[j,k]: region i reaches it by its row of U_l. Scales of networks are
+    arbitrary (U_l may grow as U_m shrinks), so a weight is relative to the network, and 1 is its average region:
+
+        weight_i = ‖U_l[i]‖ / mean over j in l of ‖U_l[j]‖,      share_i = ‖U_l[i]‖² / Σ over j in l of ‖U_l[j]‖²
+
+    Parameters
+    ----------
+    encoders : fitted NERVE, or several that differ in the seed
+        With the bilinear tokenizer.
+
+    Returns
+    -------
+    DataFrame
+        One row per region, in the order of the parcellation: region, network, hemisphere, x, y, z (MNI, mm), weight
+        (mean over seeds), weight_sd (over seeds), share, rank (1 is the network's largest), network_stability (of the
+        weights within the network), stability (of the whole map), n_seeds.
+    """
+    several = as_encoders(encoders)
+    patching: Patching = several[0].patching_
+    norms = pd.DataFrame([_row_norms(encoder) for encoder in several]).T  # (regions, seeds)
+    maps = norms / norms.groupby(patching.group_of).transform("mean")
+    shares = norms**2 / (norms**2).groupby(patching.group_of).transform("sum")
+    within = [stability(maps.T.to_numpy()[:, m]) if len(m) >= FEWEST_REGIONS else np.nan for m in patching.members]
+    weight = maps.mean(axis=1)
+    regions = several[0].parcellation_.to_table().rename(columns={"label": "region"})
+    return regions.assign(
+        network=np.array(patching.group_names)[patching.group_of],
+        weight=weight,
+        weight_sd=maps.std(axis=1),
+        share=shares.mean(axis=1),
+        rank=weight.groupby(patching.group_of).rank(ascending=False, method="first").astype(int),
+        network_stability=np.array(within)[patching.group_of],
+        stability=stability(maps.T),
+        n_seeds=len(several),
+    )
+
+
+def factors_of(encoder: Any) -> Any:
+    """U (regions, dim), or None for an encoder without factors of networks."""
+    return getattr(getattr(encoder.module_, "tokenizer", None), "embed_factors", None)
+
+
+def _row_norms(encoder: Any) -> np.ndarray:
+    """(regions,) ‖U[i]‖."""
+    factors = factors_of(encoder)
+    if factors is None:
+        where = f"network_weights of {type(encoder).__name__}"
+        remedy = "Use patch_importance, which works for every encoder."
+        raise problem(where, "it has no factors of networks", expected="NERVE with tokenizer='bilinear'", remedy=remedy)
+    return np.linalg.norm(factors.detach().cpu().double().numpy(), axis=1)
 
 
 class Attention(NamedTuple):
@@ -58,10 +114,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     """
     several = as_encoders(encoders)
     if not all(has_attention(encoder) for encoder in several):
-        name = type(several[0]).__name__
-        raise problem(
-            f"attention_summary of {name}", "it has no attention between patches", expected="NERVE, depth ≥ 1"
-        )
+        where = f"attention_summary of {type(several[0]).__name__}"
+        raise problem(where, "it has no attention between patches", expected="NERVE, depth ≥ 1")
     parts = [_mean_maps(encoder, encoder.fitted_cohort(cohort)) for encoder in several]
     maps, rollout = (np.stack(part) for part in zip(*parts, strict=True))
     patching: Patching = several[0].patching_
@@ -136,14 +190,7 @@ def _rows(
 def _pair_table(rollout: np.ndarray, even: np.ndarray, patching: Patching) -> pd.DataFrame:
     """How much of the mean patch token, the representation that `pooling="mean"` gives, comes from each pair."""
     received = rollout[:, 1:, 1:].mean(axis=1)  # (seeds, P)
-    names = np.array(patching.group_names)[patching.pairs]  # (P, 2)
-    return pd.DataFrame(
-        {
-            "network_a": names[:, 0],
-            "network_b": names[:, 1],
-            "attention": received.mean(axis=0),
-            "ratio": received.mean(axis=0) / even[1:, 1:].mean(axis=0),
-            "stability": stability(received),
-            "n_seeds": len(rollout),
-        }
-    )
+    mean = received.mean(axis=0)
+    ratio = mean / even[1:, 1:].mean(axis=0)
+    pairs = pd.DataFrame(np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"])
+    return pairs.assign(attention=mean, ratio=ratio, stability=stability(received), n_seeds=len(rollout))
