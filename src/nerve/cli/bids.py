@@ -14,13 +14,12 @@ import argparse
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import nerve
-from nerve.checks import NerveWarning, listed, problem
+from nerve.checks import listed, problem
 from nerve.cli.common import note, refusing, say
 
 EMBEDDING = "desc-nerve_embedding.tsv"
@@ -98,10 +97,10 @@ def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
 
 def _encoder(model: str, cohort: Any) -> Any:
     """A trained model; a cohort that is not like its training cohort is warned about."""
+    from nerve.experiments.work import compared
+
     encoder = nerve.NERVE.from_pretrained(model)
-    for difference in encoder.likeness(cohort).differences:
-        text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
-        warnings.warn(text, NerveWarning, stacklevel=2)
+    compared(encoder, cohort)
     return encoder
 
 

@@ -17,7 +17,7 @@ from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, SELF_SUPERVISED, Row, 
 from nerve.evaluation.sites import site_table
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
 from nerve.experiments.store import DONE, versions
-from nerve.experiments.work import FromModel, Probe, Task
+from nerve.experiments.work import FromModel, Task
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_tsv, write_markdown, write_tsv
 from nerve.methods import method_class
@@ -151,10 +151,7 @@ def _p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[floa
 
 def _pool(workspace: Workspace) -> list[str]:
     """The cohorts that encoders were trained on here; none where all models came from elsewhere."""
-    trained = any(
-        task.row.kind == SELF_SUPERVISED and not (isinstance(task, Probe) and isinstance(task.features, FromModel))
-        for task in workspace.plan.tasks
-    )
+    trained = any(task.row.kind == SELF_SUPERVISED and not isinstance(task, FromModel) for task in workspace.plan.tasks)
     return [name for name, cohort in workspace.config.cohorts.items() if cohort.pretrain and trained]
 
 

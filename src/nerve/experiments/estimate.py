@@ -12,7 +12,7 @@ import numpy as np
 
 from nerve.checks import NerveError
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.experiments.work import Encode, InFolds, Probe, Recipe, Task, Train, is_trained, usable_cohorts
+from nerve.experiments.work import Encode, InFolds, Recipe, Task, Train, is_trained, usable_cohorts
 from nerve.experiments.workspace import Workspace
 from nerve.protocol import Protocol
 
@@ -49,10 +49,9 @@ def _timed(workspace: Workspace, task: Task) -> float:
         protocol = workspace.config.protocol_of(task.cohort)
         if isinstance(task, Train):
             return protocol.n_folds * _training_seconds(workspace, task.recipe, [task.cohort])
-        if isinstance(task, Probe) and isinstance(task.features, InFolds):
-            encode = task.features.encode
-            pooled = list(encode.on["pretrained_on"]) or [task.cohort]
-            return protocol.n_folds * _training_seconds(workspace, encode.recipe, pooled)
+        if isinstance(task, InFolds):
+            pooled = list(task.pool["pretrained_on"]) or [task.cohort]
+            return protocol.n_folds * _training_seconds(workspace, task.recipe, pooled)
         return _probe_seconds(len(workspace.cohort(task.cohort)), protocol)
     except NerveError:
         return 0.0  # it will be recorded as not available or failed, at once

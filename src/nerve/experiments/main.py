@@ -9,7 +9,7 @@ from nerve.evaluation.rows import NULL
 from nerve.experiments.collect import collect, runs_table
 from nerve.experiments.launch import Report, launch, nothing
 from nerve.experiments.store import DONE, FAILED, fingerprint
-from nerve.experiments.work import Encode, FromModel, Probe
+from nerve.experiments.work import Encode, FromModel
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_json, write_json
 from nerve.interpret import interpret_to
@@ -58,6 +58,6 @@ class Experiment(Workspace):
                 continue
             if isinstance(task, Encode):
                 found.setdefault(task.row.line, {})[task.id] = self.store.run_folder(task.id)
-            elif isinstance(task, Probe) and isinstance(task.features, FromModel):
-                found.setdefault(task.row.line, {})[task.features.content] = Path(task.features.path)
+            elif isinstance(task, FromModel):
+                found.setdefault(task.row.line, {})[task.content] = Path(task.path)
         return list(found.values())[-1] if found else {}
