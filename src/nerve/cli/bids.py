@@ -20,7 +20,7 @@ from typing import Any
 
 import nerve
 from nerve.checks import listed, problem
-from nerve.cli.common import note, refusing, say
+from nerve.cli.common import refusing, say
 
 EMBEDDING = "desc-nerve_embedding.tsv"
 
@@ -126,10 +126,7 @@ def group(chosen: argparse.Namespace) -> None:
     say(f"{report.path}: {counted(report.n_participants)}")
     if chosen.targets:
         protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
-        notes, failures = commands.evaluate(str(report.path), rows, protocol, str(place / "results"), "nerve-bids")
-        for one in [*notes, *failures]:
-            note(one)
-        if failures:
+        if commands.evaluate(str(report.path), rows, protocol, str(place / "results")):
             sys.exit(1)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 import nerve
-from nerve.cli.common import app, argument, named, note, option, say
+from nerve.cli.common import app, argument, named, option, say
 from nerve.cli.options import with_protocol
 
 
@@ -43,10 +42,10 @@ def evaluate(
 
     rows = [commands.feature_row(name) for name in nerve.protocol.as_names(features)]
     probe = commands.kept_probe(rows, protocol, save_model) if save_model else None
-    notes, failures = commands.evaluate(cohort, rows, protocol, out, commands.typed(*sys.argv[1:]), test=test or [])
+    failures = commands.evaluate(cohort, rows, protocol, out, test=test or [])
     if save_model and probe and not failures:
         say(f"{probe.fit(nerve.Cohort.load(cohort)).save(save_model)}: `nerve predict` reads it")
-    _close(notes, failures)
+    _close(failures)
 
 
 @app.command()
@@ -87,13 +86,10 @@ def run(
     learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
     rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
     quality = commands.check_usable(cohort)
-    typed = commands.typed(*sys.argv[1:])
-    _close(*commands.evaluate(cohort, rows, protocol, out, typed, interpret=True, quality=quality))
+    _close(commands.evaluate(cohort, rows, protocol, out, interpret=True, quality=quality))
 
 
-def _close(notes: list[str], failures: list[str]) -> None:
-    for one in notes:
-        note(f"note: {one}", typer.colors.YELLOW)
+def _close(failures: list[str]) -> None:
     if failures:
         raise typer.Exit(1)
 
@@ -114,17 +110,17 @@ def experiment(
 
     Example: `nerve experiment configs/table2_tokenizers.yaml --out out/table2 --jobs 2`
     """
-    from nerve.experiments import commands
+    from nerve.experiments import commands, screen
 
     if status is not None:
-        commands.show(status)
+        screen.show_status(commands.Experiment.open(status))
         return
     if config is None or out is None:
         raise typer.BadParameter("expected CONFIG and --out DIR, or --status DIR")
     if dry_run:
         commands.plan_only(config, out, rehearse)
     else:
-        _close([], commands.run(config, out, launcher, jobs, rehearse))
+        _close(commands.run(config, out, launcher, jobs, rehearse))
 
 
 @app.command()
@@ -157,4 +153,4 @@ def demo(
     """
     from nerve.experiments import commands
 
-    _close([], commands.demo(out, jobs))
+    _close(commands.demo(out, jobs))
