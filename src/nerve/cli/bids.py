@@ -11,7 +11,6 @@ Participants may be run one at a time, in any order and at the same time; `group
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -60,8 +59,6 @@ def participant(chosen: argparse.Namespace) -> None:
     """FC, and with a model the embedding, of some or all participants."""
     import pandas as pd
 
-    from nerve.readers.ids import counted
-
     labels = chosen.participant_label
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
         source = _only(chosen.derivatives, labels, Path(folder)) if labels else chosen.derivatives
@@ -73,22 +70,21 @@ def participant(chosen: argparse.Namespace) -> None:
         for row, path in enumerate(written.values()):
             named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
             nerve.files.write_tsv(named, table.iloc[[row]])
-    say(f"{chosen.out}: {counted(len(written))} written{'' if values is None else ', with embeddings'}")
+    said = "" if values is None else ", with embeddings"
+    say(f"{chosen.out}: {nerve.readers.ids.counted(len(written))} written{said}")
 
 
 def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
     """A folder of links to the files of some participants, and to those that are nobody's."""
     wanted, found = {f"sub-{label}" for label in labels}, set()
-    for place, _, names in os.walk(derivatives):
-        for name in names:
-            path = Path(place, name)
-            parts = path.relative_to(derivatives).parts
-            of = {part.partition("_")[0].partition(".")[0] for part in parts if part.startswith("sub-")}
-            if of <= wanted:
-                found |= of
-                link = folder.joinpath(*parts)
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(path.resolve())
+    for path in derivatives.rglob("*"):
+        parts = path.relative_to(derivatives).parts
+        of = {part.partition("_")[0].partition(".")[0] for part in parts if part.startswith("sub-")}
+        if of <= wanted and not path.is_dir():
+            found |= of
+            link = folder.joinpath(*parts)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path.resolve())
     if wanted - found:
         lacking = listed(sorted(wanted - found))
         raise problem(derivatives, f"there are no files of {lacking} (--participant-label)")
@@ -107,7 +103,6 @@ def _encoder(model: str, cohort: Any) -> Any:
 def group(chosen: argparse.Namespace) -> None:
     """A cohort of what was written for participants; with targets their evaluation and its report."""
     from nerve.experiments import commands
-    from nerve.readers.ids import counted
 
     place = chosen.out / "group"
     own = chosen.derivatives / "participants.tsv"
@@ -123,7 +118,7 @@ def group(chosen: argparse.Namespace) -> None:
     rows = [{"method": "raw"}, {"method": "pca"}]
     if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
         rows.append({"features": str(embeddings), "label": "NERVE"})
-    say(f"{report.path}: {counted(report.n_participants)}")
+    say(f"{report.path}: {nerve.readers.ids.counted(report.n_participants)}")
     if chosen.targets:
         protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
         if commands.evaluate(str(report.path), rows, protocol, str(place / "results")):

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 import typer
 
 import nerve
-from nerve.cli.common import app, argument, named, option, say
-from nerve.cli.options import with_protocol
+from nerve.cli.common import MODEL, app, argument, option, place, say, with_protocol
 
 
 @app.command()
 @with_protocol()
 def evaluate(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, option("The folder to write; what it already holds is not computed again.", callback=named)],
+    out: Annotated[str, place("The folder to write; what it already holds is not computed again.")],
     protocol: Any,
     features: Annotated[
         str,
@@ -29,7 +28,7 @@ def evaluate(
     ] = None,
     save_model: Annotated[
         str | None,
-        option("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`.", callback=named),
+        place("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."),
     ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
@@ -52,7 +51,7 @@ def evaluate(
 def predict(
     probe: Annotated[str, argument("What `nerve evaluate --save-model` wrote.")],
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
-    out: Annotated[str, argument("A .tsv: participant_id, target, predicted …", callback=named)],
+    out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
 ) -> None:
     """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
 
@@ -69,12 +68,9 @@ def predict(
 @with_protocol(pretrain_scope="all")
 def run(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, option("The folder to write; what is done is not done again.", callback=named)],
+    out: Annotated[str, place("The folder to write; what is done is not done again.")],
     protocol: Any,
-    model: Annotated[
-        str | None,
-        option("A trained model (folder, archive, name in `nerve models list`); without it, NERVE is trained."),
-    ] = None,
+    model: Annotated[str | None, option(f"{MODEL}; without it, NERVE is trained.")] = None,
     preset: Annotated[str, option("Preset of the pretraining: default, small or paper.")] = "default",
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
@@ -97,13 +93,11 @@ def _close(failures: list[str]) -> None:
 @app.command()
 def experiment(
     config: Annotated[str | None, argument("A YAML file: cohorts, methods, protocol, seeds.")] = None,
-    out: Annotated[str | None, option("The folder of runs and results.", "--out", callback=named)] = None,
+    out: Annotated[str | None, place("The folder of runs and results.")] = None,
     launcher: Annotated[str, option("local or slurm.")] = "local",
     jobs: Annotated[int | None, option("Runs at a time (local); one per core or card.", min=1)] = None,
     dry_run: Annotated[bool, option("Count the runs and estimate the time; run none.", "--dry-run")] = False,
-    rehearse: Annotated[
-        bool, option("The same rows and tables in minutes, on small simulated cohorts.", "--rehearse")
-    ] = False,
+    rehearse: Annotated[bool, option("The same tables in minutes, on small simulated cohorts.", "--rehearse")] = False,
     status: Annotated[str | None, option("Say how the runs of this folder stand.", "--status")] = None,
 ) -> None:
     """Run a whole comparison from one file; what is done already is skipped.
@@ -144,7 +138,7 @@ def report(
 
 @app.command()
 def demo(
-    out: Annotated[str, argument("Folder for everything it makes.", callback=named)] = "out/demo",
+    out: Annotated[str, argument("Folder for everything it makes.")] = "out/demo",
     jobs: Annotated[int | None, option("Runs at a time; one per core by default.", min=1)] = None,
 ) -> None:
     """Simulated cohorts with a known answer → pretrain → embed → evaluate → report.html, in minutes.

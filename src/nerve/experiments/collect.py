@@ -34,11 +34,9 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     """Write the results folder from the runs that are done; runs.tsv says how each run stands."""
     folder, plan = workspace.folder, workspace.plan
     write_tsv(folder / "runs.tsv", runs_table(workspace))
-    found = {}
-    for task in plan.unique:
-        manifest = workspace.store.manifest(task.id)
-        if manifest is not None and manifest["status"] == DONE:
-            found[task.id] = manifest["result"] | {"seconds": manifest["cpu_seconds"]}
+    ended = {task.id: workspace.store.manifest(task.id) or {} for task in plan.unique}
+    good = {run_id: one for run_id, one in ended.items() if one.get("status") == DONE}
+    found = {run_id: one["result"] | {"seconds": one["cpu_seconds"]} for run_id, one in good.items()}
     done = [task for task in plan.tasks if task.cohort and task.id in found]
     if not done:
         raise NerveError(f"{folder}: no run has made predictions; runs.tsv says why.")

@@ -15,7 +15,6 @@ import yaml
 
 from nerve.checks import as_utf8, did_you_mean, listed, problem
 from nerve.cohort import Cohort
-from nerve.evaluation.features import NAMED
 from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
 from nerve.experiments.estimate import remaining_seconds
@@ -107,8 +106,7 @@ def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
                 "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
             )
         return load_method(path)
-    given = row.get("settings", {})
-    settings = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+    settings = {name: values[0] for name, values in row.get("settings", {}).items()}
     if row["method"] == "pca":
         settings = {"n_components": protocol.n_components} | settings
     method = make_method(row["method"], "small", settings)
@@ -142,8 +140,6 @@ def feature_row(name: str) -> dict[str, Any]:
     if Path(name).exists() or name in models:
         return model_row(name)
     method, *settings = name.split(":")
-    if method in NAMED and settings:  # fields of the protocol, which are not swept
-        return {"method": method, "settings": dict(map(_setting, settings)), "label": name}
     if method in METHODS and settings:  # swept over one value, so that the row is called by it
         return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     raise problem(

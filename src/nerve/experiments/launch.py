@@ -12,7 +12,6 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -184,30 +183,25 @@ def _record_death(workspace: Workspace, task: Task, error: BaseException) -> Non
         workspace.store.write_manifest(task.id, _described(task) | {"status": FAILED, "reason": reason})
 
 
-@dataclass
 class SlurmJob:
     """A run as a SLURM job; when its time is up it is queued again and goes on from its last checkpoint."""
 
-    folder: str
-    run_id: str
-    threads: int
-
-    def __call__(self) -> str:
+    def __call__(self, *given: Any) -> str:
         """Do the run."""
-        return work(self.folder, self.run_id, self.threads)
+        return work(*given)
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self, *given: Any) -> Any:
         """Called by submitit when the time limit is near or the job is preempted."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self)
+        return DelayedSubmission(self, *given)
 
 
 def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None:
     executor = slurm_executor(workspace)
     folder, threads = str(workspace.folder.resolve()), workspace.config.slurm.cpus
     with executor.batch():
-        jobs = {task.id: executor.submit(SlurmJob(folder, task.id, threads)) for task in tasks}
+        jobs = {task.id: executor.submit(SlurmJob(), folder, task.id, threads) for task in tasks}
     for task in tasks:
         tell(task, WAITING)
     for task in tasks:
