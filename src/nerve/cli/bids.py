@@ -36,15 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("derivatives", type=Path, help="derivatives that `nerve ingest` reads (XCP-D, fMRIPrep …)")
     parser.add_argument("out", type=Path, help="the folder to write")
     parser.add_argument("level", choices=["participant", "group"])
-    parser.add_argument(
-        "--participant-label", nargs="+", default=[], type=_label, help="only these, with or without sub-"
-    )
+    parser.add_argument("--participant-label", nargs="+", default=[], type=_label, help="only these; sub- is optional")
     parser.add_argument("--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV")
-    parser.add_argument(
-        "--model",
-        help="participant: embed with this model (folder, archive or name); group: does the whole cohort look like "
-        "what it was trained on?",
-    )
+    parser.add_argument("--model", help="participant: embed with it; group: is the cohort like its training cohort?")
     parser.add_argument("--participants", help="group: table of participants; by default the derivatives' own")
     parser.add_argument("--targets", default="", help="group: columns to predict, separated by commas")
     parser.add_argument("--covariates", default="", help="group: columns regressed from the targets")

@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from nerve.checks import NerveError, printable
+from nerve.checks import NerveError, printable, problem
 from nerve.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
@@ -81,12 +81,8 @@ def with_table(table: Table, parameter: str = "options", collect: Any = dict) ->
     options = [_option(name, default, says) for name, (default, says) in table.items()]
 
     def decorated(command: Command) -> Command:
-        hints = get_type_hints(command, include_extras=True)
-        own = [
-            one.replace(annotation=hints[one.name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in inspect.signature(command).parameters.values()
-            if one.name != parameter
-        ]
+        taken = inspect.signature(command, eval_str=True).parameters.values()
+        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in taken if one.name != parameter]
 
         def parsed(**values: Any) -> Any:
             given = {name: values.pop(name) for name in table}
@@ -124,7 +120,6 @@ def note(text: object, colour: str | None = None) -> None:
 
 def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
     """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
-    from nerve.checks import problem
     from nerve.files import atomic_file
     from nerve.report.figures import draw
     from nerve.report.results import Results

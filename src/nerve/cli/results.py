@@ -81,8 +81,7 @@ def run(
 
     learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
     rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
-    quality = commands.check_usable(cohort)
-    _close(commands.evaluate(cohort, rows, protocol, out, interpret=True, quality=quality))
+    _close(commands.evaluate(cohort, rows, protocol, out, commands.check_usable(cohort)))
 
 
 def _close(failures: list[str]) -> None:

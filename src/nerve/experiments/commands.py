@@ -34,6 +34,8 @@ from nerve.readers.ids import counted
 from nerve.report import page
 from nerve.report.load import CHECKS
 
+Rows = Sequence[dict[str, Any]]  # as `methods` of an experiment file
+
 
 def run(
     config: str | os.PathLike[str], out: str, launcher: str = "local", jobs: int | None = None, rehearse: bool = False
@@ -47,17 +49,12 @@ def run(
 
 
 def evaluate(
-    cohort: str,
-    rows: Sequence[dict[str, Any]],
-    protocol: Protocol,
-    out: str,
-    interpret: bool = False,
-    quality: Quality | None = None,
-    test: Sequence[str] = (),
+    cohort: str, rows: Rows, protocol: Protocol, out: str, quality: Quality | None = None, test: Sequence[str] = ()
 ) -> list[str]:
     """One cohort through the plan, writer and reader of experiments; returns one line per failed run.
 
-    With `quality`, the report shows what was checked. Those of `test` are predicted by what is fitted on the first.
+    With `quality`, as in `nerve run`, the report also shows what was checked and what NERVE relies on. Those of `test`
+    are predicted by what is fitted on the first.
     """
     name = _short_name(cohort)
     cohorts = {name: {"path": cohort, **protocol.as_dict()}}
@@ -65,7 +62,7 @@ def evaluate(
         other = _short_name(path)
         other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
         cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
-    content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": interpret}
+    content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": quality is not None}
     config = validated(ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate")
     check_methods(config, "--features")
     experiment = Experiment.prepare(config, out)
@@ -87,7 +84,7 @@ def _done(experiment: Experiment, launcher: str, jobs: int | None) -> ResultsFol
         return experiment.run(launcher, jobs, progress, shlex.join([program, *sys.argv[1:]]))
 
 
-def kept_probe(rows: Sequence[dict[str, Any]], protocol: Protocol, folder: str) -> Probe:
+def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> Probe:
     """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
     if len(rows) != 1:
         raise problem("--save-model", f"there are {len(rows)} rows", expected="one of --features: a probe reads one")
@@ -134,14 +131,12 @@ def check_usable(cohort: str) -> Quality:
 
 def feature_row(name: str) -> dict[str, Any]:
     """What `--features` names: a method, perhaps with settings (tangent:recentre=site), a model or a table."""
+    method, *settings = name.split(":")
+    if method in METHODS:  # swept over one value, so that the row is called by it
+        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     models = packaged_models()
-    if name in METHODS:
-        return {"method": name}
     if Path(name).exists() or name in models:
         return model_row(name)
-    method, *settings = name.split(":")
-    if method in METHODS and settings:  # swept over one value, so that the row is called by it
-        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     raise problem(
         f"--features {name}",
         "there is no such file, folder, method or model",

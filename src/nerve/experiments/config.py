@@ -44,9 +44,7 @@ class CohortConfig(_Strict):
     label: str | None = _said(None, "What tables call it.")
     target_labels: dict[str, str] = _said({}, "What tables call the targets.")
     columns: dict[str, str] = _said({}, "our name: name in the participants table.")
-    train_on: str | None = _said(
-        None, "Another cohort of the file: everything is fitted on that one and predicts this one."
-    )
+    train_on: str | None = _said(None, "Another cohort of the file: all is fitted on that one and predicts this one.")
     pretrain: bool = _said(True, "Train encoders on it; false: out of domain.")
     timeseries: bool = _said(True, "Use its time series where a method needs them.")
     protocol: dict[str, Any] = _said({}, "Fields of the protocol for this cohort.")
@@ -128,12 +126,8 @@ class ExperimentConfig(_Strict):
     name: str = "experiment"
     title: str = ""
     kind: Literal["experiment", "evaluation"] = _said("experiment", "Which command has made the file.")
-    layout: Literal["methods", "tokenizers", "parcellations"] = _said(
-        "methods", "Which of the paper's tables to print."
-    )
-    parcellation: str | None = _said(
-        None, "All cohorts are brought into this order, by label; that of the first by default."
-    )
+    layout: Literal["methods", "tokenizers", "parcellations"] = _said("methods", "The paper's table to print.")
+    parcellation: str | None = _said(None, "Order of regions for all cohorts, by label; that of the first by default.")
     preset: str = _said("small", "Preset of methods that name none; every method knows small and paper.")
     device: Device = "auto"
     interpret: bool = _said(False, "Maps of the last NERVE row: weights, attention, patch importance.")

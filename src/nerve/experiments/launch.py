@@ -22,7 +22,7 @@ from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
 from nerve.files import claim, write_json, write_text
 from nerve.report.privacy import Scrubber
-from nerve.workers import Worker, WorkerDied
+from nerve.workers import Worker
 
 LAUNCHERS = ("local", "slurm")
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
@@ -132,7 +132,8 @@ class Crew:
     def do(self, tasks: Sequence[Task], jobs: int) -> None:
         """Processes that share the cores; with one job, this process itself.
 
-        A run whose process is killed is tried again once. The others are not touched.
+        A run whose process is killed, or fails before it comes to the run, is tried again once in another. The others
+        are not touched.
         """
         jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
         if jobs == 1:
@@ -151,14 +152,12 @@ class Crew:
                     number, task = busy.pop(pipe)
                     try:
                         self.workers[number].result()
-                    except WorkerDied as death:
+                    except Exception as error:  # killed, or it never came to the run
                         self.workers.pop(number).end()
                         deaths[task.id] += 1
                         if deaths[task.id] < 2 and self.workspace.store.status(task.id) == WAITING:
                             left.append(task)
                             continue
-                        _record_death(self.workspace, task, death)
-                    except Exception as error:
                         _record_death(self.workspace, task, error)
                     self.tell(task, self.workspace.store.status(task.id))
 

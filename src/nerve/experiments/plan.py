@@ -149,10 +149,5 @@ class Planner:
 
     def _evaluated(self, name: str) -> dict[str, Any]:
         """A cohort under its protocol, as it enters the key of a run."""
-        return {
-            "cohort": name,
-            "data": self.data[name],
-            "timeseries": self.config.cohorts[name].timeseries,
-            "protocol": self.config.protocol_of(name).deciding(),
-            "code": self.code,
-        }
+        series, protocol = self.config.cohorts[name].timeseries, self.config.protocol_of(name).deciding()
+        return {"data": self.data[name], "timeseries": series, "protocol": protocol, "code": self.code}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 
 from nerve.evaluation.kernel_ridge import KernelRidge
 
 
-class BestVariant(RegressorMixin, BaseEstimator):
+class BestVariant(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge on the variant that predicts best in inner folds.
 
     Parameters
@@ -31,11 +31,6 @@ class BestVariant(RegressorMixin, BaseEstimator):
 
     def __init__(self, ridge: KernelRidge, widths: tuple[int, ...]) -> None:
         self.ridge, self.widths = ridge, widths
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def fit(self, X: np.ndarray, y: Any, groups: Any = None, strata: Any = None) -> BestVariant:
         """Fit every variant and keep, for each target, the one of best inner score."""

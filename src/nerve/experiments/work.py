@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -111,7 +111,6 @@ class Encode(Task):
         """Train, save, and describe for the report."""
         cohorts = [workspace.cohort(name) for name in self.on["pretrained_on"]]
         method = fitted(self.recipe.make(workspace.config.device), cohorts, folder)
-        method.save(folder)
         try:
             describe_run(method, cohorts, folder)
         except NerveError as error:  # the encoder is trained and saved: its description is for the report only
@@ -162,7 +161,6 @@ class Train(Task):
     def run(self, workspace: Workspace, folder: Path) -> dict[str, Any]:
         """Train in each fold and predict the participants left out."""
         cohort, people, protocol = workspace.prepared(self.cohort)
-        usable_cohorts(self.recipe.make(), [cohort])
 
         def fit(X: Cohort, y: np.ndarray, groups: Any) -> Any:
             return self.recipe.make(workspace.config.device).fit(X, y, groups=groups)
@@ -211,8 +209,17 @@ class Encoded(Probe):
         kept = workspace.folder / "features" / encoder / f"{data}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
         # by fingerprint: a cohort may stand under two names
         scope = "all" if data in key["pretrained_on"].values() else "other_people"
-        make = partial(load_method, trained, device=workspace.config.device)
-        return _embedded(kept, cohort, make, key["recipe"]["method"], scope)
+        beside = kept.with_suffix(".json")
+        if not (kept.is_file() and beside.is_file()):
+            method = load_method(trained, device=workspace.config.device)
+            values = method.transform(cohort)
+            write_json(beside, {"adapted": method.adapted_})
+            write_npy(kept, values)
+        features = one_feature_set(
+            open_npy(kept, "Remove it: it is made again."), cohort, key["recipe"]["method"], scope
+        )
+        features.adapted = str(read_json(beside)["adapted"])
+        return features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,9 +247,7 @@ class InFolds(Probe):
             kept = folder / "encoders" / fingerprint(training.participants["participant_id"].tolist())
             if (kept / "config.json").is_file():
                 return load_method(kept, device=device)
-            method = fitted(self.recipe.make(device), pooled or [training], kept)
-            method.save(kept)
-            return method
+            return fitted(self.recipe.make(device), pooled or [training], kept)
 
         return _in_folds(Learned, "in folds", cohort, fit)
 
@@ -261,18 +266,16 @@ class FromTable(Probe):
 
 
 class FromModel(FromTable):
-    """A trained model in a folder or an archive of its own; what a report tells of it is kept beside its features."""
+    """A trained model in a folder or an archive of its own; what a report tells of it is kept in the run."""
 
     def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
-        """The cohort, embedded once."""
+        """The cohort, embedded."""
         model = load_method(self.path, device=workspace.config.device)
-
-        def described() -> Any:
-            self._describe(model, cohort, folder / "model")
-            return model
-
+        self._describe(model, cohort, folder / "model")
         scope = self._seen(model, workspace, cohort.name)
-        return _embedded(folder / "features.npy", cohort, described, Path(self.path).stem, scope)
+        features = one_feature_set(model.transform(cohort), cohort, Path(self.path).stem, scope)
+        features.adapted = model.adapted_
+        return features
 
     def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
         """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
@@ -355,9 +358,11 @@ def compared(model: Any, cohort: Cohort) -> Likeness:
 
 
 def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
-    """The method trained on the cohorts that it can read; checkpoints of what is trained stand in the folder."""
+    """The method trained on the cohorts that it can read, and saved; what is trained has its checkpoints there too."""
     usable = usable_cohorts(method, cohorts)
-    return method.fit(usable, run_dir=folder, resume=True) if is_trained(method) else method.fit(usable)
+    method.fit(usable, **({"run_dir": folder, "resume": True} if is_trained(method) else {}))
+    method.save(folder)
+    return method
 
 
 def is_trained(method: Any) -> bool:
@@ -366,29 +371,10 @@ def is_trained(method: Any) -> bool:
 
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
-    """The cohorts that have what the method reads; none is an error that tables print as "--"."""
-    if method.kind != "timeseries":
-        return cohorts
-    usable = [cohort for cohort in cohorts if cohort.timeseries is not None]
-    if not usable:
-        cohorts[0].inputs("timeseries", [])  # raises MissingInput with the cohort's name
-    return usable
+    """The cohorts that have what the method reads; where none has, all of them, for the method to refuse."""
+    return [one for one in cohorts if method.kind != "timeseries" or one.timeseries is not None] or cohorts
 
 
 def _scope(features: Features, people: People) -> str:
     """Whom features had seen; training folds are another cohort where one is trained on."""
     return "other_people" if people.trained_on and features.scope == "train_folds" else features.scope
-
-
-def _embedded(kept: Path, cohort: Cohort, make: Callable[[], Any], name: str, scope: str) -> Features:
-    """Features of a cohort, computed once, with what the encoder had to substitute for them."""
-    beside = kept.with_suffix(".json")
-    if not (kept.is_file() and beside.is_file()):
-        method = make()
-        usable_cohorts(method, [cohort])
-        values = method.transform(cohort)
-        write_json(beside, {"adapted": method.adapted_})
-        write_npy(kept, values.reshape(len(values), -1))
-    features = one_feature_set(open_npy(kept, "Remove it: it is made again."), cohort, name, scope)
-    features.adapted = str(read_json(beside)["adapted"])
-    return features

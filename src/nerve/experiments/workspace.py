@@ -93,9 +93,7 @@ class Workspace:
         content = read_json(path)
         cohorts = content.get("cohorts") if isinstance(content, dict) else None
         if not isinstance(cohorts, dict) or set(cohorts) != set(self.config.cohorts) or "code" not in content:
-            raise problem(
-                path, "it is not that of this experiment", remedy="Run `nerve experiment CONFIG --out` again."
-            )
+            raise problem(path, "it is not that of this experiment", remedy="Run `nerve experiment` again.")
         return dict(cohorts), str(content["code"])
 
     def _fingerprint(self, name: str) -> str:
