@@ -131,7 +131,7 @@ def ingest(
 
     Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17 --participants participants.tsv`
     """
-    signal.signal(signal.SIGTERM, _end_well)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that unfinished files are removed
     from nerve.readers.names import TwoReadings
 
     try:
@@ -215,8 +215,3 @@ def _show(table: Any, title: str) -> None:
     for row in table.itertuples(index=False):
         shown.add_row(*map(str, row), style=styles.get(getattr(row, "verdict", ""), ""))
     nerve.progress.Console(width=None if sys.stdout.isatty() else 160).print(shown)
-
-
-def _end_well(*_: Any) -> None:
-    """Turn a request to end into an exception, so that unfinished files are removed."""
-    raise SystemExit(143)

@@ -46,7 +46,8 @@ def launch(workspace: Workspace, launcher: str = "local", jobs: int | None = Non
                     _on_slurm(workspace, todo, tell)
                 else:
                     crew.do(todo, jobs or default_jobs())
-                workspace.store.wait_for([task.id for task in wave])  # those that another process is at
+                while any(workspace.store.status(task.id) == RUNNING for task in wave):  # another process is at it
+                    time.sleep(0.5)
                 todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
     finally:
         crew.end()

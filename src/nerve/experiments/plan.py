@@ -66,12 +66,12 @@ class Planner:
             row = Row(line, line, method, entry.name, kind, entry.group, view)
             yield from self._probes(row, probe, path=entry.features, content=content, scope=entry.scope)
             return
-        variants = entry.variants()
+        variants, random = entry.variants(), "seed" in method_class(str(entry.method))._get_param_names()
         if entry.select:
             self._check_choice(entry)
         for k, some in enumerate([variants] if entry.select else [[one] for one in variants]):
             line = f"{entry.method}-{number}" + (f"-{k}" if len(variants) > 1 else "")
-            for seed in self._seeds(entry):
+            for seed in self.config.seeds if random else self.config.seeds[:1]:
                 recipes = [self._recipe(entry, settings, seed) for _, settings in some]
                 row = self._row(line, entry, recipes[0], {} if entry.select else some[0][0])
                 row = replace(row, variant="chosen in each fold") if entry.select else row
@@ -138,10 +138,6 @@ class Planner:
 
     def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
         return Recipe(str(entry.method), entry.preset or self.config.preset, dict(settings), seed)
-
-    def _seeds(self, entry: MethodConfig) -> list[int]:
-        random = "seed" in method_class(str(entry.method))._get_param_names()
-        return self.config.seeds if random else self.config.seeds[:1]
 
     def _probes(self, row: Row, kind: type[Probe], **own: Any) -> Iterator[Task]:
         for name in self.config.cohorts:

@@ -79,11 +79,6 @@ class Store:
         """The process that took the lock last."""
         return holder(self._lock_file(run_id))
 
-    def wait_for(self, run_ids: list[str], poll: float = 0.5) -> None:
-        """Wait while other processes hold any of these runs."""
-        while any(self.status(run_id) == RUNNING for run_id in run_ids):
-            time.sleep(poll)
-
     def _lock_file(self, run_id: str) -> Path:
         return self.folder / "locks" / run_id
 

@@ -198,7 +198,6 @@ class Encoded(Probe):
         return replace(every[0], matrix=np.hstack(arrays), probe=chosen)
 
     def _given(self, encoder: str, workspace: Workspace, cohort: Cohort) -> Any:
-        trained = workspace.store.run_folder(encoder)
         manifest = workspace.store.manifest(encoder) or {"status": "", "reason": "it has not run"}
         if manifest["status"] == UNAVAILABLE:
             raise MissingInput(manifest["reason"])
@@ -211,7 +210,7 @@ class Encoded(Probe):
         scope = "all" if data in key["pretrained_on"].values() else "other_people"
         beside = kept.with_suffix(".json")
         if not (kept.is_file() and beside.is_file()):
-            method = load_method(trained, device=workspace.config.device)
+            method = load_method(workspace.store.run_folder(encoder), device=workspace.config.device)
             values = method.transform(cohort)
             write_json(beside, {"adapted": method.adapted_})
             write_npy(kept, values)
