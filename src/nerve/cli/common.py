@@ -50,9 +50,9 @@ def place(says: str) -> Any:
 
 
 def _not_empty(value: Any) -> Any:
-    """Refuse an empty path: it would be the current folder."""
+    """Refuse an empty name: as a path it would be the current folder."""
     if isinstance(value, str) and not value.strip():
-        raise typer.BadParameter("it is empty, expected a path")
+        raise typer.BadParameter("it is empty, expected a name or a path")
     return value
 
 

@@ -66,14 +66,14 @@ class Store:
         return holding(self._lock_file(run_id))
 
     @contextmanager
-    def turn(self, name: str, poll: float = 0.5) -> Iterator[None]:
+    def turn(self, name: str) -> Iterator[None]:
         """Hold the lock of that name, however long others hold it first."""
         while True:
             with self.lock(name) as mine:
                 if mine:
                     yield
                     return
-            time.sleep(poll)
+            time.sleep(0.5)
 
     def holder(self, run_id: str) -> str:
         """The process that took the lock last."""
