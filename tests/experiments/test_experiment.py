@@ -18,7 +18,7 @@ from nerve.evaluation.sources import FittedInFolds
 from nerve.experiments.launch import work
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Planner
-from nerve.experiments.select import BestOf, BestVariant
+from nerve.experiments.select import BestVariant
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, Store
 from nerve.experiments.workspace import _renamed
 from nerve.methods.nerve import NERVE
@@ -152,7 +152,7 @@ def swept(tmp_path_factory, make_config, tiny):
         {"method": "nerve", "label": "swept", "settings": settings, "permutations": 2},
         {"method": "nerve", "label": "selected", "settings": settings, "select": True},
     ]
-    config = make_config(rows, layout="parcellations")
+    config = make_config(rows, layout="parcellations", protocol={"labels": [10], "n_draws": 1})
     config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
     return run(config, tmp_path_factory.mktemp("swept") / "out")
 
@@ -184,17 +184,18 @@ def test_sweeps_have_a_column_and_what_is_chosen_shares_their_encoders(swept):
         ["nerve-1-0", "chosen in each fold"],
     ]
     assert rows["settings"].tolist() == [{"mask_ratio": 0.3}, {"mask_ratio": 0.6}, {}]
+    assert set(rows["row"]) <= set(results.curves["row"])  # a choice is made with few labels, too
 
 
 def test_the_chosen_variant_is_the_one_that_predicts_training_people():
     rng = np.random.default_rng(0)
     useful, noise = rng.normal(size=(80, 5)), rng.normal(size=(80, 5))
     targets = np.column_stack([useful[:, 0], noise[:, 0]])
-    left, right = BestOf("variants", arrays=[useful, noise]).split(np.arange(60), np.arange(60, 80), [])
-    model = BestVariant(KernelRidge("linear", n_inner_folds=3)).fit(left, targets[:60])
+    both = np.hstack([useful, noise])
+    model = BestVariant(KernelRidge("linear", n_inner_folds=3), (5, 5)).fit(both[:60], targets[:60])
     assert model.chosen_.tolist() == [0, 1]
     alone = KernelRidge("linear", n_inner_folds=3).fit(noise[:60], targets[:60])
-    assert np.allclose(model.predict(right)[:, 1], alone.predict(noise[60:])[:, 1])
+    assert np.allclose(model.predict(both[60:])[:, 1], alone.predict(noise[60:])[:, 1])
 
 
 # ---- what cannot be done

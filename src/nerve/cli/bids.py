@@ -11,17 +11,15 @@ Participants may be run one at a time, in any order and at the same time; `group
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import nerve
-from nerve.checks import NerveWarning, listed, problem
-from nerve.cli.common import note, refusing, say
+from nerve.checks import listed, problem
+from nerve.cli.common import refusing, say
 
 EMBEDDING = "desc-nerve_embedding.tsv"
 
@@ -38,15 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("derivatives", type=Path, help="derivatives that `nerve ingest` reads (XCP-D, fMRIPrep …)")
     parser.add_argument("out", type=Path, help="the folder to write")
     parser.add_argument("level", choices=["participant", "group"])
-    parser.add_argument(
-        "--participant-label", nargs="+", default=[], type=_label, help="only these, with or without sub-"
-    )
+    parser.add_argument("--participant-label", nargs="+", default=[], type=_label, help="only these; sub- is optional")
     parser.add_argument("--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV")
-    parser.add_argument(
-        "--model",
-        help="participant: embed with this model (folder, archive or name); group: does the whole cohort look like "
-        "what it was trained on?",
-    )
+    parser.add_argument("--model", help="participant: embed with it; group: is the cohort like its training cohort?")
     parser.add_argument("--participants", help="group: table of participants; by default the derivatives' own")
     parser.add_argument("--targets", default="", help="group: columns to predict, separated by commas")
     parser.add_argument("--covariates", default="", help="group: columns regressed from the targets")
@@ -61,8 +53,6 @@ def participant(chosen: argparse.Namespace) -> None:
     """FC, and with a model the embedding, of some or all participants."""
     import pandas as pd
 
-    from nerve.readers.ids import counted
-
     labels = chosen.participant_label
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
         source = _only(chosen.derivatives, labels, Path(folder)) if labels else chosen.derivatives
@@ -74,22 +64,21 @@ def participant(chosen: argparse.Namespace) -> None:
         for row, path in enumerate(written.values()):
             named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
             nerve.files.write_tsv(named, table.iloc[[row]])
-    say(f"{chosen.out}: {counted(len(written))} written{'' if values is None else ', with embeddings'}")
+    said = "" if values is None else ", with embeddings"
+    say(f"{chosen.out}: {nerve.readers.ids.counted(len(written))} written{said}")
 
 
 def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
     """A folder of links to the files of some participants, and to those that are nobody's."""
     wanted, found = {f"sub-{label}" for label in labels}, set()
-    for place, _, names in os.walk(derivatives):
-        for name in names:
-            path = Path(place, name)
-            parts = path.relative_to(derivatives).parts
-            of = {part.partition("_")[0].partition(".")[0] for part in parts if part.startswith("sub-")}
-            if of <= wanted:
-                found |= of
-                link = folder.joinpath(*parts)
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(path.resolve())
+    for path in derivatives.rglob("*"):
+        parts = path.relative_to(derivatives).parts
+        of = {part.partition("_")[0].partition(".")[0] for part in parts if part.startswith("sub-")}
+        if of <= wanted and not path.is_dir():
+            found |= of
+            link = folder.joinpath(*parts)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path.resolve())
     if wanted - found:
         lacking = listed(sorted(wanted - found))
         raise problem(derivatives, f"there are no files of {lacking} (--participant-label)")
@@ -98,17 +87,16 @@ def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
 
 def _encoder(model: str, cohort: Any) -> Any:
     """A trained model; a cohort that is not like its training cohort is warned about."""
+    from nerve.experiments.work import compared
+
     encoder = nerve.NERVE.from_pretrained(model)
-    for difference in encoder.likeness(cohort).differences:
-        text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
-        warnings.warn(text, NerveWarning, stacklevel=2)
+    compared(encoder, cohort)
     return encoder
 
 
 def group(chosen: argparse.Namespace) -> None:
     """A cohort of what was written for participants; with targets their evaluation and its report."""
     from nerve.experiments import commands
-    from nerve.readers.ids import counted
 
     place = chosen.out / "group"
     own = chosen.derivatives / "participants.tsv"
@@ -124,13 +112,10 @@ def group(chosen: argparse.Namespace) -> None:
     rows = [{"method": "raw"}, {"method": "pca"}]
     if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
         rows.append({"features": str(embeddings), "label": "NERVE"})
-    say(f"{report.path}: {counted(report.n_participants)}")
+    say(f"{report.path}: {nerve.readers.ids.counted(report.n_participants)}")
     if chosen.targets:
         protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
-        notes, failures = commands.evaluate(str(report.path), rows, protocol, str(place / "results"), "nerve-bids")
-        for one in [*notes, *failures]:
-            note(one)
-        if failures:
+        if commands.evaluate(str(report.path), rows, protocol, str(place / "results")):
             sys.exit(1)
 
 

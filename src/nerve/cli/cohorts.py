@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import nerve
-from nerve.cli.common import app, argument, atlas, draw_likeness, named, note, option, say
-from nerve.cli.options import with_table
+from nerve.cli.common import MODEL, app, argument, draw_likeness, note, option, place, say, with_table
+
+atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
+app.add_typer(atlas, name="atlas")
 
 MOST_TARGETS = 40  # columns of the participants table that `check` shows on the screen
 
@@ -69,7 +71,7 @@ SIMULATE = {
 
 @app.command()
 @with_table(SIMULATE)
-def simulate(out: Annotated[str, argument("The new cohort folder.", callback=named)], options: dict[str, Any]) -> None:
+def simulate(out: Annotated[str, argument("The new cohort folder.")], options: dict[str, Any]) -> None:
     """Simulate a cohort with planted effects; what was planted is written beside it, in truth.json.
 
     Example: `nerve simulate cohort-a --subjects 300 --seed 1`
@@ -121,7 +123,7 @@ INGEST = {
 @with_table(INGEST)
 def ingest(
     source: Annotated[str, argument("A folder or a file of matrices or time series.")],
-    out: Annotated[str, argument("The cohort folder to write.", callback=named)],
+    out: Annotated[str, argument("The cohort folder to write.")],
     options: dict[str, Any],
     dry_run: Annotated[bool, option("Only show what would become of every file; write nothing.", "--dry-run")] = False,
 ) -> None:
@@ -129,8 +131,7 @@ def ingest(
 
     Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17 --participants participants.tsv`
     """
-    signal.signal(signal.SIGTERM, _end_well)
-    from nerve.readers.ids import counted
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that unfinished files are removed
     from nerve.readers.names import TwoReadings
 
     try:
@@ -146,7 +147,7 @@ def ingest(
         raise
     for one in report.notes:
         note(f"  {one}")
-    say(f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out")
+    say(f"{report.path}: {nerve.readers.ids.counted(report.n_participants)} written, {len(report.exclusions)} left out")
     if len(report.exclusions):
         say(f"{report.path}/exclusions.tsv says who was left out and why")
     say(f"Next: nerve check {report.path}")
@@ -155,13 +156,9 @@ def ingest(
 @app.command()
 def check(
     cohort: Annotated[str, argument("A cohort folder.")],
-    out: Annotated[
-        str | None, option("Write the table, and who would be dropped, to this TSV.", callback=named)
-    ] = None,
-    model: Annotated[
-        str | None, option("Also compare with what this trained model (folder, archive, name) was trained on.")
-    ] = None,
-    figure: Annotated[str | None, option("Draw that comparison to this .svg, .png or .pdf.", callback=named)] = None,
+    out: Annotated[str | None, place("Write the table, and who would be dropped, to this TSV.")] = None,
+    model: Annotated[str | None, option(f"{MODEL}. Also compare with what it was trained on.")] = None,
+    figure: Annotated[str | None, place("Draw that comparison to this .svg, .png or .pdf.")] = None,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
 
@@ -193,18 +190,16 @@ def check(
 @app.command()
 def export(
     cohort: Annotated[str, argument("A cohort folder.")],
-    out: Annotated[str, argument("The folder to write; it must not exist, or be empty.", callback=named)],
+    out: Annotated[str, argument("The folder to write; it must not exist, or be empty.")],
     format: Annotated[str, option("bids: BIDS connectivity matrices (BEP017).")] = "bids",
 ) -> None:
     """Write a cohort in the format of others; `nerve ingest` reads it back.
 
     Example: `nerve export cohorts/pnc pnc_bids --format bids`
     """
-    from nerve.readers.ids import counted
-
     opened = nerve.Cohort.load(cohort)
     nerve.export.export_cohort(opened, out, format)
-    say(f"{out}: {counted(len(opened))}, {opened.parcellation.name}")
+    say(f"{out}: {nerve.readers.ids.counted(len(opened))}, {opened.parcellation.name}")
     if opened.timeseries is not None:
         say("The time series are not part of the format and were not written.")
 
@@ -220,8 +215,3 @@ def _show(table: Any, title: str) -> None:
     for row in table.itertuples(index=False):
         shown.add_row(*map(str, row), style=styles.get(getattr(row, "verdict", ""), ""))
     nerve.progress.Console(width=None if sys.stdout.isatty() else 160).print(shown)
-
-
-def _end_well(*_: Any) -> None:
-    """Turn a request to end into an exception, so that unfinished files are removed."""
-    raise SystemExit(143)

@@ -1,18 +1,27 @@
-"""What the commands share: the application, how it speaks, how it refuses."""
+"""What the commands share: the application, options, how it speaks, how it refuses.
+
+Options that several commands have, or that are many, come from tables: a default and a sentence each.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from nerve.checks import NerveError, printable
+from nerve.checks import NerveError, printable, problem
+from nerve.protocol import FIELDS, Protocol
+
+Command = Callable[..., Any]
+Table = Mapping[str, tuple[Any, str]]  # name: default (a type where there is none, … where one is needed), sentence
+MODEL = "A trained model: its folder, archive, or name in `nerve models list`"
 
 app = typer.Typer(
     name="nerve",
@@ -23,10 +32,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
-app.add_typer(atlas, name="atlas")
-models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
-app.add_typer(models, name="models")
 
 
 def option(says: str, *names: str, **more: Any) -> Any:
@@ -34,16 +39,73 @@ def option(says: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=says, **more)
 
 
-def argument(says: str, **more: Any) -> Any:
+def argument(says: str) -> Any:
     """What a command is about, with its sentence."""
-    return typer.Argument(help=says, **more)
+    return typer.Argument(help=says, callback=_not_empty)
 
 
-def named(value: str | None) -> str | None:
-    """Refuse an empty name of a place to write to: it would be the current folder."""
-    if value is not None and not value.strip():
-        raise typer.BadParameter("it is empty, expected a path")
+def place(says: str) -> Any:
+    """An option that names a file or a folder to write, with its sentence."""
+    return option(says, callback=_not_empty)
+
+
+def _not_empty(value: Any) -> Any:
+    """Refuse an empty name: as a path it would be the current folder."""
+    if isinstance(value, str) and not value.strip():
+        raise typer.BadParameter("it is empty, expected a name or a path")
     return value
+
+
+def with_protocol(**defaults: Any) -> Callable[[Command], Command]:
+    """A command that takes one option per field of the protocol, and is given a `Protocol` as `protocol`.
+
+    On the command line `--n-folds 5` becomes its field `n_folds`. `defaults` are those of the command where they are
+    not the protocol's own.
+    """
+    return with_table(protocol_table(FIELDS, targets=..., **defaults), "protocol", Protocol)
+
+
+def protocol_table(names: Iterable[str], **defaults: Any) -> Table:
+    """Fields of the protocol as options; names and numbers are separated by commas."""
+    table = {}
+    for name in names:
+        default = defaults.get(name, FIELDS[name].default)
+        if isinstance(default, tuple):
+            default = ",".join(f"{value:g}" if isinstance(value, float | int) else value for value in default)
+        table[name] = str if default is None else default, FIELDS[name].metadata["help"]
+    return table
+
+
+def with_table(table: Table, parameter: str = "options", collect: Any = dict) -> Callable[[Command], Command]:
+    """A command that takes the options of a table, and is given what `collect` makes of them as one parameter."""
+    options = [_option(name, default, says) for name, (default, says) in table.items()]
+
+    def decorated(command: Command) -> Command:
+        taken = inspect.signature(command, eval_str=True).parameters.values()
+        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in taken if one.name != parameter]
+
+        def parsed(**values: Any) -> Any:
+            given = {name: values.pop(name) for name in table}
+            return command(**values, **{parameter: collect(**given)})
+
+        needed_first = sorted([*own, *options], key=lambda one: one.default is not inspect.Parameter.empty)
+        parsed.__signature__ = inspect.Signature(needed_first)  # type: ignore[attr-defined]
+        parsed.__annotations__ = {one.name: one.annotation for one in needed_first}
+        parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
+        return parsed
+
+    return decorated
+
+
+def _option(name: str, default: Any, says: str) -> inspect.Parameter:
+    kind: Any = type(default)
+    if isinstance(default, type):
+        kind, default = default | None, None
+    elif default is ...:
+        kind, default = str, inspect.Parameter.empty
+    flag = f"--{name.replace('_', '-')}"
+    flag = option(says, f"{flag}/--no-{flag[2:]}" if kind is bool else flag)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flag])
 
 
 def say(text: str) -> None:
@@ -58,7 +120,6 @@ def note(text: object, colour: str | None = None) -> None:
 
 def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
     """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
-    from nerve.checks import problem
     from nerve.files import atomic_file
     from nerve.report.figures import draw
     from nerve.report.results import Results

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import nerve
-from nerve.cli.common import app, argument, draw_likeness, models, named, note, option, say
-from nerve.cli.options import protocol_table, with_table
+from nerve.cli.common import MODEL, app, argument, draw_likeness, note, option, place, protocol_table, say, with_table
+
+models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
+app.add_typer(models, name="models")
 
 # what decides the prediction that `interpret` explains
 EXPLAINED = ("targets", "covariates", "groups", "n_folds", "n_repeats", "kernel", "n_bootstrap", "seed")
@@ -25,7 +27,7 @@ LEARNS = {
 @app.command()
 def pretrain(
     cohorts: Annotated[list[str], argument("Cohort folders, pooled in the region order of the first.")],
-    out: Annotated[str, option("The run folder to write.", "--out", callback=named)],
+    out: Annotated[str, place("The run folder to write.")],
     preset: Annotated[str | None, option("default, paper or small.")] = None,
     config: Annotated[str | None, option("A YAML file of settings.")] = None,
     assignments: Annotated[list[str] | None, option("One setting, as key=value; repeat it.", "--set")] = None,
@@ -64,12 +66,10 @@ def pretrain(
 
 @app.command()
 def embed(
-    run: Annotated[str, argument("A trained model: its folder, archive, or name in `nerve models list`.")],
+    run: Annotated[str, argument(f"{MODEL}.")],
     cohort: Annotated[str, argument("The cohort folder to embed.")],
-    out: Annotated[str, argument("A .tsv (participant_id, dim0 …) or a .npy.", callback=named)],
-    pooling: Annotated[
-        str | None, option("pca, mean, cls or tokens (needs .npy); as the model does by default.")
-    ] = None,
+    out: Annotated[str, argument("A .tsv (participant_id, dim0 …) or a .npy.")],
+    pooling: Annotated[str | None, option("pca, mean, cls or tokens (needs .npy); the model's own by default.")] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     overwrite: Annotated[bool, option("Replace an existing file.", "--overwrite")] = False,
 ) -> None:
@@ -105,7 +105,7 @@ def models_list() -> None:
 
 @models.command("show")
 def models_show(
-    model: Annotated[str, argument("A trained model: its folder, archive, or name in `nerve models list`.")],
+    model: Annotated[str, argument(f"{MODEL}.")],
 ) -> None:
     """Show the card of a model: what it is, what it was trained on, and how to use it.
 
@@ -119,7 +119,7 @@ def models_show(
 @app.command()
 def pack(
     run: Annotated[str, argument("The folder of a trained model.")],
-    archive: Annotated[str, argument("The .zip to write.", callback=named)],
+    archive: Annotated[str, argument("The .zip to write.")],
     half: Annotated[bool, option("Numbers in half precision: a smaller file.", "--half")] = False,
 ) -> None:
     """Write a trained model as one file to hand on: weights, settings and card; `nerve embed` reads it.
@@ -139,9 +139,7 @@ def interpret(
     runs: Annotated[list[str], argument("The folder of a trained model; several that differ in the seed.")],
     cohort: Annotated[str, argument("The cohort folder.")],
     options: dict[str, Any],
-    out: Annotated[
-        str | None, option("Where to write interpretation/; the first run by default.", callback=named)
-    ] = None,
+    out: Annotated[str | None, place("Where to write interpretation/; the first run by default.")] = None,
     pooling: Annotated[str | None, option("pca, mean, cls or tokens; as in the run by default.")] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
@@ -167,12 +165,10 @@ def interpret(
     say(f"{out or runs[0]}/interpretation: {', '.join(tables)} (TSV) and stability.json")
 
 
-@app.command("methods")
+@app.command()
 def methods(
-    parcellation: Annotated[
-        str, option("Count parameters for this parcellation.", "--parcellation")
-    ] = "schaefer400-17",
-    preset: Annotated[str | None, option("Only this preset: paper, default or small.", "--preset")] = None,
+    parcellation: Annotated[str, option("Count parameters for this parcellation.")] = "schaefer400-17",
+    preset: Annotated[str | None, option("Only this preset: paper, default or small.")] = None,
     tsv: Annotated[bool, option("Print a table for other programs.", "--tsv")] = False,
 ) -> None:
     """List the methods: what each needs, its size by preset, its paper, and what we changed.

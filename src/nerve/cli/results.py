@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 import nerve
-from nerve.cli.common import app, argument, named, note, option, say
-from nerve.cli.options import with_protocol
+from nerve.cli.common import MODEL, app, argument, option, place, say, with_protocol
 
 
 @app.command()
 @with_protocol()
 def evaluate(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, option("The folder to write; what it already holds is not computed again.", callback=named)],
+    out: Annotated[str, place("The folder to write; what it already holds is not computed again.")],
     protocol: Any,
     features: Annotated[
         str,
@@ -30,7 +28,7 @@ def evaluate(
     ] = None,
     save_model: Annotated[
         str | None,
-        option("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`.", callback=named),
+        place("A folder for the probe of the one row, fitted on all of COHORT: `nerve predict`."),
     ] = None,
 ) -> None:
     """Predict targets out of fold, every row on the same folds, and say what may be concluded.
@@ -43,17 +41,17 @@ def evaluate(
 
     rows = [commands.feature_row(name) for name in nerve.protocol.as_names(features)]
     probe = commands.kept_probe(rows, protocol, save_model) if save_model else None
-    notes, failures = commands.evaluate(cohort, rows, protocol, out, commands.typed(*sys.argv[1:]), test=test or [])
+    failures = commands.evaluate(cohort, rows, protocol, out, test=test or [])
     if save_model and probe and not failures:
         say(f"{probe.fit(nerve.Cohort.load(cohort)).save(save_model)}: `nerve predict` reads it")
-    _close(notes, failures)
+    _close(failures)
 
 
 @app.command()
 def predict(
     probe: Annotated[str, argument("What `nerve evaluate --save-model` wrote.")],
     cohort: Annotated[str, argument("The cohort folder whose participants are predicted.")],
-    out: Annotated[str, argument("A .tsv: participant_id, target, predicted …", callback=named)],
+    out: Annotated[str, argument("A .tsv: participant_id, target, predicted …")],
 ) -> None:
     """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
 
@@ -70,12 +68,9 @@ def predict(
 @with_protocol(pretrain_scope="all")
 def run(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, option("The folder to write; what is done is not done again.", callback=named)],
+    out: Annotated[str, place("The folder to write; what is done is not done again.")],
     protocol: Any,
-    model: Annotated[
-        str | None,
-        option("A trained model (folder, archive, name in `nerve models list`); without it, NERVE is trained."),
-    ] = None,
+    model: Annotated[str | None, option(f"{MODEL}; without it, NERVE is trained.")] = None,
     preset: Annotated[str, option("Preset of the pretraining: default, small or paper.")] = "default",
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
@@ -86,14 +81,10 @@ def run(
 
     learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
     rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
-    quality = commands.check_usable(cohort)
-    typed = commands.typed(*sys.argv[1:])
-    _close(*commands.evaluate(cohort, rows, protocol, out, typed, interpret=True, quality=quality))
+    _close(commands.evaluate(cohort, rows, protocol, out, commands.check_usable(cohort)))
 
 
-def _close(notes: list[str], failures: list[str]) -> None:
-    for one in notes:
-        note(f"note: {one}", typer.colors.YELLOW)
+def _close(failures: list[str]) -> None:
     if failures:
         raise typer.Exit(1)
 
@@ -101,30 +92,28 @@ def _close(notes: list[str], failures: list[str]) -> None:
 @app.command()
 def experiment(
     config: Annotated[str | None, argument("A YAML file: cohorts, methods, protocol, seeds.")] = None,
-    out: Annotated[str | None, option("The folder of runs and results.", "--out", callback=named)] = None,
+    out: Annotated[str | None, place("The folder of runs and results.")] = None,
     launcher: Annotated[str, option("local or slurm.")] = "local",
     jobs: Annotated[int | None, option("Runs at a time (local); one per core or card.", min=1)] = None,
     dry_run: Annotated[bool, option("Count the runs and estimate the time; run none.", "--dry-run")] = False,
-    rehearse: Annotated[
-        bool, option("The same rows and tables in minutes, on small simulated cohorts.", "--rehearse")
-    ] = False,
+    rehearse: Annotated[bool, option("The same tables in minutes, on small simulated cohorts.", "--rehearse")] = False,
     status: Annotated[str | None, option("Say how the runs of this folder stand.", "--status")] = None,
 ) -> None:
     """Run a whole comparison from one file; what is done already is skipped.
 
     Example: `nerve experiment configs/table2_tokenizers.yaml --out out/table2 --jobs 2`
     """
-    from nerve.experiments import commands
+    from nerve.experiments import commands, screen
 
     if status is not None:
-        commands.show(status)
+        screen.show_status(commands.Experiment.open(status))
         return
     if config is None or out is None:
         raise typer.BadParameter("expected CONFIG and --out DIR, or --status DIR")
     if dry_run:
         commands.plan_only(config, out, rehearse)
     else:
-        _close([], commands.run(config, out, launcher, jobs, rehearse))
+        _close(commands.run(config, out, launcher, jobs, rehearse))
 
 
 @app.command()
@@ -148,7 +137,7 @@ def report(
 
 @app.command()
 def demo(
-    out: Annotated[str, argument("Folder for everything it makes.", callback=named)] = "out/demo",
+    out: Annotated[str, argument("Folder for everything it makes.")] = "out/demo",
     jobs: Annotated[int | None, option("Runs at a time; one per core by default.", min=1)] = None,
 ) -> None:
     """Simulated cohorts with a known answer → pretrain → embed → evaluate → report.html, in minutes.
@@ -157,4 +146,4 @@ def demo(
     """
     from nerve.experiments import commands
 
-    _close([], commands.demo(out, jobs))
+    _close(commands.demo(out, jobs))

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,15 @@ import yaml
 
 from nerve.checks import as_utf8, did_you_mean, listed, problem
 from nerve.cohort import Cohort
-from nerve.evaluation.features import NAMED
-from nerve.evaluation.results import read_results
+from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
 from nerve.experiments.estimate import remaining_seconds
 from nerve.experiments.launch import default_jobs
 from nerve.experiments.main import Experiment
 from nerve.experiments.rehearse import rehearsal
-from nerve.experiments.screen import RunsProgress, duration, found, say, show_results, show_scores, show_status
+from nerve.experiments.screen import RunsProgress, duration, found, say, show_results, show_scores
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.files import read_json, write_tsv
+from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 from nerve.methods.probe import Probe, free_folder
@@ -34,38 +34,27 @@ from nerve.readers.ids import counted
 from nerve.report import page
 from nerve.report.load import CHECKS
 
+Rows = Sequence[dict[str, Any]]  # as `methods` of an experiment file
+
 
 def run(
-    config: str | os.PathLike[str],
-    out: str,
-    launcher: str = "local",
-    jobs: int | None = None,
-    rehearse: bool = False,
-    command: str = "",
+    config: str | os.PathLike[str], out: str, launcher: str = "local", jobs: int | None = None, rehearse: bool = False
 ) -> list[str]:
     """Run an experiment, or rehearse it, and show its table; returns one line per failed run."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     say(f"Preparing {Path(config).name}: cohorts, folds and runs …", stderr=True)
     experiment = _prepared(config, out, rehearse)
-    with RunsProgress(experiment) as progress:
-        results = experiment.run(launcher, jobs, progress, command or typed("experiment", config, "--out", out))
-    show_results(results)
+    show_results(_done(experiment, launcher, jobs))
     return _close(experiment)
 
 
 def evaluate(
-    cohort: str,
-    rows: Sequence[dict[str, Any]],
-    protocol: Protocol,
-    out: str,
-    command: str = "",
-    interpret: bool = False,
-    quality: Quality | None = None,
-    test: Sequence[str] = (),
-) -> tuple[list[str], list[str]]:
-    """One cohort through the plan, writer and reader of experiments; returns notes, and a line per failed run.
+    cohort: str, rows: Rows, protocol: Protocol, out: str, quality: Quality | None = None, test: Sequence[str] = ()
+) -> list[str]:
+    """One cohort through the plan, writer and reader of experiments; returns one line per failed run.
 
-    With `quality`, the report shows what was checked. Those of `test` are predicted by what is fitted on the first.
+    With `quality`, as in `nerve run`, the report also shows what was checked and what NERVE relies on. Those of `test`
+    are predicted by what is fitted on the first.
     """
     name = _short_name(cohort)
     cohorts = {name: {"path": cohort, **protocol.as_dict()}}
@@ -73,21 +62,29 @@ def evaluate(
         other = _short_name(path)
         other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
         cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
-    content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": interpret}
+    content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": quality is not None}
     config = validated(ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate")
     check_methods(config, "--features")
     experiment = Experiment.prepare(config, out)
     if quality is not None:
         write_tsv(experiment.folder / CHECKS, quality.table)
-    with RunsProgress(experiment) as progress:
-        results = experiment.run("local", 1, progress, command)
+    results = _done(experiment, "local", 1)
     show_scores(results)
     say(*found(results))
-    notes = [one for about in results.about["participants"].values() for one in about["notes"]]
-    return list(dict.fromkeys(notes)), _close(experiment)
+    failures = _close(experiment)
+    notes = (f"note: {one}" for about in results.about["participants"].values() for one in about["notes"])
+    say(*dict.fromkeys(notes), stderr=True, style="yellow")
+    return failures
 
 
-def kept_probe(rows: Sequence[dict[str, Any]], protocol: Protocol, folder: str) -> Probe:
+def _done(experiment: Experiment, launcher: str, jobs: int | None) -> ResultsFolder:
+    """The results of all runs, with the command as it was typed."""
+    program = Path(sys.argv[0]).stem.replace("__main__", "nerve")
+    with RunsProgress(experiment) as progress:
+        return experiment.run(launcher, jobs, progress, shlex.join([program, *sys.argv[1:]]))
+
+
+def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> Probe:
     """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
     if len(rows) != 1:
         raise problem("--save-model", f"there are {len(rows)} rows", expected="one of --features: a probe reads one")
@@ -106,8 +103,7 @@ def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
                 "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
             )
         return load_method(path)
-    given = row.get("settings", {})
-    settings = {name: value[0] if isinstance(value, list) else value for name, value in given.items()}
+    settings = {name: values[0] for name, values in row.get("settings", {}).items()}
     if row["method"] == "pca":
         settings = {"n_components": protocol.n_components} | settings
     method = make_method(row["method"], "small", settings)
@@ -120,11 +116,7 @@ def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
 
 def _short_name(cohort: str) -> str:
     """What results call a cohort."""
-    path = Path(cohort) / "cohort.json"
-    about = read_json(path) if path.is_file() else None
-    name = about.get("name") if isinstance(about, dict) else None  # the matrices are not opened for a name
-    name = as_utf8(name) if isinstance(name, str) else Cohort.load(cohort).name  # which says what is wrong with it
-    return re.sub(r"[\\/\0\s]+", " ", name).strip()[:100] or "cohort"
+    return re.sub(r"[\\/\0\s]+", " ", as_utf8(Cohort.load(cohort).name)).strip()[:100] or "cohort"
 
 
 def check_usable(cohort: str) -> Quality:
@@ -139,16 +131,12 @@ def check_usable(cohort: str) -> Quality:
 
 def feature_row(name: str) -> dict[str, Any]:
     """What `--features` names: a method, perhaps with settings (tangent:recentre=site), a model or a table."""
+    method, *settings = name.split(":")
+    if method in METHODS:  # swept over one value, so that the row is called by it
+        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     models = packaged_models()
-    if name in METHODS:
-        return {"method": name}
     if Path(name).exists() or name in models:
         return model_row(name)
-    method, *settings = name.split(":")
-    if method in NAMED and settings:  # fields of the protocol, which are not swept
-        return {"method": method, "settings": dict(map(_setting, settings)), "label": name}
-    if method in METHODS and settings:  # swept over one value, so that the row is called by it
-        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
     raise problem(
         f"--features {name}",
         "there is no such file, folder, method or model",
@@ -172,14 +160,9 @@ def model_row(name: str) -> dict[str, str]:
     return {"features": str(path), "label": path.stem if path.is_file() else path.resolve().name}
 
 
-def typed(*words: object) -> str:
-    """A command as it would be typed."""
-    return shlex.join(["nerve", *map(str, words)])
-
-
 def demo(out: str, jobs: int | None = None) -> list[str]:
     """The packaged experiment on simulated cohorts, and what to do next."""
-    failures = run("demo", out, "local", jobs, command=typed("demo", out))
+    failures = run("demo", out, jobs=jobs)
     say(
         *found(read_results(out)),
         "\nOn your own data:",
@@ -208,11 +191,6 @@ def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) 
 def _prepared(config: str | os.PathLike[str], out: str, rehearse: bool) -> Experiment:
     """The experiment of a file, or its rehearsal."""
     return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
-
-
-def show(folder: str) -> None:
-    """Say how the runs of an experiment stand."""
-    show_status(Experiment.open(folder))
 
 
 def _close(experiment: Experiment) -> list[str]:

@@ -9,7 +9,7 @@ import itertools
 import os
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -44,9 +44,7 @@ class CohortConfig(_Strict):
     label: str | None = _said(None, "What tables call it.")
     target_labels: dict[str, str] = _said({}, "What tables call the targets.")
     columns: dict[str, str] = _said({}, "our name: name in the participants table.")
-    train_on: str | None = _said(
-        None, "Another cohort of the file: everything is fitted on that one and predicts this one."
-    )
+    train_on: str | None = _said(None, "Another cohort of the file: all is fitted on that one and predicts this one.")
     pretrain: bool = _said(True, "Train encoders on it; false: out of domain.")
     timeseries: bool = _said(True, "Use its time series where a method needs them.")
     protocol: dict[str, Any] = _said({}, "Fields of the protocol for this cohort.")
@@ -128,12 +126,8 @@ class ExperimentConfig(_Strict):
     name: str = "experiment"
     title: str = ""
     kind: Literal["experiment", "evaluation"] = _said("experiment", "Which command has made the file.")
-    layout: Literal["methods", "tokenizers", "parcellations"] = _said(
-        "methods", "Which of the paper's tables to print."
-    )
-    parcellation: str | None = _said(
-        None, "All cohorts are brought into this order, by label; that of the first by default."
-    )
+    layout: Literal["methods", "tokenizers", "parcellations"] = _said("methods", "The paper's table to print.")
+    parcellation: str | None = _said(None, "Order of regions for all cohorts, by label; that of the first by default.")
     preset: str = _said("small", "Preset of methods that name none; every method knows small and paper.")
     device: Device = "auto"
     interpret: bool = _said(False, "Maps of the last NERVE row: weights, attention, patch importance.")
@@ -167,6 +161,9 @@ class ExperimentConfig(_Strict):
         return validated(Protocol, {**PAPER_PROTOCOL, **given}, where)
 
 
+_PARTS: dict[str, type[BaseModel]] = {"cohorts": CohortConfig, "methods": MethodConfig, "slurm": SlurmConfig}
+
+
 def config_path(name: str | os.PathLike[str]) -> Path:
     """The file of an experiment: a path, or the name of one that comes with the package (``table1_main``)."""
     packaged = Path(str(files("nerve") / "configs" / f"{name}.yaml"))
@@ -192,7 +189,7 @@ def validated(model: type[Model], content: Any, where: object) -> Model:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            known = _fields_at(model, first["loc"][:-1])
+            known = list(_PARTS.get(str(first["loc"][0]), ExperimentConfig).model_fields)
             raise NerveError(
                 f"{where}: there is no setting {place!r}, expected one of {listed(known, most=30)}."
                 f"{did_you_mean(str(first['loc'][-1]), known)}"
@@ -200,15 +197,6 @@ def validated(model: type[Model], content: Any, where: object) -> Model:
         message = first["msg"].removeprefix("Value error, ").rstrip(".")
         came = "" if first["type"] in ("missing", "value_error") else f" (it is {brief(first['input'])})"
         raise NerveError(f"{where}: {f'{place}: ' if place else ''}{message}{came}.") from None
-
-
-def _fields_at(model: Any, place: tuple[int | str, ...]) -> list[str]:
-    """Names of the settings at a place inside nested models."""
-    for part in place:
-        annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        nested = [one for one in (annotation, *get_args(annotation)) if hasattr(one, "model_fields")]
-        model = nested[0] if nested else model
-    return list(model.model_fields)
 
 
 def check_methods(config: ExperimentConfig, where: object, parcellation: Parcellation | None = None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from nerve.checks import NerveError
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.experiments.work import Encode, InFolds, Probe, Recipe, Task, Train, is_trained, usable_cohorts
+from nerve.experiments.work import Encode, InFolds, Recipe, Task, Train, is_trained, usable_cohorts
 from nerve.experiments.workspace import Workspace
 from nerve.protocol import Protocol
 
@@ -21,7 +21,7 @@ _SIDE = 400  # participants in the timed decomposition
 
 def remaining_seconds(workspace: Workspace) -> float:
     """Seconds of computing for the runs that are not done, on one worker of this machine."""
-    known, left = defaultdict[str, list[float]](list), []
+    known, left = defaultdict[tuple[str, ...], list[float]](list), []
     for task in workspace.plan.unique:
         manifest = workspace.store.manifest(task.id) or {}
         if manifest.get("status") == DONE:
@@ -34,12 +34,10 @@ def remaining_seconds(workspace: Workspace) -> float:
     return sum(float(np.mean(known[_likeness(task)])) for task in left)
 
 
-def _likeness(task: Task) -> str:
+def _likeness(task: Task) -> tuple[str, ...]:
     """Runs that take about as long as one another: null models as long as the model that they test."""
     row = task.row
-    return repr(
-        (task.kind, task.cohort, row.method, row.preset, row.variant, row.line.replace("null-", f"{row.method}-"))
-    )
+    return task.kind, task.cohort, row.method, row.preset, row.variant, row.line.replace("null-", f"{row.method}-")
 
 
 def _timed(workspace: Workspace, task: Task) -> float:
@@ -47,12 +45,9 @@ def _timed(workspace: Workspace, task: Task) -> float:
         if isinstance(task, Encode):
             return _training_seconds(workspace, task.recipe, task.on["pretrained_on"])
         protocol = workspace.config.protocol_of(task.cohort)
-        if isinstance(task, Train):
-            return protocol.n_folds * _training_seconds(workspace, task.recipe, [task.cohort])
-        if isinstance(task, Probe) and isinstance(task.features, InFolds):
-            encode = task.features.encode
-            pooled = list(encode.on["pretrained_on"]) or [task.cohort]
-            return protocol.n_folds * _training_seconds(workspace, encode.recipe, pooled)
+        if isinstance(task, Train | InFolds):
+            pool = task.pool["pretrained_on"] if isinstance(task, InFolds) else ()
+            return protocol.n_folds * _training_seconds(workspace, task.recipe, list(pool) or [task.cohort])
         return _probe_seconds(len(workspace.cohort(task.cohort)), protocol)
     except NerveError:
         return 0.0  # it will be recorded as not available or failed, at once

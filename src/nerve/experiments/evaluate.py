@@ -13,7 +13,7 @@ from nerve.evaluation import evaluate as evaluate_under
 from nerve.evaluation.features import NAMED
 from nerve.evaluation.run import Progress
 from nerve.methods import METHODS, method_class
-from nerve.protocol import Protocol, as_names, known_fields
+from nerve.protocol import Protocol, known_fields
 
 
 def evaluate(
@@ -81,11 +81,11 @@ def evaluate(
     >>> len(evaluate(rng.normal(size=(40, 3)), cohort, targets=["iq"]))
     40
     """
-    protocol = Protocol(
-        targets=as_names(targets), covariates=as_names(covariates), **known_fields(options, "evaluate()")
-    )
+    given = {"targets": targets, "covariates": covariates, **known_fields(options, "evaluate()")}
     names: dict[str, Any] = {"method": method, "variant": variant, "model_seed": model_seed}
-    return evaluate_under(_resolved(features), cohort, protocol, test=test, probe=probe, progress=progress, **names)
+    return evaluate_under(
+        _resolved(features), cohort, Protocol(**given), test=test, probe=probe, progress=progress, **names
+    )
 
 
 def _resolved(features: Any) -> Any:

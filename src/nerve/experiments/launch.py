@@ -1,4 +1,4 @@
-"""Runs on this machine's cores or on a SLURM cluster: the same tasks through both.
+"""Runs on this machine's cores or on a SLURM cluster: the same tasks through both, each recorded however it ends.
 
 Nothing is handed over but the experiment's folder and the id of a run; a worker finds the rest there, and says through
 the manifest how it ended. So a launcher may die at any moment: whoever starts it again goes on.
@@ -7,19 +7,22 @@ the manifest how it ended. So a launcher may die at any moment: whoever starts i
 from __future__ import annotations
 
 import os
+import time
+import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any
 
-from nerve.checks import NerveError, one_of
+from nerve.checks import MissingInput, NerveError, NerveWarning, one_of
 from nerve.cores import cores_among, usable_cores
-from nerve.experiments.run import described, run_task
-from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
+from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, versions
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
-from nerve.workers import Worker, WorkerDied
+from nerve.files import claim, write_json, write_text
+from nerve.report.privacy import Scrubber
+from nerve.workers import Worker
 
 LAUNCHERS = ("local", "slurm")
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
@@ -43,7 +46,8 @@ def launch(workspace: Workspace, launcher: str = "local", jobs: int | None = Non
                     _on_slurm(workspace, todo, tell)
                 else:
                     crew.do(todo, jobs or default_jobs())
-                workspace.store.wait_for([task.id for task in wave])  # those that another process is at
+                while any(workspace.store.status(task.id) == RUNNING for task in wave):  # another process is at it
+                    time.sleep(0.5)
                 todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
     finally:
         crew.end()
@@ -79,6 +83,45 @@ def work(folder: str, run_id: str, threads: int = 0, card: str | None = None) ->
     return run_task(workspace, task)
 
 
+def run_task(workspace: Workspace, task: Task) -> str:
+    """Do one run unless it is done or another process is at it; returns its status.
+
+    A failure is recorded with its reason and raised no further. A stop (Ctrl-C, SIGTERM) is passed on: what was
+    checkpointed is used when the run is started again.
+    """
+    store = workspace.store
+    with store.lock(task.id) as mine:
+        if not mine:
+            return RUNNING
+        ended = store.manifest(task.id)
+        if ended is not None and ended["status"] in (DONE, UNAVAILABLE):
+            return str(ended["status"])
+        folder, record = claim(store.run_folder(task.id)), _described(task)
+        write_json(folder / "task.json", record)
+        wall, cpu = time.perf_counter(), time.process_time()
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always", NerveWarning)
+            try:
+                record["status"], record["result"] = DONE, task.run(workspace, folder)
+            except NerveError as error:
+                record["status"] = UNAVAILABLE if isinstance(error, MissingInput) else FAILED
+                record["reason"] = str(error)
+            except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
+                record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
+                write_text(folder / "error.txt", Scrubber([]).clean(traceback.format_exc()))
+        record["seconds"] = round(time.perf_counter() - wall, 3)
+        record["cpu_seconds"] = round(time.process_time() - cpu, 3)
+        record["warnings"] = sorted({str(w.message) for w in shown if issubclass(w.category, NerveWarning)})
+        store.write_manifest(task.id, record | {"versions": versions()})
+        return str(record["status"])
+
+
+def _described(task: Task) -> dict[str, Any]:
+    """What a run is, for its folder."""
+    names = ("id", "kind", "label", "cohort")
+    return {name: getattr(task, name) for name in names} | {"line": task.row.line, "key": task.key()}
+
+
 class Crew:
     """Processes that do runs, kept from wave to wave; each has a number, and its graphics card where there are some."""
 
@@ -90,7 +133,8 @@ class Crew:
     def do(self, tasks: Sequence[Task], jobs: int) -> None:
         """Processes that share the cores; with one job, this process itself.
 
-        A run whose process is killed is tried again once. The others are not touched.
+        A run whose process is killed, or fails before it comes to the run, is tried again once in another. The others
+        are not touched.
         """
         jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
         if jobs == 1:
@@ -109,14 +153,12 @@ class Crew:
                     number, task = busy.pop(pipe)
                     try:
                         self.workers[number].result()
-                    except WorkerDied as death:
+                    except Exception as error:  # killed, or it never came to the run
                         self.workers.pop(number).end()
                         deaths[task.id] += 1
                         if deaths[task.id] < 2 and self.workspace.store.status(task.id) == WAITING:
                             left.append(task)
                             continue
-                        _record_death(self.workspace, task, death)
-                    except Exception as error:
                         _record_death(self.workspace, task, error)
                     self.tell(task, self.workspace.store.status(task.id))
 
@@ -138,33 +180,28 @@ def _record_death(workspace: Workspace, task: Task, error: BaseException) -> Non
     """A worker that was killed (out of memory, say) could not write its own manifest."""
     if workspace.store.status(task.id) == WAITING:
         reason = f"The worker process ended: {type(error).__name__}: {error}".strip()
-        workspace.store.write_manifest(task.id, described(task) | {"status": FAILED, "reason": reason})
+        workspace.store.write_manifest(task.id, _described(task) | {"status": FAILED, "reason": reason})
 
 
-@dataclass
 class SlurmJob:
     """A run as a SLURM job; when its time is up it is queued again and goes on from its last checkpoint."""
 
-    folder: str
-    run_id: str
-    threads: int
-
-    def __call__(self) -> str:
+    def __call__(self, *given: Any) -> str:
         """Do the run."""
-        return work(self.folder, self.run_id, self.threads)
+        return work(*given)
 
-    def checkpoint(self) -> Any:
+    def checkpoint(self, *given: Any) -> Any:
         """Called by submitit when the time limit is near or the job is preempted."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self)
+        return DelayedSubmission(self, *given)
 
 
 def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None:
     executor = slurm_executor(workspace)
     folder, threads = str(workspace.folder.resolve()), workspace.config.slurm.cpus
     with executor.batch():
-        jobs = {task.id: executor.submit(SlurmJob(folder, task.id, threads)) for task in tasks}
+        jobs = {task.id: executor.submit(SlurmJob(), folder, task.id, threads) for task in tasks}
     for task in tasks:
         tell(task, WAITING)
     for task in tasks:

@@ -1,19 +1,40 @@
-"""`nerve experiment`: prepare, plan, run what is not done, collect, and say how it went."""
+"""An experiment: its runs are done, collected into the results folder and interpreted.
+
+Collected are rows, predictions, scores, comparisons and the paper's table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL
-from nerve.experiments.collect import collect, runs_table
+import numpy as np
+import pandas as pd
+
+from nerve.checks import NerveError
+from nerve.evaluation.protocol_text import participants_summary, protocol_text
+from nerve.evaluation.resampling import adjusted_p, permutation_p
+from nerve.evaluation.results import ResultsFolder, write_results
+from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, SELF_SUPERVISED, Row, rows_table
+from nerve.evaluation.sites import site_table
+from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
 from nerve.experiments.launch import Report, launch, nothing
-from nerve.experiments.store import DONE, FAILED, fingerprint
-from nerve.experiments.work import Encode, FromModel, Probe
+from nerve.experiments.store import DONE, FAILED, fingerprint, versions
+from nerve.experiments.work import Encode, FromModel, Task
 from nerve.experiments.workspace import Workspace
-from nerve.files import read_json, write_json
+from nerve.files import read_json, read_tsv, write_json, write_markdown, write_tsv
 from nerve.interpret import interpret_to
+from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
+from nerve.report.privacy import Scrubber
+from nerve.report.table_formats import write_tables
+
+PLACE = ["cohort", "target", "row"]
+RUNS = ["id", "kind", "line", "cohort", "target", "run", "status", "seconds", "reason"]
+COHORTS = ["cohort", "label", "n", "n_regions", "parcellation", "fingerprint", "pretrained_on", "simulated"]
+Found = Mapping[str, dict[str, Any]]  # what the runs that are done have returned, by id
 
 
 class Experiment(Workspace):
@@ -40,24 +61,188 @@ class Experiment(Workspace):
         mark = self.folder / "interpretation" / "of.json"
         _, protocol = self.people(name)
         targets = protocol.targets if self.config.kind == "evaluation" else protocol.targets[:1]  # one of many will do
-        wanted = fingerprint([sorted(models), name, targets, protocol.as_dict()])
+        wanted = fingerprint([sorted(models.values()), name, targets, protocol.as_dict()])
         if not models or (mark.is_file() and read_json(mark) == wanted):
             return
-        encoders = [NERVE.from_pretrained(path, device=self.config.device) for path in models.values()]
+        encoders = [NERVE.from_pretrained(path, device=self.config.device) for path in models]
         interpret_to(
             self.folder, encoders, self.cohort(name), targets, protocol.covariates,
             n_folds=protocol.n_folds, seed=protocol.seed, motion=protocol.motion,
         )  # fmt: skip
         write_json(mark, wanted)
 
-    def _nerve_models(self) -> dict[str, Path]:
-        """What the models of the last NERVE line that is trained are known by → their folders or archives."""
-        found: dict[str, dict[str, Path]] = {}
-        for task in self.plan.tasks:
-            if task.row.method != "nerve" or task.row.kind == NULL or self.store.status(task.id) != DONE:
-                continue
-            if isinstance(task, Encode):
-                found.setdefault(task.row.line, {})[task.id] = self.store.run_folder(task.id)
-            elif isinstance(task, Probe) and isinstance(task.features, FromModel):
-                found.setdefault(task.row.line, {})[task.features.content] = Path(task.features.path)
-        return list(found.values())[-1] if found else {}
+    def _nerve_models(self) -> dict[Path, str]:
+        """The models (folders or archives) of the last NERVE line that is trained → the run that each determines."""
+        known = [task for task in self.plan.tasks if isinstance(task, Encode | FromModel) and task.row.kind != NULL]
+        done = [task for task in known if task.row.method == "nerve" and self.store.status(task.id) == DONE]
+        models = {}
+        for task in [task for task in done if task.row.line == done[-1].row.line]:
+            path = Path(task.path) if isinstance(task, FromModel) else self.store.run_folder(task.id)
+            models[path] = task.id
+        return models
+
+
+def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
+    """Write the results folder from the runs that are done; runs.tsv says how each run stands."""
+    folder, plan = workspace.folder, workspace.plan
+    write_tsv(folder / "runs.tsv", runs_table(workspace))
+    ended = {task.id: workspace.store.manifest(task.id) or {} for task in plan.unique}
+    good = {run_id: one for run_id, one in ended.items() if one.get("status") == DONE}
+    found = {run_id: one["result"] | {"seconds": one["cpu_seconds"]} for run_id, one in good.items()}
+    done = [task for task in plan.tasks if task.cohort and task.id in found]
+    if not done:
+        raise NerveError(f"{folder}: no run has made predictions; runs.tsv says why.")
+    rows = rows_table(_described(row, plan.tasks, found) for row in plan.rows)
+    predictions, nulls, curves = (_gathered(workspace, done, name) for name in ("predictions", "null", "curve"))
+    permuted = predictions["row"].isin(rows.loc[rows["kind"] == NULL, "row"])
+    null_models, predictions = predictions[permuted], predictions[~permuted].reset_index(drop=True)
+    scores, comparisons = _scored(workspace, predictions, rows)
+    scores = _placed(scores, done, found)
+    if len(nulls):
+        scores["p"] = _p(scores, nulls, PLACE)
+        scores["q"] = scores["p"].groupby([scores["cohort"], scores["row"]]).transform(adjusted_p)
+    if len(null_models):  # one-sided p of each row's r against the r of models with permuted networks
+        permuted_scores = score_table(null_models, n_bootstrap=0)
+        scores["p_permuted_networks"] = _p(scores, permuted_scores, ["cohort", "target"])
+        scores = pd.concat([scores, permuted_scores], ignore_index=True)
+    cohorts = _cohorts(workspace)
+    about = _about(workspace, found, command, cohorts)
+    results = ResultsFolder(about, rows, cohorts, _folds(workspace), predictions, scores, comparisons)
+    results.nulls = nulls if len(nulls) else results.nulls
+    results.curves = curves if len(curves) else results.curves
+    with workspace.store.turn("results"):  # another process may be writing the same results
+        write_results(folder, results)
+        _write_texts(workspace, results)
+    return results
+
+
+def _write_texts(workspace: Workspace, results: ResultsFolder) -> None:
+    """protocol.md and the paper's table in three formats, made from the same tables."""
+    texts = []
+    for name, summary in results.about["participants"].items():
+        scopes = results.scores[results.scores["cohort"] == name].groupby("row")["scope"].first()
+        rows = results.rows.assign(scope=results.rows["row"].map(scopes).fillna(results.rows["scope"]))
+        texts.append(protocol_text(workspace.people(name)[1], summary, rows))
+    write_markdown(workspace.folder / "protocol.md", "\n".join(texts))
+    write_tables(workspace.folder)
+
+
+def runs_table(workspace: Workspace) -> pd.DataFrame:
+    """One row per run: id, kind, line, cohort, target, what it is, status, seconds, reason."""
+    rows = []
+    for task in workspace.plan.unique:
+        manifest = workspace.store.manifest(task.id) or {}
+        what = [task.id, task.kind, task.row.line, task.cohort, task.target, task.label]
+        rows.append([*what, workspace.store.status(task.id), manifest.get("seconds"), manifest.get("reason", "")])
+    return pd.DataFrame(rows, columns=RUNS)
+
+
+def _described(row: Row, tasks: Sequence[Task], results: Found) -> Row:
+    """The row, with what its runs found out: width, time, scope, substitutes."""
+    found = [results[task.id] for task in tasks if task.row.row == row.row and task.id in results]
+    return replace(
+        row,
+        width=max((one.get("width", 0) for one in found), default=0),
+        seconds=round(sum(one["seconds"] for one in found), 2),
+        scope=next((one["scope"] for one in found if "scope" in one), row.scope),
+        adapted="; ".join(dict.fromkeys(one["adapted"] for one in found if one.get("adapted"))),
+    )
+
+
+def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame:
+    """One table of all runs that wrote it, with the row that asked for it."""
+    parts = []
+    for task in done:
+        path = workspace.store.run_folder(task.id) / f"{name}.tsv"
+        if path.is_file():
+            part = read_tsv(path, dtype={"participant": str, "target": str})
+            parts.append(part.assign(cohort=task.cohort, row=task.row.row))
+    if not parts:
+        return pd.DataFrame()
+    table = pd.concat(parts, ignore_index=True)
+    if "whole" in table:
+        table["whole"] = table["whole"].fillna("")
+    return table[[*PLACE, *table.columns.difference(PLACE, sort=False)]]
+
+
+def _scored(workspace: Workspace, predictions: pd.DataFrame, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Scores of every cohort, with the correlation with motion and within sites; and comparisons."""
+    scores, comparisons = [], []
+    for name, part in predictions.groupby("cohort", sort=False):
+        people, protocol = workspace.people(str(name))
+        families = None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
+        table = score_table(part, protocol.n_bootstrap, protocol.seed, families)
+        if people.motion:
+            motion = motion_table(part, dict(zip(people.ids, people.table[people.motion], strict=True)))
+            table = table.merge(motion, how="left", on=PLACE)
+        if people.sites is not None and len(set(people.sites)) > 1:
+            inside = site_table(part, dict(zip(people.ids, people.sites, strict=True)))
+            table = table.merge(inside, how="left", on=PLACE)
+        scores.append(table)
+        comparisons.append(all_comparisons(part, rows, protocol.n_bootstrap, protocol.seed, families))
+    return pd.concat(scores, ignore_index=True), pd.concat(comparisons, ignore_index=True)
+
+
+def _placed(scores: pd.DataFrame, done: list[Task], found: Found) -> pd.DataFrame:
+    """Scores with whom an encoder had seen, what it substituted there, how well it tells sites apart."""
+    names = ["scope", "adapted", "site_accuracy"]
+    places = [[task.cohort, task.row.row, *(found[task.id].get(name) for name in names)] for task in done]
+    table = pd.DataFrame(places, columns=["cohort", "row", *names]).drop_duplicates(["cohort", "row"])
+    scores = scores.merge(table, how="left", on=["cohort", "row"])
+    first = [*PLACE, "scope", "adapted"]
+    return scores[[*first, *scores.columns.difference(first, sort=False)]]
+
+
+def _p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[float]:
+    """One-sided p of every r among those of the null at its place."""
+    null = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(place)}
+    keys = list(scores[place].itertuples(index=False, name=None))
+    return [permutation_p(null[key], r) if key in null else np.nan for key, r in zip(keys, scores["r"], strict=True)]
+
+
+def _cohorts(workspace: Workspace) -> pd.DataFrame:
+    """One row per cohort; `pretrained_on` where encoders were trained here, not all taken from elsewhere."""
+    tasks, rows = workspace.plan.tasks, []
+    trained = any(task.row.kind == SELF_SUPERVISED and not isinstance(task, FromModel) for task in tasks)
+    for name, about in workspace.config.cohorts.items():
+        cohort = workspace.cohort(name)
+        what = [name, about.label or name, len(cohort), cohort.n_regions, cohort.parcellation.name]
+        rows.append([*what, workspace.inputs()[0][name], about.pretrain and trained, about.simulate is not None])
+    return pd.DataFrame(rows, columns=COHORTS)
+
+
+def _folds(workspace: Workspace) -> pd.DataFrame:
+    parts = []
+    for name in workspace.config.cohorts:
+        people, _ = workspace.people(name)
+        for repeat, folds in enumerate(people.folds):
+            table = pd.DataFrame({"cohort": name, "participant": people.ids, "repeat": repeat, "fold": folds})
+            parts.append(table[folds >= 0])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _about(workspace: Workspace, found: Found, command: str, cohorts: pd.DataFrame) -> dict[str, Any]:
+    config, (data, code), plan = workspace.config, workspace.inputs(), workspace.plan
+    people = {name: workspace.people(name) for name in config.cohorts}
+    participants = {name: participants_summary(who) for name, (who, _) in people.items()}
+    for task in plan.unique:
+        said = found.get(task.id, {}).get("notes", [])
+        notes = participants[task.cohort]["notes"] if said else []
+        notes += [note for note in said if note not in notes]
+    methods = dict.fromkeys(row.method for row in plan.rows if row.kind not in (GIVEN, REFERENCE))  # works to cite
+    return {
+        "title": config.title or config.name,
+        "kind": config.kind,
+        "layout": config.layout,
+        "command": Scrubber([]).clean(command),  # folders are nobody's business
+        "parcellation": workspace.parcellation.name,
+        "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
+        "participants": participants,
+        "target_labels": {name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()},
+        "pretrained_on": cohorts.loc[cohorts["pretrained_on"], "cohort"].tolist(),
+        "citations": {name: method_class(name).paper for name in methods},
+        "seeds": list(config.seeds),
+        "versions": versions(),
+        "code": code,
+        "data": data,
+    }

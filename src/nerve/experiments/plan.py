@@ -11,7 +11,8 @@ from nerve.checks import NerveError, listed
 from nerve.evaluation.features import NAMED
 from nerve.evaluation.rows import NULL, SELF_SUPERVISED, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
-from nerve.experiments.work import Encode, Encoded, InFolds, Named, Probe, Recipe, Spec, Task, Train, given_spec
+from nerve.experiments.store import content_hash
+from nerve.experiments.work import Encode, Encoded, InFolds, Named, Probe, Recipe, Task, Train, given
 from nerve.methods import method_class
 
 
@@ -29,7 +30,9 @@ class Planner:
 
     def __init__(self, config: ExperimentConfig, data: Mapping[str, str], code: str) -> None:
         self.config, self.data, self.code = config, data, code
-        self.pooled = {name: data[name] for name, cohort in config.cohorts.items() if cohort.pretrain}
+        pooled = [name for name, cohort in config.cohorts.items() if cohort.pretrain]
+        series = {name: config.cohorts[name].timeseries for name in pooled}
+        self.pool = {"pretrained_on": {name: data[name] for name in pooled}, "timeseries": series, "code": code}
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -58,68 +61,62 @@ class Planner:
 
     def _tasks(self, number: int, entry: MethodConfig) -> Iterator[Task]:
         if entry.features is not None:  # of a trained model, or a table
-            spec, line = given_spec(entry.features, entry.scope), f"features-{number}"
-            row = Row(line, line, spec.method, entry.name, spec.kind, entry.group, spec.view)
-            yield from self._probes(row, spec)
+            probe, method, kind, view = given(entry.features)
+            line, content = f"features-{number}", content_hash(entry.features)
+            row = Row(line, line, method, entry.name, kind, entry.group, view)
+            yield from self._probes(row, probe, path=entry.features, content=content, scope=entry.scope)
             return
+        variants, random = entry.variants(), "seed" in method_class(str(entry.method))._get_param_names()
         if entry.select:
-            yield from self._selected(number, entry)
-        else:
-            for k, (swept, settings) in enumerate(entry.variants()):
-                line = f"{entry.method}-{number}" + (f"-{k}" if len(entry.variants()) > 1 else "")
-                for seed in self._seeds(entry):
-                    recipe = self._recipe(entry, settings, seed)
-                    yield from self._trained(self._row(line, entry, recipe, swept), recipe)
-        yield from self._permuted(number, entry)
+            self._check_choice(entry)
+        for k, some in enumerate([variants] if entry.select else [[one] for one in variants]):
+            line = f"{entry.method}-{number}" + (f"-{k}" if len(variants) > 1 else "")
+            for seed in self.config.seeds if random else self.config.seeds[:1]:
+                recipes = [self._recipe(entry, settings, seed) for _, settings in some]
+                row = self._row(line, entry, recipes[0], {} if entry.select else some[0][0])
+                row = replace(row, variant="chosen in each fold") if entry.select else row
+                yield from self._trained(row, *recipes)
+        for k in range(entry.permutations):  # regions assigned to networks at random, with the model's own seed
+            recipe = self._recipe(entry, variants[0][1] | {"patching": f"permuted{k}"}, self.config.seeds[0])
+            row = self._row(f"null-{number}", entry, recipe, {})
+            row = replace(row, row=f"null-{number}-{k}", label="Permutation", kind=NULL, group="null")
+            yield from self._trained(row, recipe)
 
-    def _trained(self, row: Row, recipe: Recipe) -> Iterator[Task]:
-        """A supervised network inside each fold; an encoder once, or, strictly, inside each fold; and its probes."""
+    def _trained(self, row: Row, *recipes: Recipe) -> Iterator[Task]:
+        """A supervised network inside each fold; an encoder once, or, strictly, inside each fold; and its probes.
+
+        Of several recipes, variants of one another, every fold chooses one.
+        """
+        recipe = recipes[0]
+        strict = self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds"
         if recipe.method in NAMED:  # computed by the evaluation itself
-            yield from self._probes(row, Named(recipe.method, recipe.settings))
-            return
-        if row.kind == SUPERVISED:
+            yield from self._probes(row, Named, name=recipe.method, settings=recipe.settings)
+        elif row.kind == SUPERVISED:
             for name in self.config.cohorts:
                 for target in self.config.protocol_of(name).targets:
                     yield Train(recipe=recipe, row=row, on=self._evaluated(name), cohort=name, target=target)
-            return
-        encode = self._encode(row, recipe)
-        strict = self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds"
         # with everyone's means the participants of a site sum to zero: who is tested would be known from the others
-        if strict or recipe.settings.get("recentre"):
-            yield from self._probes(row, InFolds(encode))
-            return
-        if not self.pooled:
+        elif strict or recipe.settings.get("recentre"):
+            yield from self._probes(row, InFolds, recipe=recipe, pool=self.pool)
+        elif not self.pool["pretrained_on"]:
             raise NerveError(
                 f"Row {line_label(row)!r} needs a cohort to be trained on, expected at least one without "
                 "`pretrain: false`."
             )
-        yield encode
-        yield from self._probes(row, Encoded((encode.id,)))
-
-    def _selected(self, number: int, entry: MethodConfig) -> Iterator[Task]:
-        """The encoders of all variants, and one probe per seed and cohort that chooses among them in every fold."""
-        scopes = {self.config.protocol_of(name).pretrain_scope for name in self.config.cohorts}
-        if method_class(str(entry.method)).role != SELF_SUPERVISED or scopes != {"all"}:
-            raise NerveError(
-                f"Row {entry.name!r}: `select` chooses among variants of an encoder with pretrain_scope: all; list the "
-                "variants as rows instead."
-            )
-        line = f"{entry.method}-{number}" + ("-0" if len(entry.variants()) > 1 else "")
-        for seed in self._seeds(entry):
-            recipes = [self._recipe(entry, settings, seed) for _, settings in entry.variants()]
-            row = replace(self._row(line, entry, recipes[0], {}), variant="chosen in each fold")
-            encoders = [self._encode(row, recipe) for recipe in recipes]
+        else:
+            encoders = [Encode(recipe=one, row=row, on=self.pool) for one in recipes]
             yield from encoders
-            yield from self._probes(row, Encoded(tuple(task.id for task in encoders)))
+            yield from self._probes(row, Encoded, needs=tuple(task.id for task in encoders))
 
-    def _permuted(self, number: int, entry: MethodConfig) -> Iterator[Task]:
-        """Null models: regions assigned to networks at random, one permutation per model, with the model's own seed."""
-        for k in range(entry.permutations):
-            settings = entry.variants()[0][1] | {"patching": f"permuted{k}"}
-            recipe = self._recipe(entry, settings, self.config.seeds[0])
-            row = self._row(f"null-{number}", entry, recipe, {})
-            row = replace(row, row=f"null-{number}-{k}", label="Permutation", kind=NULL, group="null")
-            yield from self._trained(row, recipe)
+    def _check_choice(self, entry: MethodConfig) -> None:
+        """Refuse `select` where there is no encoder to choose, or every fold has encoders of its own."""
+        scopes = {self.config.protocol_of(name).pretrain_scope for name in self.config.cohorts}
+        recentred = any(settings.get("recentre") for _, settings in entry.variants())
+        if method_class(str(entry.method)).role != SELF_SUPERVISED or scopes != {"all"} or recentred:
+            raise NerveError(
+                f"Row {entry.name!r}: `select` chooses among variants of an encoder with pretrain_scope: all and "
+                "without `recentre`; list the variants as rows instead."
+            )
 
     # ---- parts
 
@@ -142,26 +139,11 @@ class Planner:
     def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
         return Recipe(str(entry.method), entry.preset or self.config.preset, dict(settings), seed)
 
-    def _seeds(self, entry: MethodConfig) -> list[int]:
-        random = "seed" in method_class(str(entry.method))._get_param_names()
-        return self.config.seeds if random else self.config.seeds[:1]
-
-    def _encode(self, row: Row, recipe: Recipe) -> Encode:
-        series = {name: self.config.cohorts[name].timeseries for name in self.pooled}
-        on = {"pretrained_on": self.pooled, "timeseries": series, "code": self.code}
-        return Encode(recipe=recipe, row=row, on=on)
-
-    def _probes(self, row: Row, features: Spec) -> Iterator[Task]:
-        needs = features.encoders if isinstance(features, Encoded) else ()
+    def _probes(self, row: Row, kind: type[Probe], **own: Any) -> Iterator[Task]:
         for name in self.config.cohorts:
-            yield Probe(features=features, row=row, on=self._evaluated(name), cohort=name, needs=needs)
+            yield kind(row=row, on=self._evaluated(name), cohort=name, **own)
 
     def _evaluated(self, name: str) -> dict[str, Any]:
         """A cohort under its protocol, as it enters the key of a run."""
-        return {
-            "cohort": name,
-            "data": self.data[name],
-            "timeseries": self.config.cohorts[name].timeseries,
-            "protocol": self.config.protocol_of(name).deciding(),
-            "code": self.code,
-        }
+        series, protocol = self.config.cohorts[name].timeseries, self.config.protocol_of(name).deciding()
+        return {"data": self.data[name], "timeseries": series, "protocol": protocol, "code": self.code}

@@ -11,7 +11,7 @@ import numpy as np
 from nerve.checks import listed, printable
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_label, rows_of
-from nerve.experiments.collect import runs_table
+from nerve.experiments.main import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
@@ -37,7 +37,7 @@ class RunsProgress(Progress):
     def __enter__(self) -> RunsProgress:
         super().__enter__()
         if self.done and not self.bar:
-            self._say(f"{self.done} of {self.total} runs are already done")
+            say(f"{self.done} of {self.total} runs are already done", stderr=True)
         return self
 
     def __call__(self, task: Task, status: str) -> None:
@@ -46,11 +46,8 @@ class RunsProgress(Progress):
         self.under_way += [task.label] if status == RUNNING else []
         self.update(self.done + (status in (DONE, UNAVAILABLE, FAILED)), printable(listed(self.under_way, most=2)))
         if status == FAILED or (status != RUNNING and not self.bar):
-            self._say(f"{time.perf_counter() - self.began:6.0f} s  {self.done}/{self.total}  {status}: {task.label}")
-
-    def _say(self, line: str) -> None:
-        console = self.bar.console if self.bar else Console(stderr=True)
-        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+            line = f"{time.perf_counter() - self.began:6.0f} s  {self.done}/{self.total}  {status}: {task.label}"
+            (self.bar.console if self.bar else Console(stderr=True)).print(line, soft_wrap=True)
 
 
 def show_results(results: ResultsFolder) -> None:

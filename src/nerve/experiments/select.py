@@ -6,37 +6,22 @@ itself. Test participants are met only by the winner's prediction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 
-from nerve.cohort import Cohort
-from nerve.evaluation.features import Features, ridge_of
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.protocol import Protocol
 
 
-@dataclass
-class BestOf(Features):
-    """Features of several variants side by side: a fold's features are one array per variant."""
-
-    arrays: list[np.ndarray] = field(default_factory=list)
-    columns: ClassVar[tuple[str, ...]] = ()
-
-    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol, progress: Any = None) -> tuple[Any, Any]:
-        """The ridge that chooses, on these features."""
-        return BestVariant(ridge_of(protocol)), self
-
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[Any, Any]:
-        """Training and test rows of each variant."""
-        return [array[train] for array in self.arrays], [array[test] for array in self.arrays]
-
-
-class BestVariant(RegressorMixin, BaseEstimator):
+class BestVariant(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge on the variant that predicts best in inner folds.
+
+    Parameters
+    ----------
+    ridge : KernelRidge
+    widths : tuple of int
+        Features of each variant; they stand side by side in X, (n, d₁ + d₂ + …).
 
     Attributes
     ----------
@@ -44,24 +29,22 @@ class BestVariant(RegressorMixin, BaseEstimator):
         The variant of each target.
     """
 
-    def __init__(self, ridge: KernelRidge) -> None:
-        self.ridge = ridge
+    def __init__(self, ridge: KernelRidge, widths: tuple[int, ...]) -> None:
+        self.ridge, self.widths = ridge, widths
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def fit(self, X: Sequence[np.ndarray], y: Any, groups: Any = None, strata: Any = None) -> BestVariant:
+    def fit(self, X: np.ndarray, y: Any, groups: Any = None, strata: Any = None) -> BestVariant:
         """Fit every variant and keep, for each target, the one of best inner score."""
-        self.ridges_ = [clone(self.ridge).fit(features, y, groups=groups, strata=strata) for features in X]
+        self.ridges_ = [clone(self.ridge).fit(part, y, groups=groups, strata=strata) for part in self._variants(X)]
         scores = np.stack([ridge.inner_scores_.max(axis=0) for ridge in self.ridges_])  # (variants, T)
         self.chosen_ = scores.argmax(axis=0)
         return self
 
-    def predict(self, X: Sequence[np.ndarray]) -> np.ndarray:
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """Predictions of the chosen variants."""
-        all_of_them = np.stack([ridge.predict(x) for ridge, x in zip(self.ridges_, X, strict=True)])
-        if all_of_them.ndim == 2:  # one target
-            return all_of_them[self.chosen_[0]]
-        return all_of_them[self.chosen_, :, np.arange(len(self.chosen_))].T  # (participants, T)
+        every = np.stack([ridge.predict(part) for ridge, part in zip(self.ridges_, self._variants(X), strict=True)])
+        if every.ndim == 2:  # one target
+            return every[self.chosen_[0]]
+        return every[self.chosen_, :, np.arange(len(self.chosen_))].T  # (participants, T)
+
+    def _variants(self, X: np.ndarray) -> list[np.ndarray]:
+        return np.split(X, np.cumsum(self.widths)[:-1], axis=1)

@@ -18,7 +18,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ from nerve.checks import problem
 from nerve.files import read_json, write_json
 from nerve.locks import holder, holding, is_held
 
+# files of the package that decide results
+DECIDING = ("views.py", "connectivity.py", "patching.py", "protocol.py", "methods/methods.yaml", "models/*.py",
+            "training/*.py", "methods/*.py", "evaluation/*.py")  # fmt: skip
 DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = "done", "failed", "running", "waiting", "not available"
 
 
@@ -63,23 +66,18 @@ class Store:
         return holding(self._lock_file(run_id))
 
     @contextmanager
-    def turn(self, name: str, poll: float = 0.5) -> Iterator[None]:
+    def turn(self, name: str) -> Iterator[None]:
         """Hold the lock of that name, however long others hold it first."""
         while True:
             with self.lock(name) as mine:
                 if mine:
                     yield
                     return
-            time.sleep(poll)
+            time.sleep(0.5)
 
     def holder(self, run_id: str) -> str:
         """The process that took the lock last."""
         return holder(self._lock_file(run_id))
-
-    def wait_for(self, run_ids: list[str], poll: float = 0.5) -> None:
-        """Wait while other processes hold any of these runs."""
-        while any(self.status(run_id) == RUNNING for run_id in run_ids):
-            time.sleep(poll)
 
     def _lock_file(self, run_id: str) -> Path:
         return self.folder / "locks" / run_id
@@ -107,22 +105,14 @@ def code_version() -> str:
     """The version of the package and a hash of the sources that decide results."""
     import nerve
 
-    root = Path(nerve.__file__).parent
-    digest = hashlib.blake2b(digest_size=6)
-    sources = [root / "views.py", root / "connectivity.py", root / "patching.py", root / "protocol.py"]
-    for layer in ("models", "training", "methods", "evaluation"):
-        sources += sorted(one for one in (root / layer).iterdir() if one.suffix in (".py", ".yaml"))
-    for path in sources:
-        digest.update(path.read_bytes())
-    return f"{nerve.__version__}+{digest.hexdigest()}"
+    sources = [path for pattern in DECIDING for path in sorted(Path(nerve.__file__).parent.glob(pattern))]
+    return f"{nerve.__version__}+{fingerprint([path.read_text(encoding='utf-8') for path in sources])}"
 
 
 def versions() -> dict[str, str]:
     """Versions of what computes."""
     found = {"python": platform.python_version(), "platform": platform.system()}
     for name in ("nerve-fc", "torch", "numpy", "scipy", "pandas", "scikit-learn", "nilearn"):
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

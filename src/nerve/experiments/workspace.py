@@ -22,7 +22,7 @@ from nerve.experiments.plan import Planner
 from nerve.experiments.store import Store, code_version, fingerprint
 from nerve.files import claim, read_json, write_json, write_text
 from nerve.parcellation import Parcellation, load_parcellation
-from nerve.protocol import Protocol
+from nerve.protocol import Protocol, as_names
 from nerve.simulate import simulate_cohort
 
 RESOLVED = "experiment.yaml"
@@ -72,8 +72,7 @@ class Workspace:
         for entry in self.config.methods:
             for _, settings in entry.variants():
                 for name in ("recentre", "phenotypes"):
-                    asked = settings.get(name) or ()
-                    known_columns([asked] if isinstance(asked, str) else asked, known, f"{entry.name}: {name}")
+                    known_columns(as_names(settings.get(name)), known, f"{entry.name}: {name}")
 
     @cached_property
     def plan(self) -> Planner:
@@ -94,9 +93,7 @@ class Workspace:
         content = read_json(path)
         cohorts = content.get("cohorts") if isinstance(content, dict) else None
         if not isinstance(cohorts, dict) or set(cohorts) != set(self.config.cohorts) or "code" not in content:
-            raise problem(
-                path, "it is not that of this experiment", remedy="Run `nerve experiment CONFIG --out` again."
-            )
+            raise problem(path, "it is not that of this experiment", remedy="Run `nerve experiment` again.")
         return dict(cohorts), str(content["code"])
 
     def _fingerprint(self, name: str) -> str:
