@@ -85,6 +85,14 @@ def test_forest_dots_stand_at_the_mean_over_seeds(results):
     np.testing.assert_allclose(dots[:, 1], np.arange(len(expected)))
 
 
+def test_forest_of_a_cohort_without_scores_says_that_they_are_not_available(results):
+    cohort, target = results.columns[0]
+    mine = (results.scores["cohort"] == cohort) & (results.scores["target"] == target)
+    axes = draw("forest", replace(results, scores=results.scores[~mine])).axes
+    said = [text.get_text().strip() for text in axes[0].texts]
+    assert said == ["not available"] * len(results.lines)
+
+
 def test_a_logarithmic_axis_has_plain_numbers(words):
     assert {"0.1", "1", "10"} <= {word for word, _ in words["loss_curves"]}
 

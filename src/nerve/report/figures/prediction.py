@@ -51,10 +51,10 @@ def forest(results: Results) -> tuple[Figure, str]:
 
 def _intervals(ax: Axes, results: Results, column: tuple[str, str], lines: list[str], colours: list[str]) -> None:
     places = np.arange(len(lines))
-    scores = pd.DataFrame([results.by_place.get((*column, line), {}) for line in lines], index=places)
+    known = [results.by_place.get((*column, line), {}) for line in lines]
+    scores = pd.DataFrame(known, index=places, columns=["r", "r_low", "r_high", "r_low_cv", "r_high_cv"], dtype=float)
     for low, high, width in (("r_low_cv", "r_high_cv", 0.9), ("r_low", "r_high", 2.6)):
-        if low in scores:
-            ax.hlines(places, scores[low], scores[high], colors=colours, linewidth=width)
+        ax.hlines(places, scores[low], scores[high], colors=colours, linewidth=width)
     ax.scatter(scores["r"], places, s=30, color=colours, edgecolor="white", linewidth=0.6, zorder=3)
     for row in places[scores["r"].isna()]:
         ax.text(0, row, "  not available", va="center", fontsize=7, color=MUTED)
