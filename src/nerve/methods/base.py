@@ -17,7 +17,7 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,14 @@ FORMAT_VERSION = 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
+
+
+class Saved(NamedTuple):
+    """What `save` wrote."""
+
+    folder: Path
+    config: dict[str, Any]  # config.json
+    tensors: dict[str, torch.Tensor]
 
 
 class Method(BaseEstimator):
@@ -133,8 +141,12 @@ class Method(BaseEstimator):
         """What was learned, by name."""
         raise NotImplementedError
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The inverse of `tensors`; what does not fit is refused."""
+    def state(self) -> dict[str, Any]:
+        """What else was learned, for config.json."""
+        return {}
+
+    def restore(self, saved: Saved) -> None:
+        """The inverse of `tensors` and `state`; what does not fit is refused."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -177,10 +189,9 @@ class Method(BaseEstimator):
             if "device" in cls._get_param_names():
                 method.set_params(device=device)
             method.check_settings()
-            method.set_state(config)
             method.n_features_in_ = method.parcellation_.n_regions
             method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
-            method.restore(single_precision(load_tensors(folder / WEIGHTS)), folder)
+            method.restore(Saved(folder, config, single_precision(load_tensors(folder / WEIGHTS))))
         except NerveError as error:
             raise error if str(folder) in str(error) else NerveError(f"{folder / CONFIG}: {error}") from error
         except _DAMAGE as error:
@@ -192,13 +203,6 @@ class Method(BaseEstimator):
         """The unfitted method that a config.json describes."""
         check_names(config["parameters"], cls._get_param_names(), "parameters")
         return cls(**config["parameters"])
-
-    def state(self) -> dict[str, Any]:
-        """What else was learned, for config.json."""
-        return {}
-
-    def set_state(self, config: dict[str, Any]) -> None:
-        """The inverse of `state`."""
 
     def configuration(self) -> dict[str, Any]:
         """What config.json holds."""
@@ -256,21 +260,14 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The config.json of a saved method; anything else is refused."""
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        raise problem(
-            folder,
-            "it holds no config.json" if folder.is_dir() else "there is no such folder",
-            expected="the folder of a trained model",
-            remedy="A run that was stopped is finished with `nerve pretrain … --resume`.",
-        )
+        found = f"it holds no {CONFIG}" if folder.is_dir() else "there is no such folder"
+        remedy = "A run that was stopped is finished with `nerve pretrain … --resume`."
+        raise problem(folder, found, expected="the folder of a trained model", remedy=remedy)
     config = read_json(folder / CONFIG)
     if not isinstance(config, dict) or not isinstance(config.get("format_version"), int):
         raise problem(folder / CONFIG, "it does not describe a model of this package")
     if config["format_version"] != FORMAT_VERSION:
-        newer = config["format_version"] > FORMAT_VERSION
-        raise problem(
-            folder,
-            f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}",
-            expected=f"format {FORMAT_VERSION}",
-            remedy="Update nerve to read it." if newer else "Fit the model again.",
-        )
+        found = f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}"
+        remedy = "Update nerve to read it." if config["format_version"] > FORMAT_VERSION else "Fit the model again."
+        raise problem(folder, found, expected=f"format {FORMAT_VERSION}", remedy=remedy)
     return config

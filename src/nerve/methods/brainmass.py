@@ -10,7 +10,7 @@ import numpy as np
 
 from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.inputs import in_order_of
+from nerve.methods.inputs import as_cohort
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
@@ -108,7 +108,7 @@ class BrainMass(Encoder):
         """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
         cohort = super().begin_fit(data)
         several = not isinstance(data, Cohort) and all(isinstance(one, Cohort) for one in data)
-        self._pool = [in_order_of(one, cohort.parcellation) for one in data] if several else [cohort]
+        self._pool = [as_cohort(one, cohort.parcellation) for one in data] if several else [cohort]
         return cohort
 
     def finish(self, module: Any, source: Source) -> None:

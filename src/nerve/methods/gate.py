@@ -5,7 +5,6 @@ Its input is FC of windows of a scan, projected to principal components, for a w
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ from nerve.models.gate import GATEModel, nearest_people
 from nerve.training import Source, TrainingSettings
 from nerve.training.settings import choose_device
 
-log = logging.getLogger("nerve.methods")
 _PCA_WINDOWS = 2048  # windows that the projection is fitted on: at R = 400 they take 0.6 GiB
 _AGE_TOLERANCE = 2.0  # two numbers count as alike when they differ by less (years, in the original)
 
@@ -103,11 +101,6 @@ class GATE(Encoder):
     lr: Positive = 1e-3
     weight_decay: NotNegative = 1e-5
 
-    @property
-    def n_features(self) -> int:
-        """The width of the embedding."""
-        return self.width
-
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
         """The population, as one sample."""
         return Population(cohort, self)
@@ -165,11 +158,9 @@ class GATE(Encoder):
         module, device = self.module_, self.module_.mean.device
         features = torch.empty(len(lengths), self.n_windows, len(cohort), module.components.shape[0])
         for person in range(len(cohort)):
-            (series,) = cohort.inputs("timeseries", [person])
+            series = torch.tensor(cohort.inputs("timeseries", [person])[0], device=device)
             for i, length in enumerate(lengths):
-                features[i, :, person] = module.project(self.windows(torch.tensor(series, device=device), length)).cpu()
-            if person % 500 == 499:
-                log.info("GATE: windows of %d of %d participants", person + 1, len(cohort))
+                features[i, :, person] = module.project(self.windows(series, length)).cpu()
         return features
 
     def check_series(self, cohort: Cohort) -> None:

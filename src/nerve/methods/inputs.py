@@ -22,18 +22,24 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     data : Cohort, sequence of Cohorts, or (n, R, R) array
         Several cohorts are pooled in the region order of the first.
     parcellation : Parcellation or str, optional
-        The regions to have, in this order. A cohort is brought into it by label; an array must already be in it.
+        The regions to have, in this order. A cohort is brought into it by label, and networks of which it lacks
+        regions are named; an array must already be in it.
         Without one, an array's regions are called region1 …, all of one network.
     """
-    target = None if parcellation is None else load_parcellation(parcellation)
     if isinstance(data, Sequence) and len(data) and all(isinstance(item, Cohort) for item in data):
         data = data[0] if len(data) == 1 else Cohort.concat(data)
     if isinstance(data, Cohort):
-        return data if target is None else in_order_of(data, target)
+        target = load_parcellation(data.parcellation if parcellation is None else parcellation)
+        try:
+            return data.align(target)
+        except NerveError as error:
+            absent = np.flatnonzero(data.parcellation.positions_of(target) < 0)
+            lacking = listed(dict.fromkeys(target.networks[region] for region in absent), most=4)
+            raise NerveError(f"Cohort {data.name!r} lacks regions of network {lacking}: {error}") from error
     stack = _checked_stack(data)
-    if target is None:
-        labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
-        target = Parcellation(labels, ("all",) * len(labels), name="unnamed")
+    labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
+    unnamed = Parcellation(labels, ("all",) * len(labels), name="unnamed")
+    target = unnamed if parcellation is None else load_parcellation(parcellation)
     if target.n_regions != stack.shape[1]:
         raise NerveError(
             f"The matrices have {stack.shape[1]} regions, expected the {target.n_regions} of {target.name}. "
@@ -46,18 +52,6 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
 def chunks(n: int, size: int = 64) -> list[np.ndarray]:
     """The rows 0 … n - 1, some at a time."""
     return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def in_order_of(cohort: Cohort, target: Parcellation) -> Cohort:
-    """The cohort with its regions in the target's order; networks that it lacks, wholly or in part, are named."""
-    try:
-        return cohort.align(target)
-    except NerveError as error:
-        absent = np.flatnonzero(cohort.parcellation.positions_of(target) < 0)
-        lacking = dict.fromkeys(target.networks[region] for region in absent)
-        raise NerveError(
-            f"Cohort {cohort.name!r} lacks regions of network {listed(lacking, most=4)}: {error}"
-        ) from error
 
 
 def _regions_of_triangle(n_entries: int) -> int:
@@ -92,9 +86,8 @@ def _checked_stack(data: Any) -> np.ndarray:
             f"The data are a {stack.dtype} array of shape {stack.shape}, expected a Cohort or real FC matrices of "
             "shape (participants, regions, regions)."
         )
-    if not all(np.isfinite(matrix).all() for matrix in stack):
-        person = next(i for i, matrix in enumerate(stack) if not np.isfinite(matrix).all())
-        raise problem(
-            f"Matrix {person + 1}", "it holds NaN or infinity", remedy="Leave the participant out or fill the regions."
-        )
+    for number, matrix in enumerate(stack, start=1):
+        if not np.isfinite(matrix).all():
+            remedy = "Leave the participant out or fill the regions."
+            raise problem(f"Matrix {number}", "it holds NaN or infinity", remedy=remedy)
     return stack if stack.dtype.kind == "f" else stack.astype(np.float32)

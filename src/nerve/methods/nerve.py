@@ -14,7 +14,7 @@ import torch
 
 from nerve.checks import NerveWarning, one_of, problem
 from nerve.cohort import Cohort
-from nerve.methods.base import CONFIG, WEIGHTS, read_configuration
+from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.inputs import chunks
 from nerve.methods.outputs import checked_embeddings
@@ -168,24 +168,18 @@ class NERVE(Encoder):
         """How it is trained."""
         return self.config().training_settings()
 
-    def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
-        """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
-        config = self.config()
-        self.view_ = make_view(config.view, config.n_directions)
-        if config.recentre is not None:
-            sites_of(cohort, config.recentre)  # or it is refused, before anything is computed
-        fit_view(self.view_, cohort)
-        self.signature_ = Signature.of(cohort)
-        return super().begin_training(cohort, rows, folder)
-
     def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Packed matrices, made once; recentred by the shifts of these participants."""
-        column, self.shifts_, self.adapted_ = self.config().recentre, None, ""
-        if column is not None:
-            viewed = self.packing(cohort).viewed
-            viewed.keep()  # it is read twice
-            self.shifts_ = SiteShifts.of(viewed.matrices, sites_of(cohort, column))
-        return packed_source(self.packing(cohort), run_dir)
+        """Packed matrices, made once, of a view of everyone given to `fit`, for the reason in `set_components`."""
+        config, self.shifts_, self.adapted_ = self.config(), None, ""
+        sites = None if config.recentre is None else sites_of(cohort, config.recentre)
+        self.view_ = fit_view(make_view(config.view, config.n_directions), cohort)
+        self.signature_ = Signature.of(cohort)
+        source = PackingSource(cohort, self.patching_, self.view_)
+        source.viewed.keep()
+        if sites is not None:
+            self.shifts_ = SiteShifts.of(source.viewed.matrices, sites)
+            source.recentre(self.shifts_, sites)
+        return packed_source(source, run_dir)
 
     def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """Mean and size of the entries, where the configuration asks for them.
@@ -226,11 +220,13 @@ class NERVE(Encoder):
 
     def packing(self, X: Any) -> PackingSource:
         """The data as the model reads them: in its region order, its view and its patches, with sites recentred."""
-        cohort, column = self.fitted_cohort(X), self.config().recentre
-        if self.shifts_ is None or column is None:
-            return PackingSource(cohort, self.patching_, self.view_)
-        self.adapted_ = UNSEEN if self.shifts_.unseen(sites_of(cohort, column)) else self.adapted_
-        return PackingSource(cohort, self.patching_, self.view_, (self.shifts_, column))
+        cohort = self.fitted_cohort(X)
+        source = PackingSource(cohort, self.patching_, self.view_)
+        if self.shifts_ is not None:
+            sites = sites_of(cohort, str(self.config().recentre))
+            self.adapted_ = UNSEEN if self.shifts_.unseen(sites) else self.adapted_
+            source.recentre(self.shifts_, sites)
+        return source
 
     def transform(self, X: Any, pooling: str | None = None, *, progress: bool = False) -> np.ndarray:
         """Representations of the same participants in the same order.
@@ -321,24 +317,24 @@ class NERVE(Encoder):
         """With the sites."""
         return [*super().card_lines(), *card_lines({} if self.shifts_ is None else self.shifts_.sizes)]
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    def restore(self, saved: Saved) -> None:
         """The arrays of view, sites and signature, then the module."""
-        config, regions = read_configuration(folder), self.parcellation_.n_regions
-        self.view_, self.signature_, self.shifts_ = make_view(self.view), None, None
+        (folder, config, tensors), settings, regions = saved, self.config(), self.parcellation_.n_regions
+        self.view_, self.signature_ = make_view(settings.view, settings.n_directions), None
         shapes = {f"view.{name}": shape for name, shape in self.view_.shapes(regions).items()}
-        sizes = {} if self.config().recentre is None else {site: int(n) for site, n in config["sites"].items()}
-        if self.config().recentre is not None:
-            shapes |= {"sites.common": (regions, regions), "sites.shifts": (len(sizes), regions, regions)}
+        if settings.recentre is not None:
+            shapes |= {"sites.common": (regions, regions), "sites.shifts": (len(config["sites"]), regions, regions)}
         if "signature.mean" in tensors:
             shapes["signature.mean"] = (regions * (regions - 1) // 2,)
         names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
         arrays = checked_arrays({name: tensors.pop(name).numpy() for name in names}, shapes, folder / WEIGHTS)
         self.view_.arrays = {name.removeprefix("view."): arrays[name] for name in names if name.startswith("view.")}
-        if "sites.common" in arrays:
+        if settings.recentre is not None:
+            sizes = {site: int(n) for site, n in config["sites"].items()}
             self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])
         if "signature.mean" in arrays:
             self.signature_ = Signature.saved(arrays["signature.mean"], config.get("signature"), folder / CONFIG)
-        super().restore(tensors, folder)
+        super().restore(saved)
 
     @classmethod
     def load(

@@ -17,8 +17,6 @@ from sklearn.base import TransformerMixin
 from nerve.checks import NerveWarning, listed, problem
 from nerve.cohort import Cohort
 
-_CHUNK = 1024  # participants at a time: the tokens of a large cohort are gigabytes
-
 
 def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
     """The embeddings (n, …) themselves; those without numbers are refused by id; a warning says if all are alike.
@@ -30,16 +28,12 @@ def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
         The same participants in the same order.
     """
     flat = values.reshape(len(values), -1)
-    parts = [flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK)]
-    wrong = np.concatenate([np.zeros(0, bool), *(~np.isfinite(part).all(axis=1) for part in parts)])
+    wrong = ~np.isfinite(flat.sum(axis=1, dtype=float))  # no copy is made: tokens of a large cohort are gigabytes
     if wrong.any():
-        raise problem(
-            f"Cohort {cohort.name!r}",
-            f"the embedding of {listed(cohort.participants['participant_id'][wrong], most=5)} is not finite",
-            expected="numbers",
-            remedy="`nerve check` lists participants whose FC holds missing or infinite values.",
-        )
-    if len(flat) > 1 and all((part == flat[0]).all() for part in parts):
+        found = f"the embedding of {listed(cohort.participants['participant_id'][wrong], most=5)} is not finite"
+        remedy = "`nerve check` lists participants whose FC holds missing or infinite values."
+        raise problem(f"Cohort {cohort.name!r}", found, expected="numbers", remedy=remedy)
+    if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
         warnings.warn(
             f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding. Check that their FC differs "
             "(`nerve check`) and that its values are of the size that the model was trained on.",
@@ -52,7 +46,7 @@ def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
 class Transformer(TransformerMixin):
     """scikit-learn's transformer; where data are a cohort, the rows of a table are its participant ids.
 
-    A method provides `features` and `n_features`.
+    A method provides `features`, and `n_features` where it has no `width`.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -78,7 +72,7 @@ class Transformer(TransformerMixin):
     @property
     def n_features(self) -> int:
         """Numbers per participant; known after `fit`."""
-        raise NotImplementedError
+        return self.width  # type: ignore[attr-defined, no-any-return]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """dim0 … of the representation."""

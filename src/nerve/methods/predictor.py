@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 
 from nerve.checks import NerveError, listed
 from nerve.cohort import Cohort
-from nerve.methods.base import Role
+from nerve.methods.base import Role, Saved
 from nerve.methods.trained import Trained
 from nerve.training import Source, TrainingSettings
 
@@ -75,10 +75,10 @@ class Predictor(RegressorMixin, Trained):
         """With the scale of the target."""
         return {**super().state(), "target": self.target_}
 
-    def set_state(self, config: dict[str, Any]) -> None:
+    def restore(self, saved: Saved) -> None:
         """With the scale of the target."""
-        super().set_state(config)
-        self.target_ = {name: config["target"][name] for name in ("mean", "scale", "binary", "labels")}
+        super().restore(saved)
+        self.target_ = {name: saved.config["target"][name] for name in ("mean", "scale", "binary", "labels")}
 
 
 def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:

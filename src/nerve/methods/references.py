@@ -7,7 +7,6 @@ of the arrays, with None for a length that is found in the data.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.connectivity import MEASURES
 from nerve.evaluation.covariates import Design
-from nerve.methods.base import Method, Role
+from nerve.methods.base import Method, Role, Saved
 from nerve.methods.inputs import chunks
 from nerve.methods.outputs import Transformer
 from nerve.methods.settings import Names, Width
@@ -59,9 +58,9 @@ class Reference(Transformer, Method):
         """The arrays."""
         return {name: torch.from_numpy(array) for name, array in self.arrays_.items()}
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    def restore(self, saved: Saved) -> None:
         """The arrays, if they are those of this method."""
-        fitting = checked_arrays(tensors, self.shapes(), folder)
+        fitting = checked_arrays(saved.tensors, self.shapes(), saved.folder)
         self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in fitting.items()}
 
 
@@ -177,14 +176,11 @@ class Covariates(Reference):
         """The categories of each column, None for numbers."""
         return {"categories": self.design_.categories_}
 
-    def set_state(self, config: dict[str, Any]) -> None:
-        """The categories."""
+    def restore(self, saved: Saved) -> None:
+        """Categories and averages."""
         self.design_ = Design()
-        self.design_.categories_ = dict(config["categories"])
-
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The averages."""
-        super().restore(tensors, folder)
+        self.design_.categories_ = dict(saved.config["categories"])
+        super().restore(saved)
         self.design_.means_ = self.arrays_["means"]
 
 

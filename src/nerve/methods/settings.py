@@ -38,6 +38,11 @@ Device = Annotated[str, AfterValidator(known_device)]
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
+def said(default: Any, meaning: str, **limits: Any) -> Any:
+    """A setting with its default and what it means, in one sentence."""
+    return Field(default, description=meaning, **limits)
+
+
 def check_names(given: Mapping[str, Any], known: Any, where: str) -> None:
     """Refuse settings that do not exist, with the nearest that does."""
     for name in given:

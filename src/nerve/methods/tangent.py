@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nerve.cohort import Cohort
+from nerve.methods.base import Saved
 from nerve.methods.inputs import chunks
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
@@ -51,10 +52,10 @@ class TangentSpace(Reference):
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
-        view = self.fitted_view(cohort)
+        learned = dict(fit_view(TangentView(self.shrinkage), cohort).arrays)
         if self.n_components is None and self.recentre is None:
-            return view.arrays
-        learned, entries = dict(view.arrays), self.entries(cohort, view)
+            return learned
+        entries = self.entries(cohort, learned)
         if self.recentre is not None:
             shifts = SiteShifts.of(entries.__getitem__, sites_of(cohort, self.recentre))
             self.sites_ = shifts.sizes
@@ -69,17 +70,11 @@ class TangentSpace(Reference):
         shifts = SiteShifts(self.sites_, learned["common"], learned["shifts"])
         return shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
 
-    def fitted_view(self, cohort: Cohort) -> TangentView:
-        """The view of the cohort."""
+    def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:
+        """The cohort in the view that `learn` has found."""
         view = TangentView(self.shrinkage)
-        fit_view(view, cohort)
-        return view
-
-    def learned_view(self) -> TangentView:
-        """The view that `fit` has found."""
-        view = TangentView(self.shrinkage)
-        view.arrays = self.arrays_
-        return view
+        view.arrays = learned
+        return ViewedCohort(cohort, view)
 
     @property
     def n_features(self) -> int:
@@ -90,7 +85,7 @@ class TangentSpace(Reference):
 
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        entries = self.entries(cohort, self.learned_view())
+        entries = self.entries(cohort, self.arrays_)
         if self.recentre is not None:
             self.adapted_ = UNSEEN if set(sites_of(cohort, self.recentre)) - set(self.sites_) else self.adapted_
             entries = self._recentred(entries, cohort, self.arrays_)
@@ -98,13 +93,13 @@ class TangentSpace(Reference):
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return entries
 
-    def entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
+    def entries(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> np.ndarray:
         """(n, R (R + 1) / 2): the view on and above the diagonal."""
-        viewed = ViewedCohort(cohort, view)
-        features = np.empty(viewed.shape, np.float32)
+        viewed = self.viewed(cohort, learned)
+        entries = np.empty(viewed.shape, np.float32)
         for rows in chunks(len(cohort)):
-            features[rows] = viewed.matrices(rows)[:, *viewed.above]
-        return features
+            entries[rows] = viewed.vectors(rows)
+        return entries
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, and of the components."""
@@ -120,9 +115,10 @@ class TangentSpace(Reference):
         """The sites."""
         return {"sites": dict(self.sites_)}
 
-    def set_state(self, config: dict[str, Any]) -> None:
-        """The sites."""
-        self.sites_ = {site: int(n) for site, n in config["sites"].items()}
+    def restore(self, saved: Saved) -> None:
+        """The sites, then the arrays."""
+        self.sites_ = {site: int(n) for site, n in saved.config["sites"].items()}
+        super().restore(saved)
 
     def card_lines(self) -> list[str]:
         """With the sites."""

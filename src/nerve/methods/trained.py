@@ -30,7 +30,7 @@ from nerve.checks import problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.files import claim, read_tsv, write_tsv
-from nerve.methods.base import WEIGHTS, Method
+from nerve.methods.base import WEIGHTS, Method, Saved
 from nerve.methods.inputs import chunks
 from nerve.methods.outputs import Transformer
 from nerve.methods.packing import PACKED
@@ -224,24 +224,20 @@ class Trained(Method):
         """Weights and buffers."""
         return self.module_.state_dict()
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    def restore(self, saved: Saved) -> None:
         """Build the module and give it its weights."""
+        weights, history = saved.folder / WEIGHTS, saved.folder / HISTORY
         with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
-            check_weights(self.seeded_build(self.parcellation_), tensors, folder / WEIGHTS)
-        self.module_ = self.seeded_build(self.parcellation_)
-        restore_weights(self.module_, tensors, folder / WEIGHTS)
-        self.module_.eval()
-        if not (folder / HISTORY).is_file():
-            raise problem(folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
-        self.history_ = read_tsv(folder / HISTORY)
+            check_weights(self.seeded_build(self.parcellation_), saved.tensors, weights)
+        self.module_ = self.seeded_build(self.parcellation_).eval()
+        restore_weights(self.module_, saved.tensors, weights)
+        if not history.is_file():
+            raise problem(saved.folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
+        self.history_, self.best_step_ = read_tsv(history), saved.config.get("best_step", 0)
 
     def state(self) -> dict[str, Any]:
         """The settings of the training loop, and where the weights come from."""
         return {"training": self.training_settings().model_dump(mode="json"), "best_step": self.best_step_}
-
-    def set_state(self, config: dict[str, Any]) -> None:
-        """Where the weights come from."""
-        self.best_step_ = config.get("best_step", 0)
 
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
