@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from nerve.checks import MissingInput
 from nerve.cohort import Cohort
+from nerve.methods.inputs import series_of
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Share, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.braingsls import BrainGSLsModel
@@ -85,11 +85,7 @@ class BrainGSLs(Encoder):
         """FC, with time series if signals are encoded."""
         if not self.signals:
             return CohortSource(cohort, "fc")
-        if cohort.timeseries is None:
-            raise MissingInput(
-                f"BrainGSLs with signals=True reads time series, and cohort {cohort.name!r} has only FC matrices. Use "
-                "signals=False."
-            )
+        series_of(cohort, "BrainGSLs with signals=True reads", "Use signals=False.")
         return _WithSeries(cohort)
 
     def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:

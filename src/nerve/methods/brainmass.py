@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.inputs import as_cohort
+from nerve.methods.inputs import as_cohort, series_of
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
@@ -120,11 +119,8 @@ class BrainMass(Encoder):
         return SeriesOrFC([self._scans(one) for one in getattr(self, "_pool", [cohort])])
 
     def _scans(self, cohort: Cohort) -> Source:
-        if self.views == "timeseries" and cohort.timeseries is None:
-            raise MissingInput(
-                f"BrainMass makes its views from time series, and cohort {cohort.name!r} has only FC matrices. Use "
-                "views='wishart', and say so in the table."
-            )
+        if self.views == "timeseries":
+            series_of(cohort, "BrainMass makes its views from", "Use views='wishart', and say so in the table.")
         if self.views == "wishart" or cohort.timeseries is None:
             return PairedSource(CohortSource(cohort, "fc"), self.scan_degrees(cohort))
         return CohortSource(cohort, "timeseries")

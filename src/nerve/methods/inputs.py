@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import MissingInput, NerveError, listed, problem
 from nerve.cohort import Cohort
 from nerve.parcellation import Parcellation, load_parcellation
+from nerve.stack import Series
 
 
 def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
@@ -47,6 +48,14 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         )
     people = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
     return Cohort(stack, people, target, name="array")
+
+
+def series_of(cohort: Cohort, needed: str, remedy: str) -> Series:
+    """The time series of a cohort; one that has none is refused, with what needs them and what to do."""
+    if cohort.timeseries is None:
+        found = f"time series, and cohort {cohort.name!r} has only FC matrices."
+        raise MissingInput(f"{needed} {found} {remedy}")
+    return cohort.timeseries
 
 
 def chunks(n: int, size: int = 64) -> list[np.ndarray]:

@@ -199,11 +199,8 @@ class NERVE(Encoder):
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
             if self.patching.n_regions != parcellation.n_regions:
-                raise problem(
-                    "patching",
-                    f"it groups {self.patching.n_regions} regions",
-                    expected=f"the {parcellation.n_regions} of {parcellation.name}",
-                )
+                found = f"it groups {self.patching.n_regions} regions"
+                raise problem("patching", found, expected=f"the {parcellation.n_regions} of {parcellation.name}")
             return self.patching
         name = self.config().patching
         if name == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
@@ -358,12 +355,9 @@ class NERVE(Encoder):
                 raise problem(path, f"its tokenizer is {named}", expected=f"{tokenizer_name(tokenizer)}, as given")
             parameters["tokenizer"] = tokenizer
         elif ":" in named:
-            raise problem(
-                path,
-                f"its tokenizer is {named}",
-                expected=f"one of {', '.join(TOKENIZERS)}, or to be given the class",
-                remedy=f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]}).",
-            )
+            expected = f"one of {', '.join(TOKENIZERS)}, or to be given the class"
+            remedy = f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]})."
+            raise problem(path, f"its tokenizer is {named}", expected=expected, remedy=remedy)
         return cls.from_files(Path(path), config, device)
 
     @classmethod
@@ -389,11 +383,10 @@ class NERVE(Encoder):
 
     def described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""
-        left_out = {"device", "compile", "checkpoint_seconds"} | (
-            {"recentre"} if self.config().recentre is None else set()
-        )
-        described = {"preset": self.preset, **self.config().model_dump(mode="json", exclude=left_out)}
+        settings = self.config().model_dump(mode="json", exclude={"device", "compile", "checkpoint_seconds"})
+        if settings["recentre"] is None:
+            del settings["recentre"]
         if isinstance(self.patching, Patching):
             groups = {"group_of": self.patching.group_of.tolist(), "group_names": list(self.patching.group_names)}
-            described["patching"] = groups
-        return described
+            settings["patching"] = groups
+        return {"preset": self.preset, **settings}

@@ -51,7 +51,9 @@ class ViewedCohort:
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """(k, R (R + 1) / 2) float32: the matrices of these participants on and above the diagonal."""
-        return self.matrices(rows)[:, *self.above] if self.entries is None else self.entries[rows]
+        if self.entries is None:  # in the order that kept ones have, so that products with them have the same bits
+            return np.ascontiguousarray(self.matrices(rows)[:, *self.above])
+        return self.entries[rows]
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
         """(k, R, R) float32 of these participants."""

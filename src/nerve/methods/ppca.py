@@ -67,12 +67,9 @@ class PPCA(Reference):
         packed = np.concatenate([source.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(np.abs(packed).max())
         if 0 < largest < SMALLEST:
-            raise problem(
-                f"Cohort {cohort.name!r}",
-                f"no value of FC exceeds {largest:.0e}",
-                expected=f"correlations, or at least {SMALLEST:.0e} somewhere",
-                remedy="Multiply the matrices.",
-            )
+            where, found = f"Cohort {cohort.name!r}", f"no value of FC exceeds {largest:.0e}"
+            expected = f"correlations, or at least {SMALLEST:.0e} somewhere"
+            raise problem(where, found, expected=expected, remedy="Multiply the matrices.")
         mean, components, variances = principal_components(packed, min(self.n_components, len(cohort) - 2))
         k = components.shape[1]  # participants who are copies of others add no component
         if k == 0:

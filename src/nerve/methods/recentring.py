@@ -100,10 +100,7 @@ def sites_of(cohort: Cohort, column: str) -> np.ndarray:
     known_columns([column], cohort.participants.columns, where)
     sites = cohort.participants[column]
     if sites.isna().any():
-        raise problem(
-            where,
-            f"column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants",
-            expected="a site for everyone, to recentre by",
-            remedy="Fill it in, or leave them out.",
-        )
+        found = f"column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants"
+        expected, remedy = "a site for everyone, to recentre by", "Fill it in, or leave them out."
+        raise problem(where, found, expected=expected, remedy=remedy)
     return sites.astype(str).to_numpy(object)

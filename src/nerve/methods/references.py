@@ -194,9 +194,6 @@ def turned_components(entries: np.ndarray, width: int, cohort: Cohort) -> tuple[
 
 def everyone_alike(cohort: Cohort) -> NerveError:
     """The error of a method that learns how participants differ."""
-    return problem(
-        f"Cohort {cohort.name!r}",
-        f"the FC of all {len(cohort)} participants is the same",
-        expected="participants who differ, or there are no components",
-        remedy="`nerve check` lists copies.",
-    )
+    found = f"the FC of all {len(cohort)} participants is the same"
+    expected = "participants who differ, or there are no components"
+    return problem(f"Cohort {cohort.name!r}", found, expected=expected, remedy="`nerve check` lists copies.")
