@@ -94,6 +94,5 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
     classes = {target.partition(":")[2]: name for name, target in METHODS.items()}
     with located(path) as folder:
         made_by = str(read_configuration(folder).get("method"))
-        return method_class(classes[one_of(f"The method of {path}", made_by, list(classes))]).load(
-            folder, device=device
-        )
+        name = classes[one_of(f"The method of {path}", made_by, list(classes))]
+        return method_class(name).load(folder, device=device)

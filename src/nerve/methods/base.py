@@ -182,10 +182,8 @@ class Method(BaseEstimator):
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
             method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
             if config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint:  # data are matched by label
-                raise NerveError(
-                    "its regions are not those that the model was saved with (their fingerprint differs). Copy the "
-                    "folder again from where it was made."
-                )
+                found = "its regions are not those that the model was saved with (their fingerprint differs)."
+                raise NerveError(f"{found} Copy the folder again from where it was made.")
             if "device" in cls._get_param_names():
                 method.set_params(device=device)
             method.check_settings()

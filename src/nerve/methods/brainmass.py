@@ -150,16 +150,12 @@ class SeriesOrFC:
 
     def __init__(self, parts: list[Source]) -> None:
         self.parts = parts
-        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.places = [(part, np.array([row])) for part in parts for row in range(len(part))]
 
     def __len__(self) -> int:
-        return int(self.starts[-1])
+        return len(self.places)
 
     def batch(self, rows: np.ndarray) -> list[Any]:
         """The participants at these rows."""
-        return [self._one(int(row)) for row in rows]
-
-    def _one(self, row: int) -> Any:
-        number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        one = self.parts[number].batch(np.array([row - self.starts[number]]))
-        return (one[0][0], one[1][0]) if isinstance(one, tuple) else one[0]
+        found = [part.batch(row) for part, row in (self.places[i] for i in rows)]
+        return [(one[0][0], one[1][0]) if isinstance(one, tuple) else one[0] for one in found]

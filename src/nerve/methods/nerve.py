@@ -204,12 +204,8 @@ class NERVE(Encoder):
             return self.patching
         name = self.config().patching
         if name == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
-            warnings.warn(
-                "No parcellation is given: consecutive regions are grouped by sixteens. Give parcellation= to group "
-                "them by network.",
-                NerveWarning,
-                stacklevel=2,
-            )
+            text = "No parcellation is given: consecutive regions are grouped by sixteens."
+            warnings.warn(f"{text} Give parcellation= to group them by network.", NerveWarning, stacklevel=2)
             name = "grid16"
         return patching_for(parcellation, name)
 
@@ -272,8 +268,7 @@ class NERVE(Encoder):
         -------
         (n, R, R) array, in the region order of `parcellation_`
         """
-        source = self.packing(X)
-        return self.patching_.unpack(self.apply(self.module_.reconstruct, source, masked))
+        return self.patching_.unpack(self.apply(self.module_.reconstruct, self.packing(X), masked))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the reconstruction loss of masked patches, with masks fixed by the seed: larger is better."""

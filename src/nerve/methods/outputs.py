@@ -34,12 +34,9 @@ def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
         remedy = "`nerve check` lists participants whose FC holds missing or infinite values."
         raise problem(f"Cohort {cohort.name!r}", found, expected="numbers", remedy=remedy)
     if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
-        warnings.warn(
-            f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding. Check that their FC differs "
-            "(`nerve check`) and that its values are of the size that the model was trained on.",
-            NerveWarning,
-            stacklevel=3,
-        )
+        alike = f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding."
+        advice = "Check that their FC differs (`nerve check`) and is of the size that the model was trained on."
+        warnings.warn(f"{alike} {advice}", NerveWarning, stacklevel=3)
     return values
 
 

@@ -154,17 +154,15 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
     """
     if name == "networks":
         return Patching.from_parcellation(parcellation)
-    if numbered := re.fullmatch(r"(grid|permuted)(\d+)", name):
-        number = int(numbered[2])
-        if numbered[1] == "grid":
-            return Patching.grid(parcellation.n_regions, number)
-        return Patching.from_parcellation(parcellation).permuted(number)
+    if grid := re.fullmatch(r"grid(\d+)", name):
+        return Patching.grid(parcellation.n_regions, int(grid[1]))
+    if permuted := re.fullmatch(r"permuted(\d+)", name):
+        return Patching.from_parcellation(parcellation).permuted(int(permuted[1]))
     try:
         return Patching.from_parcellation(parcellation.with_networks_of(name))
     except NerveError as error:
-        raise problem(
-            f"patching is {name!r}", f"{error}", remedy="Other choices: networks, grid16, permuted0 (any number)."
-        ) from error
+        remedy = "Other choices: networks, grid16, permuted0 (any number)."
+        raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error
 
 
 def kept_features(cohort: Cohort, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:

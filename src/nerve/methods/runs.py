@@ -125,7 +125,7 @@ def embed_file(
     default. An existing file is refused unless `overwrite`. A cohort that does not look like what the model was trained
     on (another preprocessing, Fisher z) is warned about; `on_difference` gets the comparison and its name.
     """
-    path = Path(out)
+    path, beside = Path(out), Path(out).with_suffix(".json")
     suffix = path.suffix.lower()
     if suffix not in (".tsv", ".npy"):
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
@@ -133,17 +133,14 @@ def embed_file(
         raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     if path.exists() and not overwrite:
         raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
-    _check_out(path)
+    _check_out(path, beside)
     encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.config().pooling
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     like = encoder.likeness(people)
     for difference in like.differences:
-        warnings.warn(
-            f"Cohort {people.name!r} does not look like what the model was trained on. {difference}",
-            NerveWarning,
-            stacklevel=2,
-        )
+        text = f"Cohort {people.name!r} does not look like what the model was trained on. {difference}"
+        warnings.warn(text, NerveWarning, stacklevel=2)
     if like.differences and on_difference is not None:
         on_difference(like, people.name)
     values = encoder.transform(people, pooling, progress=progress)
@@ -157,19 +154,18 @@ def embed_file(
     if pooling == "tokens":
         names = encoder.patching_.group_names
         about["pairs"] = [[names[a], names[b]] for a, b in encoder.patching_.pairs]
-    files.write_json(path.with_suffix(".json"), about)  # first: an array without it would not be known as ours
+    files.write_json(beside, about)  # first: an array without it would not be known as ours
     files.write_npy(path, values)
     return values
 
 
-def _check_out(path: Path) -> None:
+def _check_out(path: Path, beside: Path) -> None:
     """Refuse to replace files that are not embeddings."""
     if path.suffix.lower() == ".tsv":
         files.check_replaceable_file(path, files.begins_with("participant_id", "dim0"))
-        return
-    beside = path.with_suffix(".json")
-    files.check_replaceable_file(path, lambda _: _is_embedding(beside))
-    files.check_replaceable_file(beside, _is_embedding)
+    else:
+        files.check_replaceable_file(path, lambda _: _is_embedding(beside))
+        files.check_replaceable_file(beside, _is_embedding)
 
 
 def _is_embedding(path: Path) -> bool:

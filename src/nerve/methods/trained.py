@@ -137,10 +137,8 @@ class Trained(Method):
             label=type(self).__name__,
         )
         self.history_, self.best_step_ = result.history, result.best_step
-        self.data_ = self.described_data(cohort) | {
-            "n_training": len(result.training_rows),
-            "n_validation": len(result.validation_rows),
-        }
+        counts = {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
+        self.data_ = self.described_data(cohort) | counts
         with Progress(f"{type(self).__name__}: after the last step", shown=progress):
             self.finish(self.module_, source)
         if folder is not None and current_processes().first:
