@@ -21,7 +21,7 @@ import numpy as np
 
 from nerve.cohort import Cohort
 from nerve.files import atomic_file, write_json
-from nerve.methods.inputs import as_cohort, chunks
+from nerve.methods.data import as_cohort, chunks
 from nerve.methods.packing import PackingSource
 from nerve.patching import Patching
 

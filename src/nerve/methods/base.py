@@ -29,7 +29,7 @@ from nerve.cohort import Cohort
 from nerve.connectivity import CORRELATIONS, in_words
 from nerve.files import claim, read_json, write_json, write_markdown
 from nerve.fitted import NotFitted
-from nerve.methods.inputs import as_cohort
+from nerve.methods.data import as_cohort
 from nerve.methods.settings import SAID, check_names, signature_model, validated
 from nerve.parcellation import Parcellation
 from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
@@ -63,7 +63,7 @@ class Method(BaseEstimator):
     adapted_: str = ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
     parcellation_: Parcellation
     n_features_in_: int
-    data_: dict[str, Any]
+    data_: dict[str, Any]  # what is remembered of the training participants: nobody by name
 
     def __init_subclass__(cls, **options: Any) -> None:
         """What methods.yaml says of a method of the package."""
@@ -94,6 +94,9 @@ class Method(BaseEstimator):
         self.check_settings()
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
+        names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
+        counts = pd.Series(names).value_counts(sort=False)  # of its participants, how many of which cohorts
+        self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
         return cohort
 
     def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
@@ -116,12 +119,6 @@ class Method(BaseEstimator):
         """Refuse to go on before `fit`."""
         if not hasattr(self, "parcellation_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
-
-    def described_data(self, cohort: Cohort) -> dict[str, Any]:
-        """What a method remembers of its training participants: how many, of which cohorts; nobody by name."""
-        names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
-        counts = pd.Series(names).value_counts(sort=False)
-        return {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
 
     def _html_repr(self) -> str:
         """What notebooks show: what a fitted method was fitted on, above scikit-learn's list of parameters."""

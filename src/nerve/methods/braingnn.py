@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -77,7 +76,7 @@ class BrainGNN(Predictor):
     weight_decay: NotNegative = 5e-3
     validation_fraction: Share = 0.1
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """FC and absolute partial correlation of the same participants."""
         return GraphSource(cohort, self.shrinkage)
 

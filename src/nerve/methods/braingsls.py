@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from pydantic import Field
 
 from nerve.cohort import Cohort
-from nerve.methods.inputs import series_of
+from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Share, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.braingsls import BrainGSLsModel
@@ -81,7 +80,7 @@ class BrainGSLs(Encoder):
         """The width of a code, for each region or of their mean."""
         return self.width * (1 if self.readout == "mean" else self.n_features_in_)
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """FC, with time series if signals are encoded."""
         if not self.signals:
             return CohortSource(cohort, "fc")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from nerve.cohort import Cohort
-from nerve.methods.inputs import as_cohort, series_of
+from nerve.methods.data import as_cohort, series_of
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
@@ -114,7 +113,7 @@ class BrainMass(Encoder):
         """Nothing is kept of the training participants."""
         self.__dict__.pop("_pool", None)
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """Time series of the participants who have them, FC and the degrees of freedom of the scan of the others."""
         return SeriesOrFC([self._scans(one) for one in getattr(self, "_pool", [cohort])])
 

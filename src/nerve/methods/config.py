@@ -47,12 +47,8 @@ class NerveConfig(TrainingSettings):
 
     view: Literal[tuple(VIEWS)] = said("fc", "The matrix that is cut into patches: fc (the paper), tangent or shrunk.")  # type: ignore[valid-type]
     n_directions: Width = said(N_DIRECTIONS, "Directions that the view shrunk keeps, at most.")
-    recentre: str | None = said(
-        None, "Column of the site, whose means are carried to the common mean; tangent and shrunk."
-    )
-    patching: str = said(
-        "networks", "networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."
-    )
+    recentre: str | None = said(None, "Column of the site, whose mean is carried to the common one; tangent, shrunk.")
+    patching: str = said("networks", "networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.")
     tokenizer: AnyTokenizer = said("bilinear", "How patches become tokens: bilinear, shared or specific.")
     mask_ratio: Part = said(0.5, "Share of the patches that is masked.")
     dim: Width = said(256, "Width of the encoder.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from pydantic import Field
 from nerve.checks import NerveError, known_columns
 from nerve.cohort import Cohort
 from nerve.components import principal_components
-from nerve.methods.inputs import series_of
+from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import correlation
@@ -102,7 +101,7 @@ class GATE(Encoder):
     lr: Positive = 1e-3
     weight_decay: NotNegative = 1e-5
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """The population, as one sample."""
         return Population(cohort, self)
 

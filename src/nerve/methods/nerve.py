@@ -16,9 +16,8 @@ from nerve.checks import NerveWarning, one_of, problem
 from nerve.cohort import Cohort
 from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
-from nerve.methods.inputs import chunks
-from nerve.methods.outputs import checked_embeddings
-from nerve.methods.packing import PackingSource, fit_view, kept_features, packed_source, patching_for
+from nerve.methods.data import checked_embeddings, chunks
+from nerve.methods.packing import PackingSource, fit_view, kept_features, patching_for
 from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
@@ -168,8 +167,8 @@ class NERVE(Encoder):
         """How it is trained."""
         return self.config().training_settings()
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Packed matrices, made once, of a view of everyone given to `fit`, for the reason in `set_components`."""
+    def source(self, cohort: Cohort) -> Source:
+        """Packed matrices of a view that is fitted on everyone given to `fit`, for the reason in `set_components`."""
         config, self.shifts_, self.adapted_ = self.config(), None, ""
         sites = None if config.recentre is None else sites_of(cohort, config.recentre)
         self.view_ = fit_view(make_view(config.view, config.n_directions), cohort)
@@ -179,7 +178,7 @@ class NERVE(Encoder):
         if sites is not None:
             self.shifts_ = SiteShifts.of(source.viewed.matrices, sites)
             source.recentre(self.shifts_, sites)
-        return packed_source(source, run_dir)
+        return source
 
     def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """Mean and size of the entries, where the configuration asks for them.
@@ -268,7 +267,8 @@ class NERVE(Encoder):
         -------
         (n, R, R) array, in the region order of `parcellation_`
         """
-        return self.patching_.unpack(self.apply(self.module_.reconstruct, self.packing(X), masked))
+        source = self.packing(X)
+        return self.patching_.unpack(self.apply(self.module_.reconstruct, source, masked))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the reconstruction loss of masked patches, with masks fixed by the seed: larger is better."""
@@ -291,12 +291,11 @@ class NERVE(Encoder):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Weights and buffers, and the arrays of the view, of the sites and of the signature."""
-        parts = {"view": self.view_.arrays}
+        arrays = {f"view.{name}": array for name, array in self.view_.arrays.items()}
         if self.shifts_ is not None:
-            parts["sites"] = {"common": self.shifts_.common, "shifts": self.shifts_.shifts}
+            arrays |= {"sites.common": self.shifts_.common, "sites.shifts": self.shifts_.shifts}
         if self.signature_ is not None:
-            parts["signature"] = {"mean": self.signature_.mean}
-        arrays = {f"{part}.{name}": array for part, some in parts.items() for name, array in some.items()}
+            arrays["signature.mean"] = self.signature_.mean
         return super().tensors() | {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def state(self) -> dict[str, Any]:
@@ -320,7 +319,7 @@ class NERVE(Encoder):
             shapes["signature.mean"] = (regions * (regions - 1) // 2,)
         names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
         arrays = checked_arrays({name: tensors.pop(name).numpy() for name in names}, shapes, folder / WEIGHTS)
-        self.view_.arrays = {name.removeprefix("view."): arrays[name] for name in names if name.startswith("view.")}
+        self.view_.arrays = {name: arrays[f"view.{name}"] for name in self.view_.shapes(regions)}
         if settings.recentre is not None:
             sizes = {site: int(n) for site, n in config["sites"].items()}
             self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])

@@ -23,7 +23,7 @@ import torch
 from nerve.checks import NerveError, naming, problem
 from nerve.cohort import Cohort
 from nerve.files import atomic_file
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.methods.recentring import SiteShifts
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching

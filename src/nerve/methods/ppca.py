@@ -9,7 +9,7 @@ import numpy as np
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.methods.packing import PackingSource, patching_for
 from nerve.methods.references import Reference, everyone_alike
 from nerve.methods.settings import Width

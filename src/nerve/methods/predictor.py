@@ -114,8 +114,6 @@ def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
                 "expected numbers, or two values."
             ) from None
         return coded.astype(float), [str(word) for word in words]
-    if not np.isfinite(numbers).all():
-        raise NerveError(
-            f"The target has {(~np.isfinite(numbers)).sum()} missing values. Leave these participants out."
-        )
+    if missing := int((~np.isfinite(numbers)).sum()):
+        raise NerveError(f"The target has {missing} missing values. Leave these participants out.")
     return numbers, None

@@ -17,7 +17,7 @@ import numpy as np
 
 from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.quality.likeness import FEWEST
 
 UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"

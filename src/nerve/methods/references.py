@@ -19,8 +19,7 @@ from nerve.components import principal_components, turned
 from nerve.connectivity import MEASURES
 from nerve.evaluation.covariates import Design
 from nerve.methods.base import Method, Role, Saved
-from nerve.methods.inputs import chunks
-from nerve.methods.outputs import Transformer
+from nerve.methods.data import Transformer, chunks
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
 from nerve.training.sources import check_numbers
@@ -39,7 +38,6 @@ class Reference(Transformer, Method):
         cohort = self.begin_fit(X)
         # in the order that they are loaded in, so that products with them have the same bits
         self.arrays_ = {name: np.array(one, order="C") for name, one in self.learn(cohort).items()}
-        self.data_ = self.described_data(cohort)
         return self
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:

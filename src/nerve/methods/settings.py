@@ -69,9 +69,8 @@ def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -
 def signature_model(cls: type) -> type[BaseModel]:
     """The parameters of a class, with the types and defaults of its signature, as a pydantic model."""
     hints = get_type_hints(cls if is_dataclass(cls) else cls.__init__, include_extras=True)  # type: ignore[misc]
-    fields: dict[str, Any] = {
-        name: (hints.get(name, Any), parameter.default) for name, parameter in inspect.signature(cls).parameters.items()
-    }
+    parameters = inspect.signature(cls).parameters.items()
+    fields: dict[str, Any] = {name: (hints.get(name, Any), parameter.default) for name, parameter in parameters}
     return create_model(cls.__name__, __config__=STRICT, **fields)
 
 
@@ -88,9 +87,8 @@ def _expectation(error: Any) -> str:
     """Pydantic's sentence as the end of ours."""
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     wrong = str(error["input"]) if error["type"] == "literal_error" else ""
-    return message + did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?").replace(
-        " Did you mean", ": did you mean"
-    )
+    nearest = did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?")
+    return message + nearest.replace(" Did you mean", ": did you mean")
 
 
 # class of a method → what methods.yaml says of it

@@ -7,7 +7,7 @@ import numpy as np
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.methods.packing import fit_view
 from nerve.methods.references import everyone_alike
 from nerve.methods.settings import Share, Width

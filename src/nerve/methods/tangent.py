@@ -10,7 +10,7 @@ import numpy as np
 
 from nerve.cohort import Cohort
 from nerve.methods.base import Saved
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.references import Reference, turned_components

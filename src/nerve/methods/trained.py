@@ -8,7 +8,7 @@ Beside what `base` asks for, the class is a dataclass whose fields are its param
    the caller has seeded torch. The module has ``training_loss(batch, draws)`` and ``embed(batch)`` or
    ``predict(batch)``.
 2. ``training``: settings of the training loop that are fixed; parameters named as settings of the loop are, are such.
-3. Optional: ``source(cohort, run_dir)`` when batches are not simply the inputs of some participants;
+3. Optional: ``source(cohort)`` when batches are not simply the inputs of some participants;
    ``prepare(module, source, rows)`` for anything computed from the training participants before the first step (a mean,
    say: keep it in a buffer); ``finish(module, source)`` for anything computed after the last.
 """
@@ -31,9 +31,8 @@ from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.files import claim, read_tsv, write_tsv
 from nerve.methods.base import WEIGHTS, Method, Saved
-from nerve.methods.inputs import chunks
-from nerve.methods.outputs import Transformer
-from nerve.methods.packing import PACKED
+from nerve.methods.data import Transformer, chunks
+from nerve.methods.packing import PACKED, PackingSource, packed_source
 from nerve.methods.settings import Device, Seed
 from nerve.parcellation import Parcellation
 from nerve.progress import Progress, tracked
@@ -71,7 +70,7 @@ class Trained(Method):
         named = {name: value for name, value in own if name in TrainingSettings.model_fields}
         return TrainingSettings(**named | self.training)
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """Where batches come from."""
         return CohortSource(cohort, self.kind)
 
@@ -137,8 +136,7 @@ class Trained(Method):
             label=type(self).__name__,
         )
         self.history_, self.best_step_ = result.history, result.best_step
-        counts = {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
-        self.data_ = self.described_data(cohort) | counts
+        self.data_ |= {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
         with Progress(f"{type(self).__name__}: after the last step", shown=progress):
             self.finish(self.module_, source)
         if folder is not None and current_processes().first:
@@ -148,7 +146,9 @@ class Trained(Method):
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
         """Build the module and prepare it from the training rows; returns where batches come from."""
         self.module_ = self.seeded_build(cohort.parcellation)
-        source = self.source(cohort, folder)
+        source = self.source(cohort)
+        if isinstance(source, PackingSource):  # it is read at every epoch
+            source = packed_source(source, folder)
         self.prepare(self.module_, source, rows)
         return source
 
