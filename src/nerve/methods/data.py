@@ -34,7 +34,7 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         regions are named; an array must already be in it.
         Without one, an array's regions are called region1 …, all of one network.
     """
-    if isinstance(data, Sequence) and len(data) and all(isinstance(item, Cohort) for item in data):
+    if are_cohorts(data):
         data = data[0] if len(data) == 1 else Cohort.concat(data)
     if isinstance(data, Cohort):
         target = load_parcellation(data.parcellation if parcellation is None else parcellation)
@@ -55,6 +55,11 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         )
     people = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
     return Cohort(stack, people, target, name="array")
+
+
+def are_cohorts(data: Any) -> bool:
+    """Whether the data are several cohorts, or one in a list."""
+    return isinstance(data, Sequence) and len(data) > 0 and all(isinstance(one, Cohort) for one in data)
 
 
 def series_of(cohort: Cohort, needed: str, remedy: str) -> Series:
@@ -168,23 +173,17 @@ class Transformer(TransformerMixin):
         return np.array([f"dim{k}" for k in range(self.n_features)], object)
 
 
-def participant_ids(data: Any) -> pd.Index | None:
-    """The ids of a cohort, or of several one after another; None for an array."""
-    cohorts = data if isinstance(data, Sequence) else [data]
-    if not len(cohorts) or not all(isinstance(one, Cohort) for one in cohorts):
-        return None
-    ids = np.concatenate([one.participants["participant_id"].to_numpy(object) for one in cohorts])
-    return pd.Index(ids, name="participant_id")
-
-
 def _by_participant(transform: Callable[..., Any]) -> Callable[..., Any]:
     """A `transform` whose table, if it returns one, has participants as its index."""
 
     @wraps(transform)
     def by_participant(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
         found = transform(self, X, *arguments, **options)
-        ids = participant_ids(X) if isinstance(found, pd.DataFrame) else None
-        return found if ids is None else found.set_axis(ids)
+        cohorts = [X] if isinstance(X, Cohort) else X
+        if isinstance(found, pd.DataFrame) and are_cohorts(cohorts):
+            ids = pd.concat([one.participants["participant_id"] for one in cohorts])
+            found = found.set_axis(pd.Index(ids, name="participant_id"))
+        return found
 
     return by_participant
 

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from nerve.checks import NerveError, known_columns
+from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components
 from nerve.methods.data import series_of
@@ -185,11 +185,9 @@ class Population:
     def __init__(self, cohort: Cohort, method: GATE) -> None:
         lengths = series_of(cohort, "GATE reads windows of", "It cannot be run on this cohort.").lengths
         for short in np.flatnonzero(lengths < method.window):
-            raise NerveError(
-                f"{cohort.participants['participant_id'].iloc[short]}: the scan has {lengths[short]} volumes, expected "
-                f"at least {method.window}, the length of GATE's windows. Leave the participant out or use a smaller "
-                "window."
-            )
+            person, found = cohort.participants["participant_id"].iloc[short], f"the scan has {lengths[short]} volumes"
+            expected = f"at least {method.window}, the length of GATE's windows"
+            raise problem(person, found, expected=expected, remedy="Leave the participant out or use a smaller window.")
         self.cohort, self.method = cohort, method
         self.phenotypes = phenotype_codes(cohort, method.phenotypes)
         self.tensors: dict[str, torch.Tensor] = {}

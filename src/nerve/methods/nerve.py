@@ -27,7 +27,7 @@ from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
-from nerve.store import digest_of
+from nerve.store import digest_of, text_digest
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
 from nerve.views import View, checked_arrays, make_view
@@ -110,11 +110,8 @@ class NERVE(Encoder):
         device: str = "auto",
         **settings: Any,
     ) -> None:
-        self.parcellation = parcellation
-        self.patching = patching
-        self.preset = preset
-        self.seed = seed
-        self.device = device
+        self.parcellation, self.patching, self.preset = parcellation, patching, preset
+        self.seed, self.device = seed, device
         self.__dict__.update(settings)
 
     @classmethod
@@ -239,12 +236,12 @@ class NERVE(Encoder):
         """
         source, chosen = self.packing(X), self.config().pooling if pooling is None else pooling
         make = partial(self._embedded, source, one_of("pooling", chosen, POOLINGS), progress)
-        own_code = not isinstance(self.config().tokenizer, str)  # a class of the user's, which may change
-        if chosen == "tokens" or own_code or source.cohort.folder is None:
-            return checked_embeddings(make(), source.cohort)
+        cohort, own_code = source.cohort, not isinstance(self.config().tokenizer, str)  # the user's, which may change
+        if chosen == "tokens" or own_code or cohort.folder is None:
+            return checked_embeddings(make(), cohort)
         weights = [digest_of([tensor.cpu().numpy().ravel()]) for tensor in self.tensors().values()]
-        key = json.dumps([chosen, weights, self.configuration()], default=str)
-        return checked_embeddings(kept_features(source.cohort, key, make), source.cohort)
+        key = text_digest(cohort.fingerprint, json.dumps([chosen, weights, self.configuration()], default=str))
+        return checked_embeddings(kept_features(cohort.folder, key, len(cohort), make), cohort)
 
     def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
         """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""

@@ -165,15 +165,13 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
         raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error
 
 
-def kept_features(cohort: Cohort, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Features of a cohort on disk, which `embed` or `evaluate` may have made before; KEY says of which model.
+def kept_features(folder: Path, key: str, n: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Features of n participants, which `embed` or `evaluate` may have made before; KEY says of whom, by which model.
 
     `.views/features/KEY.npy` in the cohort's folder; the last eight are kept.
     """
-    if cohort.folder is None:
-        return make()
-    path = cohort.folder / VIEWS / "features" / f"{text_digest(cohort.fingerprint, key)}.npy"
-    kept = _opened(path, len(cohort))
+    path = folder / VIEWS / "features" / f"{key}.npy"
+    kept = _opened(path, n)
     if kept is not None:
         return np.array(kept)
     features = make()

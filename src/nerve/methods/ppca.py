@@ -46,8 +46,7 @@ class PPCA(Reference):
     """
 
     def __init__(self, n_components: Width = 200, patching: str = "networks") -> None:
-        self.n_components = n_components
-        self.patching = patching
+        self.n_components, self.patching = n_components, patching
 
     @property
     def patching_(self) -> Patching:

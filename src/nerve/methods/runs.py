@@ -100,11 +100,11 @@ def _check_free(folder: Path, resume: bool) -> None:
 
 def resolved_yaml(settings: NerveConfig, preset: str) -> str:
     """Every setting with its description, as a file that `--config` reads."""
-    lines = [f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}.", f"preset: {preset}"]
-    values = settings.model_dump(mode="json")
-    for name, field in NerveConfig.model_fields.items():
-        lines.append(f"{name}: {json.dumps(values[name])}  # {field.description}")  # JSON is YAML, on one line
-    return "\n".join(lines) + "\n"
+    values, fields = settings.model_dump(mode="json"), NerveConfig.model_fields
+    lines = [
+        f"{name}: {json.dumps(values[name])}  # {one.description}\n" for name, one in fields.items()
+    ]  # JSON is YAML
+    return f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}.\npreset: {preset}\n{''.join(lines)}"
 
 
 def embed_file(

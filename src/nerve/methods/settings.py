@@ -47,10 +47,8 @@ def check_names(given: Mapping[str, Any], known: Any, where: str) -> None:
     """Refuse settings that do not exist, with the nearest that does."""
     for name in given:
         if name not in known:
-            raise NerveError(
-                f"{where}: there is no setting {brief(name)}, expected one of {listed(known, most=50)}."
-                f"{did_you_mean(str(name), known)}"
-            )
+            expected = f"expected one of {listed(known, most=50)}.{did_you_mean(str(name), known)}"
+            raise NerveError(f"{where}: there is no setting {brief(name)}, {expected}")
 
 
 def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -> Any:

@@ -46,8 +46,7 @@ class ShrunkTangentSpace(TangentSpace):
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
-        self.shrinkage = shrinkage
-        self.n_components = n_components
+        self.shrinkage, self.n_components = shrinkage, n_components
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whitening, mean, directions and weights of the cohort."""

@@ -46,9 +46,7 @@ class TangentSpace(Reference):
     sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None) -> None:
-        self.shrinkage = shrinkage
-        self.n_components = n_components
-        self.recentre = recentre
+        self.shrinkage, self.n_components, self.recentre = shrinkage, n_components, recentre
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
