@@ -94,8 +94,8 @@ class Method(BaseEstimator):
         self.check_settings()
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
-        names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
-        counts = pd.Series(names).value_counts(sort=False)  # of its participants, how many of which cohorts
+        table = cohort.participants
+        counts = pd.Series(table.get("cohort", cohort.name), table.index).value_counts(sort=False)  # of which cohorts
         self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
         return cohort
 
@@ -201,16 +201,15 @@ class Method(BaseEstimator):
 
     def configuration(self) -> dict[str, Any]:
         """What config.json holds."""
-        table = self.parcellation_.to_table()
+        parcellation, table = self.parcellation_, self.parcellation_.to_table()
         regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
-        name, fingerprint = self.parcellation_.name, self.parcellation_.fingerprint
         return {
             "format_version": FORMAT_VERSION,
             "nerve_version": version("nerve-fc"),
             "torch_version": torch.__version__,
             "method": type(self).__name__,
             "parameters": self.described_parameters(),
-            "parcellation": {"name": name, "fingerprint": fingerprint, "regions": regions},
+            "parcellation": {"name": parcellation.name, "fingerprint": parcellation.fingerprint, "regions": regions},
             "data": self.data_,
             "adapted": self.adapted_,
             **self.state(),
@@ -218,8 +217,7 @@ class Method(BaseEstimator):
 
     def described_parameters(self) -> dict[str, Any]:
         """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
-        left_out = ("parcellation", "device")
-        named = {name: value for name, value in self.get_params().items() if name not in left_out}
+        named = {name: value for name, value in self.get_params().items() if name not in ("parcellation", "device")}
         return json.loads(json.dumps(named, default=np.generic.item))  # type: ignore[arg-type]
 
     def label(self) -> str:

@@ -131,8 +131,8 @@ def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
         raise problem(f"Cohort {cohort.name!r}", found, expected="numbers", remedy=remedy)
     if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
         alike = f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding."
-        advice = "Check that their FC differs (`nerve check`) and is of the size that the model was trained on."
-        warnings.warn(f"{alike} {advice}", NerveWarning, stacklevel=3)
+        what = "that their FC differs (`nerve check`) and that its values are of the size that the model was trained on"
+        warnings.warn(f"{alike} Check {what}.", NerveWarning, stacklevel=3)
     return values
 
 

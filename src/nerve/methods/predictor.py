@@ -44,8 +44,7 @@ class Predictor(RegressorMixin, Trained):
     def _expected(self, X: Any) -> np.ndarray:
         """What the module says, (n,): z-scores, or probabilities of the higher value."""
         cohort = self.fitted_cohort(X)
-        raw = self.apply(self.module_.predict, self.source(cohort))
-        raw = raw.reshape(len(cohort)).astype(float)
+        raw = self.apply(self.module_.predict, self.source(cohort)).reshape(len(cohort)).astype(float)
         return 1 / (1 + np.exp(-raw)) if self.target_["binary"] else raw
 
     def learn_target(self, y: Any) -> np.ndarray:

@@ -12,15 +12,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from nerve.checks import NerveError, did_you_mean, listed, problem
 from nerve.files import atomic_file, check_replaceable_file
 from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
-from nerve.methods.trained import HISTORY
-from nerve.training.checkpoint import half_precision
+from nerve.training.checkpoint import HISTORY, half_precision
 from nerve.unpacking import refuse_bomb
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
@@ -124,8 +123,6 @@ def _checked(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _is_archive(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as packed:
-            return bool(_checked(packed, path))
-    except (NerveError, zipfile.BadZipFile, OSError):
-        return False
+    with suppress(NerveError, zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as packed:
+        return bool(_checked(packed, path))
+    return False

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -170,8 +170,7 @@ def _check_out(path: Path, beside: Path) -> None:
 
 def _is_embedding(path: Path) -> bool:
     """Whether a .json is one that stands beside embeddings."""
-    try:
+    with suppress(NerveError):
         content = files.read_json(path)
-    except NerveError:
-        return False
-    return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
+        return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
+    return False

@@ -55,18 +55,14 @@ class TangentSpace(Reference):
             return learned
         entries = self.entries(cohort, learned)
         if self.recentre is not None:
-            shifts = SiteShifts.of(entries.__getitem__, sites_of(cohort, self.recentre))
+            sites = sites_of(cohort, self.recentre)
+            shifts = SiteShifts.of(entries.__getitem__, sites)
             self.sites_ = shifts.sizes
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
-            entries = self._recentred(entries, cohort, learned)
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             learned["origin"], learned["components"] = turned_components(entries, self.n_components, cohort)
         return learned
-
-    def _recentred(self, entries: np.ndarray, cohort: Cohort, learned: Mapping[str, np.ndarray]) -> np.ndarray:
-        sites = sites_of(cohort, str(self.recentre))
-        shifts = SiteShifts(self.sites_, learned["common"], learned["shifts"])
-        return shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
 
     def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:
         """The cohort in the view that `learn` has found."""
@@ -85,8 +81,10 @@ class TangentSpace(Reference):
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
         entries = self.entries(cohort, self.arrays_)
         if self.recentre is not None:
-            self.adapted_ = UNSEEN if set(sites_of(cohort, self.recentre)) - set(self.sites_) else self.adapted_
-            entries = self._recentred(entries, cohort, self.arrays_)
+            sites = sites_of(cohort, self.recentre)
+            shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
+            self.adapted_ = UNSEEN if shifts.unseen(sites) else self.adapted_
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return entries

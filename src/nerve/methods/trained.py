@@ -37,13 +37,12 @@ from nerve.methods.settings import Device, Seed
 from nerve.parcellation import Parcellation
 from nerve.progress import Progress, tracked
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
-from nerve.training.checkpoint import check_weights, restore_weights
+from nerve.training.checkpoint import HISTORY, check_weights, restore_weights
 from nerve.training.distributed import current_processes
 from nerve.training.draws import Draws, mixed_seed
 from nerve.training.settings import choose_device
 from nerve.training.sources import split_rows, to_device
 
-HISTORY = "history.tsv"
 _LOOKED_AT = 2048  # participants, at most, from whom components come
 
 
@@ -239,14 +238,15 @@ class Trained(Method):
 
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
-        last: Any = self.history_.iloc[-1] if len(self.history_) else {}
+        last: Any = next(iter(self.history_.tail(1).to_dict("records")), {})
+        training, validation = (_number(last.get(name)) for name in ("training_loss", "validation_loss"))
         data, trainable = self.data_, _trainable(self.module_)
         return [
             *super().card_lines(),
             f"{data.get('n_training', '?')} participants for training, {data.get('n_validation', '?')} for validation",
             f"Trainable parameters: {trainable:,}",
-            f"Loss at the end: training {_number(last, 'training_loss')}, validation "
-            f"{_number(last, 'validation_loss')}; weights kept from step {self.best_step_ or 'last'}",
+            f"Loss at the end: training {training}, validation {validation}; "
+            f"weights kept from step {self.best_step_ or 'last'}",
         ]
 
 
@@ -288,6 +288,5 @@ def _trainable(module: Any) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def _number(row: Any, name: str) -> str:
-    value = row.get(name) if len(row) else None
-    return "none" if value is None or pd.isna(value) else f"{float(value):.4g}"
+def _number(value: Any) -> str:
+    return "none" if pd.isna(value) else f"{float(value):.4g}"
