@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from nerve.cohort import Cohort
-from nerve.methods.data import are_cohorts, as_cohort, series_of
+from nerve.methods.data import as_cohort, pool_of, series_of
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
@@ -105,7 +105,7 @@ class BrainMass(Encoder):
     def begin_fit(self, data: Any) -> Cohort:
         """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
         cohort = super().begin_fit(data)
-        self._pool = [as_cohort(one, cohort.parcellation) for one in data] if are_cohorts(data) else [cohort]
+        self._pool = [as_cohort(one, cohort.parcellation) for one in pool_of(data)] or [cohort]
         return cohort
 
     def finish(self, module: Any, source: Source) -> None:

@@ -34,16 +34,15 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         regions are named; an array must already be in it.
         Without one, an array's regions are called region1 …, all of one network.
     """
-    if are_cohorts(data):
-        data = data[0] if len(data) == 1 else Cohort.concat(data)
-    if isinstance(data, Cohort):
-        target = load_parcellation(data.parcellation if parcellation is None else parcellation)
+    if pool := pool_of(data):
+        cohort = pool[0] if len(pool) == 1 else Cohort.concat(pool)
+        target = load_parcellation(cohort.parcellation if parcellation is None else parcellation)
         try:
-            return data.align(target)
+            return cohort.align(target)
         except NerveError as error:
-            absent = np.flatnonzero(data.parcellation.positions_of(target) < 0)
+            absent = np.flatnonzero(cohort.parcellation.positions_of(target) < 0)
             lacking = listed(dict.fromkeys(target.networks[region] for region in absent), most=4)
-            raise NerveError(f"Cohort {data.name!r} lacks regions of network {lacking}: {error}") from error
+            raise NerveError(f"Cohort {cohort.name!r} lacks regions of network {lacking}: {error}") from error
     stack = _checked_stack(data)
     labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
     unnamed = Parcellation(labels, ("all",) * len(labels), name="unnamed")
@@ -57,9 +56,10 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     return Cohort(stack, people, target, name="array")
 
 
-def are_cohorts(data: Any) -> bool:
-    """Whether the data are several cohorts, or one in a list."""
-    return isinstance(data, Sequence) and len(data) > 0 and all(isinstance(one, Cohort) for one in data)
+def pool_of(data: Any) -> list[Cohort]:
+    """The cohorts that were given, one or several; none where it was an array."""
+    given = list(data) if isinstance(data, Sequence) else [data]
+    return given if all(isinstance(one, Cohort) for one in given) else []
 
 
 def series_of(cohort: Cohort, needed: str, remedy: str) -> Series:
@@ -179,9 +179,9 @@ def _by_participant(transform: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(transform)
     def by_participant(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
         found = transform(self, X, *arguments, **options)
-        cohorts = [X] if isinstance(X, Cohort) else X
-        if isinstance(found, pd.DataFrame) and are_cohorts(cohorts):
-            ids = pd.concat([one.participants["participant_id"] for one in cohorts])
+        pool = pool_of(X)
+        if isinstance(found, pd.DataFrame) and pool:
+            ids = pd.concat([one.participants["participant_id"] for one in pool])
             found = found.set_axis(pd.Index(ids, name="participant_id"))
         return found
 

@@ -129,13 +129,13 @@ def embed_file(
     suffix = path.suffix.lower()
     if suffix not in (".tsv", ".npy"):
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
-    if pooling == "tokens" and suffix != ".npy":
-        raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     if path.exists() and not overwrite:
         raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
     _check_out(path, beside)
     encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.config().pooling
+    if pooling == "tokens" and suffix != ".npy":
+        raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     like = encoder.likeness(people)
     for difference in like.differences:
