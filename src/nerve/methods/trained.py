@@ -8,7 +8,8 @@ Beside what `base` asks for, the class is a dataclass whose fields are its param
    the caller has seeded torch. The module has ``training_loss(batch, draws)`` and ``embed(batch)`` or
    ``predict(batch)``.
 2. ``training``: settings of the training loop that are fixed; parameters named as settings of the loop are, are such.
-3. Optional: ``source(cohort)`` when batches are not simply the inputs of some participants;
+3. Optional: ``source(cohort)`` when batches are not simply the inputs of some participants (what a `PackingSource`
+   packs is kept for all epochs);
    ``prepare(module, source, rows)`` for anything computed from the training participants before the first step (a mean,
    say: keep it in a buffer); ``finish(module, source)`` for anything computed after the last.
 """
