@@ -36,9 +36,7 @@ COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
     "config",
-    "inputs",
-    "listing",
-    "outputs",
+    "data",
     "packing",
     "predictor",
     "probe",

@@ -9,6 +9,7 @@ import pytest
 from nerve.cohort import Cohort
 from nerve.files import read_json
 from nerve.interpret.pretraining import describe_run
+from nerve.methods.ppca import PPCA
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.report.load import load_results
@@ -114,6 +115,7 @@ def test_fewer_than_ten_are_not_shown(many, tmp_path):
 
 def test_methods_that_reconstruct_nothing_write_nothing(cohort, tmp_path):
     assert describe_run(object(), cohort, tmp_path) is None
+    assert describe_run(PPCA(n_components=2).fit(cohort), cohort, tmp_path) is None  # it rebuilds, and trains on all
     assert not list(tmp_path.iterdir())
 
 

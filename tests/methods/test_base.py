@@ -12,7 +12,7 @@ from sklearn.base import clone
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.fitted import NotFitted
-from nerve.methods.inputs import as_cohort
+from nerve.methods.data import as_cohort
 from nerve.methods.predictor import Predictor
 from nerve.methods.trained import Encoder
 from nerve.parcellation import Parcellation

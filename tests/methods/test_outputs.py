@@ -6,7 +6,7 @@ import pytest
 
 from nerve import Cohort, Parcellation
 from nerve.checks import NerveError, NerveWarning
-from nerve.methods.outputs import checked_embeddings
+from nerve.methods.data import checked_embeddings
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents, RawFC
 from nerve.training import CohortSource

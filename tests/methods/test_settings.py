@@ -98,6 +98,6 @@ def test_fit_checks_too():
 @pytest.mark.slow
 def test_counting_parameters_imports_no_compiler():
     """torch's compiler takes seconds to import and leaves a folder among temporary files."""
-    code = "import sys; from nerve.methods.listing import method_table as t; t(); print('torch._dynamo' in sys.modules)"
+    code = "import sys; from nerve.methods import method_table as t; t(); print('torch._dynamo' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "False"

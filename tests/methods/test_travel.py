@@ -172,6 +172,15 @@ def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
     assert bad.read_bytes() == b"mine"
 
 
+def test_tokens_go_into_an_array_whether_asked_for_or_the_models_own(run, tmp_path):
+    settings = {"dim": 16, "epochs": 0, "pooling": "tokens", "device": "cpu"}
+    own = NERVE.from_preset("small", **settings).fit(people(0)).save(tmp_path / "run")
+    for model, pooling in ((run, "tokens"), (own, None)):
+        with pytest.raises(NerveError, match=r"e\.tsv: tokens are a three-dimensional array.*\.npy"):
+            embed_file(model, people(1), tmp_path / "e.tsv", pooling=pooling, device="cpu", progress=False)
+    assert embed_file(own, people(1), tmp_path / "e.npy", device="cpu", progress=False).ndim == 3
+
+
 def test_a_changed_signature_is_refused(run, tmp_path):
     folder = shutil.copytree(run, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())

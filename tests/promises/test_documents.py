@@ -13,8 +13,8 @@ from tests.promises.test_documented_commands import COMMANDS
 
 from nerve.evaluation.results import PROTOCOL, TABLES
 from nerve.experiments.config import ExperimentConfig, MethodConfig, SlurmConfig
+from nerve.methods import method_table
 from nerve.methods.config import PRESETS, NerveConfig, resolve
-from nerve.methods.listing import method_table
 from nerve.protocol import FIELDS
 
 DOCS = ROOT / "docs"

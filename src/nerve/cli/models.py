@@ -175,7 +175,7 @@ def methods(
 
     Example: `nerve methods`
     """
-    from nerve.methods.listing import method_table
+    from nerve.methods import method_table
 
     table = method_table(parcellation, preset)
     if tsv:

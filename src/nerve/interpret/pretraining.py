@@ -21,7 +21,7 @@ import numpy as np
 
 from nerve.cohort import Cohort
 from nerve.files import atomic_file, write_json
-from nerve.methods.inputs import as_cohort, chunks
+from nerve.methods.data import as_cohort, chunks
 from nerve.methods.packing import PackingSource
 from nerve.patching import Patching
 from nerve.quality.likeness import FEWEST
@@ -41,7 +41,7 @@ def describe_run(
     Parameters
     ----------
     method : fitted encoder
-        One that reconstructs patches; for others nothing is written.
+        One that is trained and reconstructs patches; for others nothing is written.
     cohorts : Cohort or several
         What it was fitted on: it held some participants out of its training, of whom the first 256 are used. If it
         held nobody out, nothing is written.
@@ -55,7 +55,7 @@ def describe_run(
     dict or None
         What reconstruction.json holds.
     """
-    if not hasattr(method, "reconstruct"):
+    if not (hasattr(method, "reconstruct") and hasattr(method, "split")):  # PPCA holds nobody out
         return None
     cohort = as_cohort(cohorts, method.parcellation_)
     training, held_out = method.split(cohort, method.training_settings())

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+import pandas as pd
+
 from nerve.checks import one_of
+from nerve.parcellation import Parcellation, load_parcellation
 
 # name -> "module:Class"
 METHODS: dict[str, str] = {
@@ -30,6 +33,7 @@ METHODS: dict[str, str] = {
     "factors": "nerve.methods.factors:Factors",
     "covariates": "nerve.methods.references:Covariates",
 }
+READS = {"fc": "FC", "upper": "FC", "timeseries": "time series", "participants": "covariates"}
 
 
 def method_class(name: str) -> Any:
@@ -80,8 +84,6 @@ def make_method(
     method = cls.from_preset(preset, **{**own, **(settings or {})})
     method.check_settings()
     if parcellation is not None:
-        from nerve.parcellation import load_parcellation
-
         method.parameter_count(load_parcellation(parcellation))
     return method
 
@@ -94,6 +96,42 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
     classes = {target.partition(":")[2]: name for name, target in METHODS.items()}
     with located(path) as folder:
         made_by = str(read_configuration(folder).get("method"))
-        return method_class(classes[one_of(f"The method of {path}", made_by, list(classes))]).load(
-            folder, device=device
-        )
+        name = classes[one_of(f"The method of {path}", made_by, list(classes))]
+        return method_class(name).load(folder, device=device)
+
+
+def method_table(parcellation: Parcellation | str = "schaefer400-17", preset: str | None = None) -> pd.DataFrame:
+    """One row per method and preset.
+
+    Parameters
+    ----------
+    parcellation : Parcellation or str
+        For which parameters are counted.
+    preset : str, optional
+        Only this preset; all by default. Presets of a method with the same count share a row.
+
+    Returns
+    -------
+    DataFrame
+        Columns method, title, role, needs, view, preset, parameters, paper, adapted.
+
+    Examples
+    --------
+    >>> method_table(preset="paper").set_index("method").loc["brainnettf", "parameters"]
+    np.int64(13545257)
+    """
+    regions = load_parcellation(parcellation)
+    every = {name: method_class(name) for name in METHODS}
+    known = list(dict.fromkeys(name for cls in every.values() for name in cls.presets))
+    if preset is not None:
+        one_of("preset", preset, known)
+    rows = []
+    for name, cls in every.items():
+        for one in cls.presets if preset is None else {preset} & cls.presets.keys():
+            method = cls.from_preset(one)
+            said = {"method": name, "title": cls.title, "role": cls.role, "needs": READS[cls.kind], "view": method.view}
+            said |= {"preset": one, "parameters": method.parameter_count(regions)}
+            rows.append({**said, "paper": cls.paper, "adapted": cls.adapted})
+    table = pd.DataFrame(rows)
+    same = [column for column in table if column != "preset"]
+    return table.groupby(same, sort=False, dropna=False)["preset"].agg(", ".join).reset_index()[list(table)]

@@ -17,7 +17,7 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from nerve.cohort import Cohort
 from nerve.connectivity import CORRELATIONS, in_words
 from nerve.files import claim, read_json, write_json, write_markdown
 from nerve.fitted import NotFitted
-from nerve.methods.inputs import as_cohort
+from nerve.methods.data import as_cohort
 from nerve.methods.settings import SAID, check_names, signature_model, validated
 from nerve.parcellation import Parcellation
 from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
@@ -39,6 +39,14 @@ FORMAT_VERSION = 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
+
+
+class Saved(NamedTuple):
+    """What `save` wrote."""
+
+    folder: Path
+    config: dict[str, Any]  # config.json
+    tensors: dict[str, torch.Tensor]
 
 
 class Method(BaseEstimator):
@@ -55,7 +63,7 @@ class Method(BaseEstimator):
     adapted_: str = ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
     parcellation_: Parcellation
     n_features_in_: int
-    data_: dict[str, Any]
+    data_: dict[str, Any]  # what is remembered of the training participants: nobody by name
 
     def __init_subclass__(cls, **options: Any) -> None:
         """What methods.yaml says of a method of the package."""
@@ -86,6 +94,9 @@ class Method(BaseEstimator):
         self.check_settings()
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
+        table = cohort.participants
+        counts = pd.Series(table.get("cohort", cohort.name), table.index).value_counts(sort=False)  # of which cohorts
+        self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
         return cohort
 
     def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
@@ -109,12 +120,6 @@ class Method(BaseEstimator):
         if not hasattr(self, "parcellation_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
 
-    def described_data(self, cohort: Cohort) -> dict[str, Any]:
-        """What a method remembers of its training participants: how many, of which cohorts; nobody by name."""
-        names = cohort.participants["cohort"] if "cohort" in cohort.participants else [cohort.name] * len(cohort)
-        counts = pd.Series(names).value_counts(sort=False)
-        return {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
-
     def _html_repr(self) -> str:
         """What notebooks show: what a fitted method was fitted on, above scikit-learn's list of parameters."""
         diagram = super()._html_repr()
@@ -133,8 +138,12 @@ class Method(BaseEstimator):
         """What was learned, by name."""
         raise NotImplementedError
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The inverse of `tensors`; what does not fit is refused."""
+    def state(self) -> dict[str, Any]:
+        """What else was learned, for config.json."""
+        return {}
+
+    def restore(self, saved: Saved) -> None:
+        """The inverse of `tensors` and `state`; what does not fit is refused."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -170,17 +179,14 @@ class Method(BaseEstimator):
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
             method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
             if config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint:  # data are matched by label
-                raise NerveError(
-                    "its regions are not those that the model was saved with (their fingerprint differs). Copy the "
-                    "folder again from where it was made."
-                )
+                found = "its regions are not those that the model was saved with (their fingerprint differs)."
+                raise NerveError(f"{found} Copy the folder again from where it was made.")
             if "device" in cls._get_param_names():
                 method.set_params(device=device)
             method.check_settings()
-            method.set_state(config)
             method.n_features_in_ = method.parcellation_.n_regions
             method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
-            method.restore(single_precision(load_tensors(folder / WEIGHTS)), folder)
+            method.restore(Saved(folder, config, single_precision(load_tensors(folder / WEIGHTS))))
         except NerveError as error:
             raise error if str(folder) in str(error) else NerveError(f"{folder / CONFIG}: {error}") from error
         except _DAMAGE as error:
@@ -193,25 +199,17 @@ class Method(BaseEstimator):
         check_names(config["parameters"], cls._get_param_names(), "parameters")
         return cls(**config["parameters"])
 
-    def state(self) -> dict[str, Any]:
-        """What else was learned, for config.json."""
-        return {}
-
-    def set_state(self, config: dict[str, Any]) -> None:
-        """The inverse of `state`."""
-
     def configuration(self) -> dict[str, Any]:
         """What config.json holds."""
-        table = self.parcellation_.to_table()
+        parcellation, table = self.parcellation_, self.parcellation_.to_table()
         regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
-        name, fingerprint = self.parcellation_.name, self.parcellation_.fingerprint
         return {
             "format_version": FORMAT_VERSION,
             "nerve_version": version("nerve-fc"),
             "torch_version": torch.__version__,
             "method": type(self).__name__,
             "parameters": self.described_parameters(),
-            "parcellation": {"name": name, "fingerprint": fingerprint, "regions": regions},
+            "parcellation": {"name": parcellation.name, "fingerprint": parcellation.fingerprint, "regions": regions},
             "data": self.data_,
             "adapted": self.adapted_,
             **self.state(),
@@ -219,8 +217,7 @@ class Method(BaseEstimator):
 
     def described_parameters(self) -> dict[str, Any]:
         """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
-        left_out = ("parcellation", "device")
-        named = {name: value for name, value in self.get_params().items() if name not in left_out}
+        named = {name: value for name, value in self.get_params().items() if name not in ("parcellation", "device")}
         return json.loads(json.dumps(named, default=np.generic.item))  # type: ignore[arg-type]
 
     def label(self) -> str:
@@ -256,21 +253,14 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The config.json of a saved method; anything else is refused."""
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        raise problem(
-            folder,
-            "it holds no config.json" if folder.is_dir() else "there is no such folder",
-            expected="the folder of a trained model",
-            remedy="A run that was stopped is finished with `nerve pretrain … --resume`.",
-        )
+        found = f"it holds no {CONFIG}" if folder.is_dir() else "there is no such folder"
+        remedy = "A run that was stopped is finished with `nerve pretrain … --resume`."
+        raise problem(folder, found, expected="the folder of a trained model", remedy=remedy)
     config = read_json(folder / CONFIG)
     if not isinstance(config, dict) or not isinstance(config.get("format_version"), int):
         raise problem(folder / CONFIG, "it does not describe a model of this package")
     if config["format_version"] != FORMAT_VERSION:
-        newer = config["format_version"] > FORMAT_VERSION
-        raise problem(
-            folder,
-            f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}",
-            expected=f"format {FORMAT_VERSION}",
-            remedy="Update nerve to read it." if newer else "Fit the model again.",
-        )
+        found = f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}"
+        remedy = "Update nerve to read it." if config["format_version"] > FORMAT_VERSION else "Fit the model again."
+        raise problem(folder, found, expected=f"format {FORMAT_VERSION}", remedy=remedy)
     return config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -77,7 +76,7 @@ class BrainGNN(Predictor):
     weight_decay: NotNegative = 5e-3
     validation_fraction: Share = 0.1
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """FC and absolute partial correlation of the same participants."""
         return GraphSource(cohort, self.shrinkage)
 
@@ -93,13 +92,9 @@ class GraphSource:
     """Participants' FC and absolute partial correlation, (batch, R, R) each; the latter is computed once if it fits."""
 
     def __init__(self, cohort: Cohort, shrinkage: float) -> None:
-        self.cohort = cohort
-        self.shrinkage = shrinkage
-        n, regions = len(cohort), cohort.n_regions
-        self._known = np.zeros(n, bool)
-        self._cache: np.ndarray | None = None
-        if 2 * n * regions**2 <= CACHE_BELOW:
-            self._cache = np.empty((n, regions, regions), np.float16)
+        self.cohort, self.shrinkage = cohort, shrinkage
+        self._most = CACHE_BELOW // (2 * cohort.n_regions**2)  # participants whose edges are kept
+        self._kept: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -107,36 +102,27 @@ class GraphSource:
     def batch(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """FC and edges of these participants."""
         fc = torch.from_numpy(self.cohort.inputs("fc", rows))
-        return fc, torch.from_numpy(self.edges(np.asarray(rows)))
+        return fc, torch.from_numpy(np.stack([self.edges(int(row)) for row in rows]).astype(np.float32))
 
-    def edges(self, rows: np.ndarray) -> np.ndarray:
-        """Absolute partial correlations with an empty diagonal, (rows, R, R) float32."""
-        if self._cache is None:
-            return self._computed(rows).astype(np.float32)
-        new = rows[~self._known[rows]]
-        if len(new):
-            self._cache[new] = self._computed(new)
-            self._known[new] = True
-        return self._cache[rows].astype(np.float32)
-
-    def _computed(self, rows: np.ndarray) -> np.ndarray:
-        edges = np.empty((len(rows), *self.cohort.shape[1:]), np.float16)  # so that cached or not makes no difference
-        kind = "fc" if self.cohort.timeseries is None else "timeseries"
-        for row, one, data in zip(rows, edges, self.cohort.inputs(kind, rows), strict=True):
-            one[:] = np.nan  # what has no inverse stays so
-            with suppress(np.linalg.LinAlgError):
-                one[:] = np.abs(self._partial(data))
-            np.fill_diagonal(one, 0)
-            if not np.isfinite(one).all():
-                raise problem(
-                    f"Participant {self.cohort.participants['participant_id'].iloc[int(row)]}",
-                    "there is no partial correlation (FC is not positive definite, or a region is constant)",
-                    remedy="Leave the participant out, or use more shrinkage.",
-                )
+    def edges(self, row: int) -> np.ndarray:
+        """Absolute partial correlations of a participant with an empty diagonal, (R, R) float16, kept or not."""
+        if row in self._kept:
+            return self._kept[row]
+        edges = np.full(self.cohort.shape[1:], np.nan, np.float16)  # what has no inverse stays so
+        with suppress(np.linalg.LinAlgError):
+            edges[:] = np.abs(self._partial(row))
+        np.fill_diagonal(edges, 0)
+        if not np.isfinite(edges).all():
+            person = f"Participant {self.cohort.participants['participant_id'].iloc[row]}"
+            found = "there is no partial correlation (FC is not positive definite, or a region is constant)"
+            raise problem(person, found, remedy="Leave the participant out, or use more shrinkage.")
+        if len(self._kept) < self._most:
+            self._kept[row] = edges
         return edges
 
-    def _partial(self, data: np.ndarray) -> np.ndarray:
+    def _partial(self, row: int) -> np.ndarray:
         if self.cohort.timeseries is not None:
-            return partial(data)
-        np.linalg.cholesky((1 - self.shrinkage) * data + self.shrinkage * np.eye(len(data)))  # or it is not positive
-        return partial_from_fc(data, self.shrinkage)
+            return partial(self.cohort.inputs("timeseries", [row])[0])
+        fc = self.cohort.inputs("fc", [row])[0]
+        np.linalg.cholesky((1 - self.shrinkage) * fc + self.shrinkage * np.eye(len(fc)))  # or it is not positive
+        return partial_from_fc(fc, self.shrinkage)

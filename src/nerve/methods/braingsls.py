@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 
-from nerve.checks import MissingInput
 from nerve.cohort import Cohort
+from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Share, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.braingsls import BrainGSLsModel
@@ -81,15 +80,11 @@ class BrainGSLs(Encoder):
         """The width of a code, for each region or of their mean."""
         return self.width * (1 if self.readout == "mean" else self.n_features_in_)
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """FC, with time series if signals are encoded."""
         if not self.signals:
             return CohortSource(cohort, "fc")
-        if cohort.timeseries is None:
-            raise MissingInput(
-                f"BrainGSLs with signals=True reads time series, and cohort {cohort.name!r} has only FC matrices. Use "
-                "signals=False."
-            )
+        series_of(cohort, "BrainGSLs with signals=True reads", "Use signals=False.")
         return _WithSeries(cohort)
 
     def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:

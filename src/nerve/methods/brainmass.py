@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nerve.checks import MissingInput
 from nerve.cohort import Cohort
-from nerve.methods.inputs import in_order_of
+from nerve.methods.data import as_cohort, pool_of, series_of
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
@@ -107,24 +105,20 @@ class BrainMass(Encoder):
     def begin_fit(self, data: Any) -> Cohort:
         """Keep the cohorts apart as well: pooled, none has time series unless all have them."""
         cohort = super().begin_fit(data)
-        several = not isinstance(data, Cohort) and all(isinstance(one, Cohort) for one in data)
-        self._pool = [in_order_of(one, cohort.parcellation) for one in data] if several else [cohort]
+        self._pool = [as_cohort(one, cohort.parcellation) for one in pool_of(data)] or [cohort]
         return cohort
 
     def finish(self, module: Any, source: Source) -> None:
         """Nothing is kept of the training participants."""
         self.__dict__.pop("_pool", None)
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """Time series of the participants who have them, FC and the degrees of freedom of the scan of the others."""
         return SeriesOrFC([self._scans(one) for one in getattr(self, "_pool", [cohort])])
 
     def _scans(self, cohort: Cohort) -> Source:
-        if self.views == "timeseries" and cohort.timeseries is None:
-            raise MissingInput(
-                f"BrainMass makes its views from time series, and cohort {cohort.name!r} has only FC matrices. Use "
-                "views='wishart', and say so in the table."
-            )
+        if self.views == "timeseries":
+            series_of(cohort, "BrainMass makes its views from", "Use views='wishart', and say so in the table.")
         if self.views == "wishart" or cohort.timeseries is None:
             return PairedSource(CohortSource(cohort, "fc"), self.scan_degrees(cohort))
         return CohortSource(cohort, "timeseries")
@@ -154,16 +148,12 @@ class SeriesOrFC:
 
     def __init__(self, parts: list[Source]) -> None:
         self.parts = parts
-        self.starts = np.cumsum([0, *(len(part) for part in parts)])
+        self.places = [(part, np.array([row])) for part in parts for row in range(len(part))]
 
     def __len__(self) -> int:
-        return int(self.starts[-1])
+        return len(self.places)
 
     def batch(self, rows: np.ndarray) -> list[Any]:
         """The participants at these rows."""
-        return [self._one(int(row)) for row in rows]
-
-    def _one(self, row: int) -> Any:
-        number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        one = self.parts[number].batch(np.array([row - self.starts[number]]))
-        return (one[0][0], one[1][0]) if isinstance(one, tuple) else one[0]
+        found = [part.batch(row) for part, row in (self.places[i] for i in rows)]
+        return [(one[0][0], one[1][0]) if isinstance(one, tuple) else one[0] for one in found]

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 from nerve.checks import NerveError, one_of, problem
 from nerve.files import read_yaml
-from nerve.methods.settings import SAID, STRICT, Device, Part, Width, check_names, validated
+from nerve.methods.settings import SAID, STRICT, Device, Part, Width, check_names, said, validated
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.training import TrainingSettings
 from nerve.views import N_DIRECTIONS, VIEWS
@@ -37,51 +37,35 @@ def tokenizer_name(value: str | type[Tokenizer]) -> str:
     return value if isinstance(value, str) else f"{value.__module__}:{value.__qualname__}"
 
 
+AnyTokenizer = Annotated[Any, PlainValidator(checked_tokenizer), PlainSerializer(tokenizer_name)]
+
+
 class NerveConfig(TrainingSettings):
     """Everything that decides what a NERVE run does: the model's settings beside those of the training loop."""
 
     model_config = STRICT
 
-    view: Literal[tuple(VIEWS)] = "fc"  # type: ignore[valid-type]
-    """The matrix that is cut into patches: fc (the paper), tangent or shrunk."""
-    n_directions: Width = N_DIRECTIONS
-    """Directions that the view shrunk keeps, at most."""
-    recentre: str | None = None
-    """Column of the site, whose means are carried to the common mean; tangent and shrunk."""
-    patching: str = "networks"
-    """networks, grid16 (any size), permuted0 (any seed), or an atlas whose networks to use."""
-    tokenizer: Annotated[Any, PlainValidator(checked_tokenizer), PlainSerializer(tokenizer_name)] = "bilinear"
-    """How patches become tokens: bilinear, shared or specific."""
-    mask_ratio: Part = 0.5
-    """Share of the patches that is masked."""
-    dim: Width = 256
-    """Width of the encoder."""
-    depth: Annotated[int, Field(ge=0, le=1000)] = 4
-    """Layers of the encoder."""
-    heads: Width = 4
-    """Attention heads of the encoder."""
-    decoder_dim: Width = 64
-    """Width of the decoder."""
-    decoder_depth: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Layers of the decoder."""
-    decoder_heads: Width = 2
-    """Attention heads of the decoder."""
-    loss: Literal["patch_mean", "sum"] = "patch_mean"
-    """Mean or sum over a patch's entries."""
-    init: Literal["scaled", "released", "signs"] = "scaled"
-    """How weights are drawn."""
-    standardise: bool = False
-    """Entries minus their training mean, brought to unit size together."""
-    tokenizer_bias: bool = False
-    """Biases in shared and specific tokenizers, as released."""
-    pooling: Literal["pca", "mean", "cls", "tokens"] = "pca"
-    """The representation: components of the tokens, their mean, the CLS token, or all tokens."""
-    n_components: Annotated[int, Field(ge=2, le=65536)] = 256
-    """Numbers of the pooling pca."""
-    betas: Annotated[tuple[float, float], Field(strict=False)] = (0.9, 0.98)
-    """Momenta of Adam and AdamW."""
-    device: Device = "auto"
-    """auto, cpu, cuda, cuda:1, mps."""
+    view: Literal[tuple(VIEWS)] = said("fc", "The matrix that is cut into patches: fc (the paper), tangent or shrunk.")  # type: ignore[valid-type]
+    n_directions: Width = said(N_DIRECTIONS, "Directions that the view shrunk keeps, at most.")
+    recentre: str | None = said(None, "Column of the site, whose mean is carried to the common one; tangent, shrunk.")
+    patching: str = said("networks", "networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.")
+    tokenizer: AnyTokenizer = said("bilinear", "How patches become tokens: bilinear, shared or specific.")
+    mask_ratio: Part = said(0.5, "Share of the patches that is masked.")
+    dim: Width = said(256, "Width of the encoder.")
+    depth: int = said(4, "Layers of the encoder.", ge=0, le=1000)
+    heads: Width = said(4, "Attention heads of the encoder.")
+    decoder_dim: Width = said(64, "Width of the decoder.")
+    decoder_depth: int = said(1, "Layers of the decoder.", ge=0, le=1000)
+    decoder_heads: Width = said(2, "Attention heads of the decoder.")
+    loss: Literal["patch_mean", "sum"] = said("patch_mean", "Mean or sum over a patch's entries.")
+    init: Literal["scaled", "released", "signs"] = said("scaled", "How weights are drawn.")
+    standardise: bool = said(False, "Entries minus their training mean, brought to unit size together.")
+    tokenizer_bias: bool = said(False, "Biases in shared and specific tokenizers, as released.")
+    pooling: Literal["pca", "mean", "cls", "tokens"] = said(
+        "pca", "The representation: components of the tokens, their mean, the CLS token, or all tokens."
+    )
+    n_components: int = said(256, "Numbers of the pooling pca.", ge=2, le=65536)
+    device: Device = said("auto", "auto, cpu, cuda, cuda:1, mps.")
 
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
@@ -109,12 +93,8 @@ def resolve(preset: str, given: Mapping[str, Any], where: str = "The configurati
     check_names(given, NerveConfig.model_fields, where)
     config = validated(NerveConfig, {**PRESETS[one_of("preset", preset, list(PRESETS))], **given}, where)
     if config.recentre is not None and config.view == "fc":
-        raise problem(
-            where,
-            f"recentre is {config.recentre!r} and view is fc",
-            expected="the view tangent or shrunk: FC that is moved by its site is no FC",
-            remedy="Say view=tangent, or leave recentre out.",
-        )
+        found, remedy = f"recentre is {config.recentre!r} and view is fc", "Say view=tangent, or leave recentre out."
+        raise problem(where, found, expected="the view tangent or shrunk: FC moved by its site is no FC", remedy=remedy)
     return config
 
 

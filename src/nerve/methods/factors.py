@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from nerve.cohort import Cohort
 from nerve.methods.base import Role
-from nerve.methods.packing import PackingSource, packed_source, patching_for
+from nerve.methods.packing import PackingSource, patching_for
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.person_factors import PersonFactors
@@ -73,9 +72,9 @@ class Factors(Encoder):
         """Components."""
         return self.n_components
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Packed FC, made once."""
-        return packed_source(PackingSource(cohort, self.patching_))
+    def source(self, cohort: Cohort) -> Source:
+        """Packed FC."""
+        return PackingSource(cohort, self.patching_)
 
     def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """The group's factors, from the mean of the training participants."""

@@ -5,10 +5,8 @@ Its input is FC of windows of a scan, projected to principal components, for a w
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -16,9 +14,10 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from nerve.checks import MissingInput, NerveError, known_columns
+from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components
+from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import correlation
@@ -26,7 +25,6 @@ from nerve.models.gate import GATEModel, nearest_people
 from nerve.training import Source, TrainingSettings
 from nerve.training.settings import choose_device
 
-log = logging.getLogger("nerve.methods")
 _PCA_WINDOWS = 2048  # windows that the projection is fitted on: at R = 400 they take 0.6 GiB
 _AGE_TOLERANCE = 2.0  # two numbers count as alike when they differ by less (years, in the original)
 
@@ -103,12 +101,7 @@ class GATE(Encoder):
     lr: Positive = 1e-3
     weight_decay: NotNegative = 1e-5
 
-    @property
-    def n_features(self) -> int:
-        """The width of the embedding."""
-        return self.width
-
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """The population, as one sample."""
         return Population(cohort, self)
 
@@ -137,15 +130,10 @@ class GATE(Encoder):
     @torch.inference_mode()
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, width), from a graph of the participants given here."""
-        self.check_series(cohort)
         module = self.module_.to(choose_device(self.device)).eval()
-        features = self.projected(cohort, [self.window])[0]
-        phenotypes = phenotype_codes(cohort, self.phenotypes)
-        total = torch.zeros(len(cohort), self.width)
-        for people in features:
-            graph = nearest_people(people, 1, *phenotypes)
-            total += module.embed(*(part.to(module.mean.device) for part in (people, *graph))).cpu()
-        return (total / len(features)).numpy()
+        graphs = Population(cohort, self).graphs([self.window], 1)
+        total: Any = sum(module.embed(*window) for window in zip(*(part[0] for part in graphs), strict=True))
+        return (total / self.n_windows).cpu().numpy()
 
     def windows(self, series: torch.Tensor, length: int) -> torch.Tensor:
         """FC above the diagonal of every window of a (volumes, R) scan, of a length, about the centres of the first
@@ -158,34 +146,6 @@ class GATE(Encoder):
         cut = torch.stack([series[start : start + length] for start in starts])  # (windows, length, regions)
         rows, columns = torch.triu_indices(series.shape[1], series.shape[1], 1, device=series.device)
         return correlation(cut)[:, rows, columns]
-
-    @torch.no_grad()
-    def projected(self, cohort: Cohort, lengths: Sequence[int]) -> torch.Tensor:
-        """Features of everyone in windows of each length: (lengths, windows, participants, components)."""
-        module, device = self.module_, self.module_.mean.device
-        features = torch.empty(len(lengths), self.n_windows, len(cohort), module.components.shape[0])
-        for person in range(len(cohort)):
-            (series,) = cohort.inputs("timeseries", [person])
-            for i, length in enumerate(lengths):
-                features[i, :, person] = module.project(self.windows(torch.tensor(series, device=device), length)).cpu()
-            if person % 500 == 499:
-                log.info("GATE: windows of %d of %d participants", person + 1, len(cohort))
-        return features
-
-    def check_series(self, cohort: Cohort) -> None:
-        """Refuse a cohort without time series, or with a scan shorter than a window."""
-        if cohort.timeseries is None:
-            raise MissingInput(
-                f"GATE reads windows of time series, and cohort {cohort.name!r} has only FC matrices. It cannot be "
-                "run on this cohort."
-            )
-        short = np.flatnonzero(cohort.timeseries.lengths < self.window)
-        if len(short):
-            person = cohort.participants["participant_id"].iloc[short[0]]
-            raise NerveError(
-                f"{person}: the scan has {cohort.timeseries.lengths[short[0]]} volumes, expected at least "
-                f"{self.window}, the length of GATE's windows. Leave the participant out or use a smaller window."
-            )
 
 
 def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:
@@ -223,7 +183,11 @@ class Population:
     """
 
     def __init__(self, cohort: Cohort, method: GATE) -> None:
-        method.check_series(cohort)
+        lengths = series_of(cohort, "GATE reads windows of", "It cannot be run on this cohort.").lengths
+        for short in np.flatnonzero(lengths < method.window):
+            person, found = cohort.participants["participant_id"].iloc[short], f"the scan has {lengths[short]} volumes"
+            expected = f"at least {method.window}, the length of GATE's windows"
+            raise problem(person, found, expected=expected, remedy="Leave the participant out or use a smaller window.")
         self.cohort, self.method = cohort, method
         self.phenotypes = phenotype_codes(cohort, method.phenotypes)
         self.tensors: dict[str, torch.Tensor] = {}
@@ -234,10 +198,22 @@ class Population:
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """What `GATEModel.training_loss` reads, on the device of the module."""
         if not self.tensors:
-            method, device = self.method, self.method.module_.mean.device
-            features = method.projected(self.cohort, [method.window, *method.other_windows])
-            graphs = [[nearest_people(people, method.n_neighbours, *self.phenotypes) for people in w] for w in features]
-            neighbours, weights = (torch.stack([torch.stack([g[i] for g in w]) for w in graphs]) for i in (0, 1))
-            tensors = {"features": features, "neighbours": neighbours, "weights": weights}
-            self.tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+            graphs = self.graphs([self.method.window, *self.method.other_windows], self.method.n_neighbours)
+            self.tensors = dict(zip(("features", "neighbours", "weights"), graphs, strict=True))
         return self.tensors
+
+    @torch.no_grad()
+    def graphs(self, lengths: Sequence[int], k: int) -> list[torch.Tensor]:
+        """Features of everyone in windows of each length, (lengths, windows, participants, components); and the k
+        nearest participants with the weights of the edges to them, (lengths, windows, participants, k) each.
+        """
+        method, module = self.method, self.method.module_
+        device = module.mean.device
+        features = torch.empty(len(lengths), method.n_windows, len(self.cohort), module.components.shape[0])
+        for person in range(len(self.cohort)):
+            series = torch.tensor(self.cohort.inputs("timeseries", [person])[0], device=device)
+            for i, length in enumerate(lengths):
+                features[i, :, person] = module.project(method.windows(series, length)).cpu()
+        nearest = [nearest_people(people, k, *self.phenotypes) for people in features.flatten(0, 1)]
+        edges = (torch.stack(part).unflatten(0, features.shape[:2]) for part in zip(*nearest, strict=True))
+        return [part.to(device) for part in (features, *edges)]

@@ -63,8 +63,3 @@ class GraphMAE(Encoder):
     epochs: Epochs = 60
     batch_size: Count = 32
     lr: Positive = 1.5e-4
-
-    @property
-    def n_features(self) -> int:
-        """The width of a code."""
-        return self.width

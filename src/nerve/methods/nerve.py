@@ -14,11 +14,10 @@ import torch
 
 from nerve.checks import NerveWarning, one_of, problem
 from nerve.cohort import Cohort
-from nerve.methods.base import CONFIG, WEIGHTS, read_configuration
+from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
-from nerve.methods.inputs import chunks
-from nerve.methods.outputs import checked_embeddings
-from nerve.methods.packing import PackingSource, fit_view, kept_features, packed_source, patching_for
+from nerve.methods.data import checked_embeddings, chunks
+from nerve.methods.packing import PackingSource, fit_view, kept_features, patching_for
 from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
@@ -28,7 +27,7 @@ from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
-from nerve.store import digest_of
+from nerve.store import digest_of, text_digest
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
 from nerve.views import View, checked_arrays, make_view
@@ -111,11 +110,8 @@ class NERVE(Encoder):
         device: str = "auto",
         **settings: Any,
     ) -> None:
-        self.parcellation = parcellation
-        self.patching = patching
-        self.preset = preset
-        self.seed = seed
-        self.device = device
+        self.parcellation, self.patching, self.preset = parcellation, patching, preset
+        self.seed, self.device = seed, device
         self.__dict__.update(settings)
 
     @classmethod
@@ -168,24 +164,18 @@ class NERVE(Encoder):
         """How it is trained."""
         return self.config().training_settings()
 
-    def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
-        """The view first, which decides what is packed; from everyone given to `fit`, for the reason in `finish`."""
-        config = self.config()
-        self.view_ = make_view(config.view, config.n_directions)
-        if config.recentre is not None:
-            sites_of(cohort, config.recentre)  # or it is refused, before anything is computed
-        fit_view(self.view_, cohort)
+    def source(self, cohort: Cohort) -> Source:
+        """Packed matrices of a view that is fitted on everyone given to `fit`, for the reason in `set_components`."""
+        config, self.shifts_, self.adapted_ = self.config(), None, ""
+        sites = None if config.recentre is None else sites_of(cohort, config.recentre)
+        self.view_ = fit_view(make_view(config.view, config.n_directions), cohort)
         self.signature_ = Signature.of(cohort)
-        return super().begin_training(cohort, rows, folder)
-
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
-        """Packed matrices, made once; recentred by the shifts of these participants."""
-        column, self.shifts_, self.adapted_ = self.config().recentre, None, ""
-        if column is not None:
-            viewed = self.packing(cohort).viewed
-            viewed.keep()  # it is read twice
-            self.shifts_ = SiteShifts.of(viewed.matrices, sites_of(cohort, column))
-        return packed_source(self.packing(cohort), run_dir)
+        source = PackingSource(cohort, self.patching_, self.view_)
+        source.viewed.keep()
+        if sites is not None:
+            self.shifts_ = SiteShifts.of(source.viewed.matrices, sites)
+            source.recentre(self.shifts_, sites)
+        return source
 
     def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
         """Mean and size of the entries, where the configuration asks for them.
@@ -205,20 +195,13 @@ class NERVE(Encoder):
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
             if self.patching.n_regions != parcellation.n_regions:
-                raise problem(
-                    "patching",
-                    f"it groups {self.patching.n_regions} regions",
-                    expected=f"the {parcellation.n_regions} of {parcellation.name}",
-                )
+                found = f"it groups {self.patching.n_regions} regions"
+                raise problem("patching", found, expected=f"the {parcellation.n_regions} of {parcellation.name}")
             return self.patching
         name = self.config().patching
         if name == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
-            warnings.warn(
-                "No parcellation is given: consecutive regions are grouped by sixteens. Give parcellation= to group "
-                "them by network.",
-                NerveWarning,
-                stacklevel=2,
-            )
+            text = "No parcellation is given: consecutive regions are grouped by sixteens."
+            warnings.warn(f"{text} Give parcellation= to group them by network.", NerveWarning, stacklevel=2)
             name = "grid16"
         return patching_for(parcellation, name)
 
@@ -226,11 +209,13 @@ class NERVE(Encoder):
 
     def packing(self, X: Any) -> PackingSource:
         """The data as the model reads them: in its region order, its view and its patches, with sites recentred."""
-        cohort, column = self.fitted_cohort(X), self.config().recentre
-        if self.shifts_ is None or column is None:
-            return PackingSource(cohort, self.patching_, self.view_)
-        self.adapted_ = UNSEEN if self.shifts_.unseen(sites_of(cohort, column)) else self.adapted_
-        return PackingSource(cohort, self.patching_, self.view_, (self.shifts_, column))
+        cohort = self.fitted_cohort(X)
+        source = PackingSource(cohort, self.patching_, self.view_)
+        if self.shifts_ is not None:
+            sites = sites_of(cohort, str(self.config().recentre))
+            self.adapted_ = UNSEEN if self.shifts_.unseen(sites) else self.adapted_
+            source.recentre(self.shifts_, sites)
+        return source
 
     def transform(self, X: Any, pooling: str | None = None, *, progress: bool = False) -> np.ndarray:
         """Representations of the same participants in the same order.
@@ -251,12 +236,12 @@ class NERVE(Encoder):
         """
         source, chosen = self.packing(X), self.config().pooling if pooling is None else pooling
         make = partial(self._embedded, source, one_of("pooling", chosen, POOLINGS), progress)
-        own_code = not isinstance(self.config().tokenizer, str)  # a class of the user's, which may change
-        if chosen == "tokens" or own_code or source.cohort.folder is None:
-            return checked_embeddings(make(), source.cohort)
+        cohort, own_code = source.cohort, not isinstance(self.config().tokenizer, str)  # the user's, which may change
+        if chosen == "tokens" or own_code or cohort.folder is None:
+            return checked_embeddings(make(), cohort)
         weights = [digest_of([tensor.cpu().numpy().ravel()]) for tensor in self.tensors().values()]
-        key = json.dumps([chosen, weights, self.configuration()], default=str)
-        return checked_embeddings(kept_features(source.cohort, key, make), source.cohort)
+        key = text_digest(cohort.fingerprint, json.dumps([chosen, weights, self.configuration()], default=str))
+        return checked_embeddings(kept_features(cohort.folder, key, len(cohort), make), cohort)
 
     def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
         """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""
@@ -303,12 +288,11 @@ class NERVE(Encoder):
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Weights and buffers, and the arrays of the view, of the sites and of the signature."""
-        parts = {"view": self.view_.arrays}
+        arrays = {f"view.{name}": array for name, array in self.view_.arrays.items()}
         if self.shifts_ is not None:
-            parts["sites"] = {"common": self.shifts_.common, "shifts": self.shifts_.shifts}
+            arrays |= {"sites.common": self.shifts_.common, "sites.shifts": self.shifts_.shifts}
         if self.signature_ is not None:
-            parts["signature"] = {"mean": self.signature_.mean}
-        arrays = {f"{part}.{name}": array for part, some in parts.items() for name, array in some.items()}
+            arrays["signature.mean"] = self.signature_.mean
         return super().tensors() | {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def state(self) -> dict[str, Any]:
@@ -321,24 +305,24 @@ class NERVE(Encoder):
         """With the sites."""
         return [*super().card_lines(), *card_lines({} if self.shifts_ is None else self.shifts_.sizes)]
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    def restore(self, saved: Saved) -> None:
         """The arrays of view, sites and signature, then the module."""
-        config, regions = read_configuration(folder), self.parcellation_.n_regions
-        self.view_, self.signature_, self.shifts_ = make_view(self.view), None, None
+        (folder, config, tensors), settings, regions = saved, self.config(), self.parcellation_.n_regions
+        self.view_, self.signature_ = make_view(settings.view, settings.n_directions), None
         shapes = {f"view.{name}": shape for name, shape in self.view_.shapes(regions).items()}
-        sizes = {} if self.config().recentre is None else {site: int(n) for site, n in config["sites"].items()}
-        if self.config().recentre is not None:
-            shapes |= {"sites.common": (regions, regions), "sites.shifts": (len(sizes), regions, regions)}
+        if settings.recentre is not None:
+            shapes |= {"sites.common": (regions, regions), "sites.shifts": (len(config["sites"]), regions, regions)}
         if "signature.mean" in tensors:
             shapes["signature.mean"] = (regions * (regions - 1) // 2,)
         names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
         arrays = checked_arrays({name: tensors.pop(name).numpy() for name in names}, shapes, folder / WEIGHTS)
-        self.view_.arrays = {name.removeprefix("view."): arrays[name] for name in names if name.startswith("view.")}
-        if "sites.common" in arrays:
+        self.view_.arrays = {name: arrays[f"view.{name}"] for name in self.view_.shapes(regions)}
+        if settings.recentre is not None:
+            sizes = {site: int(n) for site, n in config["sites"].items()}
             self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])
         if "signature.mean" in arrays:
             self.signature_ = Signature.saved(arrays["signature.mean"], config.get("signature"), folder / CONFIG)
-        super().restore(tensors, folder)
+        super().restore(saved)
 
     @classmethod
     def load(
@@ -362,12 +346,9 @@ class NERVE(Encoder):
                 raise problem(path, f"its tokenizer is {named}", expected=f"{tokenizer_name(tokenizer)}, as given")
             parameters["tokenizer"] = tokenizer
         elif ":" in named:
-            raise problem(
-                path,
-                f"its tokenizer is {named}",
-                expected=f"one of {', '.join(TOKENIZERS)}, or to be given the class",
-                remedy=f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]}).",
-            )
+            expected = f"one of {', '.join(TOKENIZERS)}, or to be given the class"
+            remedy = f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]})."
+            raise problem(path, f"its tokenizer is {named}", expected=expected, remedy=remedy)
         return cls.from_files(Path(path), config, device)
 
     @classmethod
@@ -393,11 +374,10 @@ class NERVE(Encoder):
 
     def described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""
-        left_out = {"device", "compile", "checkpoint_seconds"} | (
-            {"recentre"} if self.config().recentre is None else set()
-        )
-        described = {"preset": self.preset, **self.config().model_dump(mode="json", exclude=left_out)}
+        settings = self.config().model_dump(mode="json", exclude={"device", "compile", "checkpoint_seconds"})
+        if settings["recentre"] is None:
+            del settings["recentre"]
         if isinstance(self.patching, Patching):
             groups = {"group_of": self.patching.group_of.tolist(), "group_names": list(self.patching.group_names)}
-            described["patching"] = groups
-        return described
+            settings["patching"] = groups
+        return {"preset": self.preset, **settings}

@@ -22,9 +22,9 @@ import torch
 
 from nerve.checks import NerveError, naming, problem
 from nerve.cohort import Cohort
-from nerve.files import atomic_file, write_npy
-from nerve.methods.inputs import chunks
-from nerve.methods.recentring import SiteShifts, sites_of
+from nerve.files import atomic_file
+from nerve.methods.data import chunks
+from nerve.methods.recentring import SiteShifts
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.store import VIEWS, digest_of, text_digest
@@ -44,18 +44,23 @@ class ViewedCohort:
 
     def __init__(self, cohort: Cohort, view: View) -> None:
         self.cohort, self.view = cohort, view
-        self.ids = cohort.participants["participant_id"].to_numpy(object)
         self.above = np.triu_indices(cohort.n_regions)
         self.shape = len(cohort), len(self.above[0])
-        self.path = _path(cohort, view) if 4 * self.shape[0] * self.shape[1] <= LARGEST else None
-        self.entries = self._opened()
+        self.path = self._path()
+        self.entries = None if self.path is None else _opened(self.path, len(cohort))
+
+    def vectors(self, rows: np.ndarray) -> np.ndarray:
+        """(k, R (R + 1) / 2) float32: the matrices of these participants on and above the diagonal."""
+        if self.entries is None:  # in the order that kept ones have, so that products with them have the same bits
+            return np.ascontiguousarray(self.matrices(rows)[:, *self.above])
+        return self.entries[rows]
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
         """(k, R, R) float32 of these participants."""
         if self.entries is None:
             fc = self.cohort.inputs("fc", rows)
             check_numbers(fc, self.cohort, rows)
-            with naming(self.ids[rows]):
+            with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
                 return self.view.apply(fc)
         out = np.empty((len(rows), *self.cohort.shape[1:]), np.float32)
         out[:, self.above[0], self.above[1]] = out[:, self.above[1], self.above[0]] = self.entries[rows]
@@ -63,44 +68,31 @@ class ViewedCohort:
 
     def keep(self) -> None:
         """Write everyone's matrices beside the cohort, if that is possible and was not done."""
-        if self.path is None or self.entries is not None:
-            return
-        with suppress(NerveError):  # a participant that has no view is refused where the matrix is asked for
-            parts = (self.matrices(rows)[:, *self.above] for rows in chunks(len(self.cohort)))
-            _write(self.path, self.shape, np.float32, parts)
-            for path in sorted(self.path.parent.glob("*.npy"), key=os.path.getmtime)[:-_KEPT]:
-                path.unlink(missing_ok=True)
-        self.entries = self._opened()
+        if self.path is not None and self.entries is None:
+            _keep(self.path, self.shape, map(self.vectors, chunks(len(self.cohort))), _KEPT)
+            self.entries = _opened(self.path, len(self.cohort))
 
-    def _opened(self) -> Any:
-        """The kept entries; None if there are none of this shape."""
-        if self.path is not None and self.path.is_file():
-            with suppress(OSError, ValueError):
-                entries = np.load(self.path, mmap_mode="r", allow_pickle=False)
-                return entries if entries.shape == self.shape and entries.dtype == np.float32 else None
-        return None
+    def _path(self) -> Path | None:
+        """Where the view is kept; FC itself, cohorts that are not on disk and large ones have no such place."""
+        folder, view = self.cohort.folder, self.view
+        if view.name == "fc" or folder is None or 4 * self.shape[0] * self.shape[1] > LARGEST:
+            return None
+        settings = {name: value for name, value in vars(view).items() if name != "arrays"}
+        learned = [f"{name} {digest_of([view.arrays[name]])}" for name in view.shapes(self.cohort.n_regions)]
+        return folder / VIEWS / f"{text_digest(view.name, str(settings), self.cohort.fingerprint, *learned)}.npy"
 
 
 class PackingSource:
-    """Packs the matrices of a batch when they are asked for: right for data that are read once.
+    """Packs the matrices of a batch when they are asked for: right for data that are read once."""
 
-    With `recentring`, the shifts of sites and the column that names a participant's, the matrices are recentred; sites
-    that have no shift get theirs from the participants of the cohort, in a pass over them.
-    """
+    shifts: SiteShifts | None = None
 
-    def __init__(
-        self,
-        cohort: Cohort,
-        patching: Patching,
-        view: View | None = None,
-        recentring: tuple[SiteShifts, str] | None = None,
-    ) -> None:
+    def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
         self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or View())
-        self.shifts: SiteShifts | None = None
-        if recentring is not None:
-            shifts, column = recentring
-            self.sites = sites_of(cohort, column)
-            self.shifts = shifts.meeting(self.viewed.matrices, self.sites)
+
+    def recentre(self, shifts: SiteShifts, sites: np.ndarray) -> None:
+        """From now on recentred; sites without a shift get theirs from their participants, in a pass over them."""
+        self.sites, self.shifts = sites, shifts.meeting(self.viewed.matrices, sites)
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -119,12 +111,12 @@ class PackingSource:
         return viewed if self.shifts is None else self.shifts.apply(viewed, self.sites[rows])
 
 
-def fit_view(view: View, cohort: Cohort) -> None:
-    """Fit a view on a cohort; what is no number or has no logarithm is refused by name."""
+def fit_view(view: View, cohort: Cohort) -> View:
+    """The view, fitted on a cohort; what is no number or has no logarithm is refused by name."""
     for rows in chunks(len(cohort)) if view.name != "fc" else ():  # FC itself is checked when it is packed
         check_numbers(cohort.inputs("fc", rows), cohort, rows)
     with naming(cohort.participants["participant_id"].to_numpy(object)):
-        view.fit(cohort.connectivity)
+        return view.fit(cohort.connectivity)
 
 
 def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySource:
@@ -133,7 +125,6 @@ def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySo
     FC in float16 stays so until a batch is read. A large array goes to a file in `run_dir` (written by the
     first process, read by all), or to a temporary one.
     """
-    source.viewed.keep()
     half = source.cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
     dtype = np.dtype(np.float16 if half else np.float32)
     shape = (len(source), source.patching.n_entries)
@@ -163,49 +154,48 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
     """
     if name == "networks":
         return Patching.from_parcellation(parcellation)
-    if numbered := re.fullmatch(r"(grid|permuted)(\d+)", name):
-        number = int(numbered[2])
-        if numbered[1] == "grid":
-            return Patching.grid(parcellation.n_regions, number)
-        return Patching.from_parcellation(parcellation).permuted(number)
+    if grid := re.fullmatch(r"grid(\d+)", name):
+        return Patching.grid(parcellation.n_regions, int(grid[1]))
+    if permuted := re.fullmatch(r"permuted(\d+)", name):
+        return Patching.from_parcellation(parcellation).permuted(int(permuted[1]))
     try:
         return Patching.from_parcellation(parcellation.with_networks_of(name))
     except NerveError as error:
-        raise problem(
-            f"patching is {name!r}", f"{error}", remedy="Other choices: networks, grid16, permuted0 (any number)."
-        ) from error
+        remedy = "Other choices: networks, grid16, permuted0 (any number)."
+        raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error
 
 
-def kept_features(cohort: Cohort, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Features of a cohort on disk, which `embed` or `evaluate` may have made before; KEY says of which model.
+def kept_features(folder: Path, key: str, n: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Features of n participants, which `embed` or `evaluate` may have made before; KEY says of whom, by which model.
 
     `.views/features/KEY.npy` in the cohort's folder; the last eight are kept.
     """
-    if cohort.folder is None:
-        return make()
-    path = cohort.folder / VIEWS / "features" / f"{text_digest(cohort.fingerprint, key)}.npy"
-    with suppress(OSError, ValueError):
-        features = np.load(path, allow_pickle=False)
-        if len(features) == len(cohort) and features.dtype == np.float32:
-            return features
+    path = folder / VIEWS / "features" / f"{key}.npy"
+    kept = _opened(path, n)
+    if kept is not None:
+        return np.array(kept)
     features = make()
-    with suppress(NerveError, OSError):  # a folder that cannot be written to
-        write_npy(path, features)
-        for old in sorted(path.parent.glob("*.npy"), key=os.path.getmtime)[:-8]:
-            old.unlink(missing_ok=True)
+    _keep(path, features.shape, [features], 8)
     return features
 
 
-def _path(cohort: Cohort, view: View) -> Path | None:
-    """Where the view is kept; FC itself and cohorts that are not on disk have no such place."""
-    if view.name == "fc" or cohort.folder is None:
-        return None
-    settings = {name: value for name, value in vars(view).items() if name != "arrays"}
-    learned = [f"{name} {digest_of([view.arrays[name]])}" for name in view.shapes(cohort.n_regions)]
-    return cohort.folder / VIEWS / f"{text_digest(view.name, str(settings), cohort.fingerprint, *learned)}.npy"
+def _opened(path: Path, n: int) -> np.ndarray | None:
+    """The array that is kept here; None if there is none of so many participants."""
+    with suppress(OSError, ValueError):
+        kept = np.load(path, mmap_mode="r", allow_pickle=False)
+        return kept if len(kept) == n and kept.dtype == np.float32 else None
+    return None
 
 
-def _write(path: Path, shape: tuple[int, int], dtype: Any, parts: Iterable[np.ndarray]) -> None:
+def _keep(path: Path, shape: tuple[int, ...], parts: Iterable[np.ndarray], most: int) -> None:
+    """Write an array, if that is possible, and leave only so many of the last ones in its folder."""
+    with suppress(NerveError, OSError):  # a participant that has no view is refused where the matrix is asked for
+        _write(path, shape, np.float32, parts)
+        for old in sorted(path.parent.glob("*.npy"), key=os.path.getmtime)[:-most]:
+            old.unlink(missing_ok=True)
+
+
+def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:
     """An array on disk, part by part, by ordinary writes: through a map, a full disk would end the process."""
     with atomic_file(path) as stream:
         header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}

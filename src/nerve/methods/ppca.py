@@ -9,7 +9,7 @@ import numpy as np
 from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.methods.packing import PackingSource, patching_for
 from nerve.methods.references import Reference, everyone_alike
 from nerve.methods.settings import Width
@@ -46,8 +46,7 @@ class PPCA(Reference):
     """
 
     def __init__(self, n_components: Width = 200, patching: str = "networks") -> None:
-        self.n_components = n_components
-        self.patching = patching
+        self.n_components, self.patching = n_components, patching
 
     @property
     def patching_(self) -> Patching:
@@ -67,12 +66,9 @@ class PPCA(Reference):
         packed = np.concatenate([source.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(np.abs(packed).max())
         if 0 < largest < SMALLEST:
-            raise problem(
-                f"Cohort {cohort.name!r}",
-                f"no value of FC exceeds {largest:.0e}",
-                expected=f"correlations, or at least {SMALLEST:.0e} somewhere",
-                remedy="Multiply the matrices.",
-            )
+            where, found = f"Cohort {cohort.name!r}", f"no value of FC exceeds {largest:.0e}"
+            expected = f"correlations, or at least {SMALLEST:.0e} somewhere"
+            raise problem(where, found, expected=expected, remedy="Multiply the matrices.")
         mean, components, variances = principal_components(packed, min(self.n_components, len(cohort) - 2))
         k = components.shape[1]  # participants who are copies of others add no component
         if k == 0:

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 
 from nerve.checks import NerveError, listed
 from nerve.cohort import Cohort
-from nerve.methods.base import Role
+from nerve.methods.base import Role, Saved
 from nerve.methods.trained import Trained
 from nerve.training import Source, TrainingSettings
 
@@ -44,8 +44,7 @@ class Predictor(RegressorMixin, Trained):
     def _expected(self, X: Any) -> np.ndarray:
         """What the module says, (n,): z-scores, or probabilities of the higher value."""
         cohort = self.fitted_cohort(X)
-        raw = self.apply(self.module_.predict, self.source(cohort))
-        raw = raw.reshape(len(cohort)).astype(float)
+        raw = self.apply(self.module_.predict, self.source(cohort)).reshape(len(cohort)).astype(float)
         return 1 / (1 + np.exp(-raw)) if self.target_["binary"] else raw
 
     def learn_target(self, y: Any) -> np.ndarray:
@@ -75,10 +74,10 @@ class Predictor(RegressorMixin, Trained):
         """With the scale of the target."""
         return {**super().state(), "target": self.target_}
 
-    def set_state(self, config: dict[str, Any]) -> None:
+    def restore(self, saved: Saved) -> None:
         """With the scale of the target."""
-        super().set_state(config)
-        self.target_ = {name: config["target"][name] for name in ("mean", "scale", "binary", "labels")}
+        super().restore(saved)
+        self.target_ = {name: saved.config["target"][name] for name in ("mean", "scale", "binary", "labels")}
 
 
 def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
@@ -114,8 +113,6 @@ def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
                 "expected numbers, or two values."
             ) from None
         return coded.astype(float), [str(word) for word in words]
-    if not np.isfinite(numbers).all():
-        raise NerveError(
-            f"The target has {(~np.isfinite(numbers)).sum()} missing values. Leave these participants out."
-        )
+    if missing := int((~np.isfinite(numbers)).sum()):
+        raise NerveError(f"The target has {missing} missing values. Leave these participants out.")
     return numbers, None

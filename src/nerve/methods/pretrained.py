@@ -12,15 +12,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from nerve.checks import NerveError, did_you_mean, listed, problem
 from nerve.files import atomic_file, check_replaceable_file
 from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
-from nerve.methods.trained import HISTORY
-from nerve.training.checkpoint import half_precision
+from nerve.training.checkpoint import HISTORY, half_precision
 from nerve.unpacking import refuse_bomb
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
@@ -40,12 +39,8 @@ def find_model(model: str | os.PathLike[str]) -> Path:
     path, known = Path(model), packaged_models()
     if path.exists() or str(model) in known:
         return path if path.exists() else known[str(model)]
-    raise problem(
-        model,
-        "there is no such model",
-        expected="a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`",
-        remedy=did_you_mean(str(model), known).strip(),
-    )
+    expected = "a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`"
+    raise problem(model, "there is no such model", expected=expected, remedy=did_you_mean(str(model), known).strip())
 
 
 def located(model: str | os.PathLike[str]) -> AbstractContextManager[Path]:
@@ -105,11 +100,8 @@ def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
                 for member in _checked(packed, path):
                     (folder / member.filename).write_bytes(packed.read(member))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-            raise problem(
-                path,
-                f"it is no readable archive of a model ({error})",
-                expected=f"a .zip that `nerve pack` of nerve {version('nerve-fc')} or later wrote",
-            ) from error
+            expected = f"a .zip that `nerve pack` of nerve {version('nerve-fc')} or later wrote"
+            raise problem(path, f"it is no readable archive of a model ({error})", expected=expected) from error
         try:
             yield folder
         except NerveError as error:
@@ -123,17 +115,14 @@ def _checked(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     other = [name for name in names if name not in FILES]
     if other or len(set(names)) < len(names) or not set(NEEDED) <= set(names):
         raise problem(path, f"it holds {listed(names, most=5) or 'nothing'}", expected=f"{listed(FILES)}, once each")
-    size = path.stat().st_size
     for member in members:
         refuse_bomb(f"{path}: {member.filename}", member.compress_size, member.file_size)
-    if sum(member.compress_size for member in members) > size:
+    if sum(member.compress_size for member in members) > path.stat().st_size:
         raise problem(path, "its files are said to be larger than the archive", remedy="Copy it again.")
     return members
 
 
 def _is_archive(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as packed:
-            return bool(_checked(packed, path))
-    except (NerveError, zipfile.BadZipFile, OSError):
-        return False
+    with suppress(NerveError, zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as packed:
+        return bool(_checked(packed, path))
+    return False

@@ -71,18 +71,17 @@ class Probe:
         raw, names = people.targets.to_numpy(float), list(map(str, people.targets))
         columns, groups = [people.whole.get(name, name) for name in names], people.inner_groups
         self.weights_, self.biases_ = np.empty((features.shape[1], len(names))), np.empty(len(names))
-        regressions: list[Any] = [None for _ in names]
-        means = np.empty(len(names))
+        known = [people.order[has] for has in np.isfinite(raw[people.order]).T]  # of each target, who has it
+        parts = [
+            without_covariates(raw[:, k], columns[k], rows, rows[:0], people.covariates) for k, rows in enumerate(known)
+        ]
+        values, regressions = np.column_stack([left for left, _ in parts]), [one for _, one in parts]
         for some in sharing(raw, columns):
-            rows = people.order[np.isfinite(raw[people.order, some[0]])]
-            values = np.empty((len(rows), len(some)))
-            for i, k in enumerate(some):
-                left, regressions[k] = without_covariates(raw[:, k], columns[k], rows, rows[:0], people.covariates)
-                values[:, i], means[k] = left[rows], left[rows].mean()
+            rows = known[some[0]]
             strata = np.column_stack([strata_of(raw[rows, k], 5) for k in some])
             own = None if groups is None else groups[rows]
             with naming(people.ids[rows]):
-                ridge = ridge_of(protocol).fit(features[rows], values, groups=own, strata=strata)
+                ridge = ridge_of(protocol).fit(features[rows], values[np.ix_(rows, some)], groups=own, strata=strata)
             self.weights_[:, some], self.biases_[some] = ridge.linear()
         self.about_ = {
             "format": FORMAT,
@@ -91,7 +90,7 @@ class Probe:
             "targets": names,
             "classes": {name: list(pair) for name, pair in people.classes.items()},
             "whole": people.whole,
-            "means": means.tolist(),
+            "means": [float(values[rows, k].mean()) for k, rows in enumerate(known)],
             "covariates": list(protocol.covariates),
             "regressions": [None if one is None else one.as_dict() for one in regressions],
             "fitted_on": {"cohort": cohort.name, "n": len(cohort), "fingerprint": cohort.fingerprint},

@@ -17,7 +17,7 @@ import numpy as np
 
 from nerve.checks import known_columns, problem
 from nerve.cohort import Cohort
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
 from nerve.quality.likeness import FEWEST
 
 UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"
@@ -100,10 +100,7 @@ def sites_of(cohort: Cohort, column: str) -> np.ndarray:
     known_columns([column], cohort.participants.columns, where)
     sites = cohort.participants[column]
     if sites.isna().any():
-        raise problem(
-            where,
-            f"column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants",
-            expected="a site for everyone, to recentre by",
-            remedy="Fill it in, or leave them out.",
-        )
+        found = f"column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants"
+        expected, remedy = "a site for everyone, to recentre by", "Fill it in, or leave them out."
+        raise problem(where, found, expected=expected, remedy=remedy)
     return sites.astype(str).to_numpy(object)

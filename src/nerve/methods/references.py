@@ -7,7 +7,6 @@ of the arrays, with None for a length that is found in the data.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,9 +18,8 @@ from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.connectivity import MEASURES
 from nerve.evaluation.covariates import Design
-from nerve.methods.base import Method, Role
-from nerve.methods.inputs import chunks
-from nerve.methods.outputs import Transformer
+from nerve.methods.base import Method, Role, Saved
+from nerve.methods.data import Transformer, chunks
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
 from nerve.training.sources import check_numbers
@@ -40,7 +38,6 @@ class Reference(Transformer, Method):
         cohort = self.begin_fit(X)
         # in the order that they are loaded in, so that products with them have the same bits
         self.arrays_ = {name: np.array(one, order="C") for name, one in self.learn(cohort).items()}
-        self.data_ = self.described_data(cohort)
         return self
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
@@ -59,9 +56,9 @@ class Reference(Transformer, Method):
         """The arrays."""
         return {name: torch.from_numpy(array) for name, array in self.arrays_.items()}
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    def restore(self, saved: Saved) -> None:
         """The arrays, if they are those of this method."""
-        fitting = checked_arrays(tensors, self.shapes(), folder)
+        fitting = checked_arrays(saved.tensors, self.shapes(), saved.folder)
         self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in fitting.items()}
 
 
@@ -177,14 +174,11 @@ class Covariates(Reference):
         """The categories of each column, None for numbers."""
         return {"categories": self.design_.categories_}
 
-    def set_state(self, config: dict[str, Any]) -> None:
-        """The categories."""
+    def restore(self, saved: Saved) -> None:
+        """Categories and averages."""
         self.design_ = Design()
-        self.design_.categories_ = dict(config["categories"])
-
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
-        """The averages."""
-        super().restore(tensors, folder)
+        self.design_.categories_ = dict(saved.config["categories"])
+        super().restore(saved)
         self.design_.means_ = self.arrays_["means"]
 
 
@@ -198,9 +192,6 @@ def turned_components(entries: np.ndarray, width: int, cohort: Cohort) -> tuple[
 
 def everyone_alike(cohort: Cohort) -> NerveError:
     """The error of a method that learns how participants differ."""
-    return problem(
-        f"Cohort {cohort.name!r}",
-        f"the FC of all {len(cohort)} participants is the same",
-        expected="participants who differ, or there are no components",
-        remedy="`nerve check` lists copies.",
-    )
+    found = f"the FC of all {len(cohort)} participants is the same"
+    expected = "participants who differ, or there are no components"
+    return problem(f"Cohort {cohort.name!r}", found, expected=expected, remedy="`nerve check` lists copies.")

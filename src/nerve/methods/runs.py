@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nerve import files
 from nerve.checks import NerveError, NerveWarning, problem
 from nerve.cohort import Cohort
-from nerve.files import (
-    begins_with,
-    check_replaceable_file,
-    claim,
-    read_json,
-    write_json,
-    write_npy,
-    write_text,
-    write_tsv,
-)
 from nerve.locks import only_one
 from nerve.methods.base import CONFIG, WEIGHTS
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
@@ -89,8 +80,8 @@ def pretrain(
         opened = [cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts]
         _check_free(folder, resume)
         if processes.first and not (resume and (folder / LAST).is_file()):
-            write_text(folder / RESOLVED, resolved_yaml(settings, name))
-        encoder = NERVE.from_preset(name, **{field: getattr(settings, field) for field in NerveConfig.model_fields})
+            files.write_text(folder / RESOLVED, resolved_yaml(settings, name))
+        encoder = NERVE.from_preset(name, **dict(settings))
         encoder.fit(opened, run_dir=folder, resume=resume, progress=progress)
         encoder.save(folder)
         processes.wait()
@@ -99,7 +90,7 @@ def pretrain(
 
 def _check_free(folder: Path, resume: bool) -> None:
     """Refuse a folder that is not ours, and a model that is there already."""
-    claim(folder)
+    files.claim(folder)
     if (folder / LAST).is_file():
         if not resume:
             raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
@@ -109,11 +100,11 @@ def _check_free(folder: Path, resume: bool) -> None:
 
 def resolved_yaml(settings: NerveConfig, preset: str) -> str:
     """Every setting with its description, as a file that `--config` reads."""
-    lines = [f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}.", f"preset: {preset}"]
-    values = settings.model_dump(mode="json")
-    for name, field in NerveConfig.model_fields.items():
-        lines.append(f"{name}: {json.dumps(values[name])}  # {field.description}")  # JSON is YAML, on one line
-    return "\n".join(lines) + "\n"
+    values, fields = settings.model_dump(mode="json"), NerveConfig.model_fields
+    lines = [
+        f"{name}: {json.dumps(values[name])}  # {one.description}\n" for name, one in fields.items()
+    ]  # JSON is YAML
+    return f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}.\npreset: {preset}\n{''.join(lines)}"
 
 
 def embed_file(
@@ -134,25 +125,22 @@ def embed_file(
     default. An existing file is refused unless `overwrite`. A cohort that does not look like what the model was trained
     on (another preprocessing, Fisher z) is warned about; `on_difference` gets the comparison and its name.
     """
-    path = Path(out)
+    path, beside = Path(out), Path(out).with_suffix(".json")
     suffix = path.suffix.lower()
     if suffix not in (".tsv", ".npy"):
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
-    if pooling == "tokens" and suffix != ".npy":
-        raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     if path.exists() and not overwrite:
         raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
-    _check_out(path)
+    _check_out(path, beside)
     encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.config().pooling
+    if pooling == "tokens" and suffix != ".npy":
+        raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     like = encoder.likeness(people)
     for difference in like.differences:
-        warnings.warn(
-            f"Cohort {people.name!r} does not look like what the model was trained on. {difference}",
-            NerveWarning,
-            stacklevel=2,
-        )
+        text = f"Cohort {people.name!r} does not look like what the model was trained on. {difference}"
+        warnings.warn(text, NerveWarning, stacklevel=2)
     if like.differences and on_difference is not None:
         on_difference(like, people.name)
     values = encoder.transform(people, pooling, progress=progress)
@@ -160,31 +148,29 @@ def embed_file(
     if suffix == ".tsv":
         table = pd.DataFrame(values, columns=[f"dim{k}" for k in range(values.shape[1])])
         table.insert(0, "participant_id", ids.to_numpy())
-        write_tsv(path, table)
+        files.write_tsv(path, table)
         return values
     about: dict[str, Any] = {"pooling": pooling, "shape": list(values.shape), "participant_id": ids.tolist()}
     if pooling == "tokens":
         names = encoder.patching_.group_names
         about["pairs"] = [[names[a], names[b]] for a, b in encoder.patching_.pairs]
-    write_json(path.with_suffix(".json"), about)  # first: an array without it would not be known as ours
-    write_npy(path, values)
+    files.write_json(beside, about)  # first: an array without it would not be known as ours
+    files.write_npy(path, values)
     return values
 
 
-def _check_out(path: Path) -> None:
+def _check_out(path: Path, beside: Path) -> None:
     """Refuse to replace files that are not embeddings."""
     if path.suffix.lower() == ".tsv":
-        check_replaceable_file(path, begins_with("participant_id", "dim0"))
-        return
-    beside = path.with_suffix(".json")
-    check_replaceable_file(path, lambda _: _is_embedding(beside))
-    check_replaceable_file(beside, _is_embedding)
+        files.check_replaceable_file(path, files.begins_with("participant_id", "dim0"))
+    else:
+        files.check_replaceable_file(path, lambda _: _is_embedding(beside))
+        files.check_replaceable_file(beside, _is_embedding)
 
 
 def _is_embedding(path: Path) -> bool:
     """Whether a .json is one that stands beside embeddings."""
-    try:
-        content = read_json(path)
-    except NerveError:
-        return False
-    return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
+    with suppress(NerveError):
+        content = files.read_json(path)
+        return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
+    return False

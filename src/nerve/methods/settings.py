@@ -38,14 +38,17 @@ Device = Annotated[str, AfterValidator(known_device)]
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
+def said(default: Any, meaning: str, **limits: Any) -> Any:
+    """A setting with its default and what it means, in one sentence."""
+    return Field(default, description=meaning, **limits)
+
+
 def check_names(given: Mapping[str, Any], known: Any, where: str) -> None:
     """Refuse settings that do not exist, with the nearest that does."""
     for name in given:
         if name not in known:
-            raise NerveError(
-                f"{where}: there is no setting {brief(name)}, expected one of {listed(known, most=50)}."
-                f"{did_you_mean(str(name), known)}"
-            )
+            expected = f"expected one of {listed(known, most=50)}.{did_you_mean(str(name), known)}"
+            raise NerveError(f"{where}: there is no setting {brief(name)}, {expected}")
 
 
 def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -> Any:
@@ -64,9 +67,8 @@ def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -
 def signature_model(cls: type) -> type[BaseModel]:
     """The parameters of a class, with the types and defaults of its signature, as a pydantic model."""
     hints = get_type_hints(cls if is_dataclass(cls) else cls.__init__, include_extras=True)  # type: ignore[misc]
-    fields: dict[str, Any] = {
-        name: (hints.get(name, Any), parameter.default) for name, parameter in inspect.signature(cls).parameters.items()
-    }
+    parameters = inspect.signature(cls).parameters.items()
+    fields: dict[str, Any] = {name: (hints.get(name, Any), parameter.default) for name, parameter in parameters}
     return create_model(cls.__name__, __config__=STRICT, **fields)
 
 
@@ -83,9 +85,8 @@ def _expectation(error: Any) -> str:
     """Pydantic's sentence as the end of ours."""
     message = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     wrong = str(error["input"]) if error["type"] == "literal_error" else ""
-    return message + did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?").replace(
-        " Did you mean", ": did you mean"
-    )
+    nearest = did_you_mean(wrong, re.findall(r"'([^']+)'", message)).rstrip("?")
+    return message + nearest.replace(" Did you mean", ": did you mean")
 
 
 # class of a method → what methods.yaml says of it

@@ -7,7 +7,8 @@ import numpy as np
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
-from nerve.methods.inputs import chunks
+from nerve.methods.data import chunks
+from nerve.methods.packing import fit_view
 from nerve.methods.references import everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.methods.tangent import TangentSpace
@@ -45,21 +46,20 @@ class ShrunkTangentSpace(TangentSpace):
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
-        self.shrinkage = shrinkage
-        self.n_components = n_components
+        self.shrinkage, self.n_components = shrinkage, n_components
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whitening, mean, directions and weights of the cohort."""
         if len(cohort) < 3:
             raise NerveError(f"There are {len(cohort)} participants, expected at least 3 to tell signal from noise.")
-        view = self.fitted_view(cohort)
+        learned = fit_view(TangentView(self.shrinkage), cohort).arrays
         rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), _LOOKED_AT)).round().astype(int))
-        vectors = self.entries(cohort.subset(rows), view)
+        vectors = self.entries(cohort.subset(rows), learned)
         mean = vectors.mean(axis=0, dtype=float).astype(np.float32)
         found = shrinkage_of(_units(vectors, mean), N_DIRECTIONS)
         if not found.directions.shape[1]:
             raise everyone_alike(cohort)
-        return view.arrays | {"mean": mean, **found._asdict()}
+        return learned | {"mean": mean, **found._asdict()}
 
     @property
     def n_features(self) -> int:
@@ -68,11 +68,11 @@ class ShrunkTangentSpace(TangentSpace):
 
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
-        view = self.learned_view()
+        viewed = self.viewed(cohort, self.arrays_)
         found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
         features = np.empty((len(cohort), self.n_features), np.float32)
         for rows in chunks(len(cohort)):
-            units = _units(self.entries(cohort.subset(rows), view), self.arrays_["mean"])
+            units = _units(viewed.vectors(rows), self.arrays_["mean"])
             features[rows] = turned(found.scores(units)[:, : self.n_components])
         return features
 

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nerve.cohort import Cohort
-from nerve.methods.inputs import chunks
+from nerve.methods.base import Saved
+from nerve.methods.data import chunks
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.references import Reference, turned_components
@@ -45,41 +46,29 @@ class TangentSpace(Reference):
     sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None) -> None:
-        self.shrinkage = shrinkage
-        self.n_components = n_components
-        self.recentre = recentre
+        self.shrinkage, self.n_components, self.recentre = shrinkage, n_components, recentre
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
-        view = self.fitted_view(cohort)
+        learned = dict(fit_view(TangentView(self.shrinkage), cohort).arrays)
         if self.n_components is None and self.recentre is None:
-            return view.arrays
-        learned, entries = dict(view.arrays), self.entries(cohort, view)
+            return learned
+        entries = self.entries(cohort, learned)
         if self.recentre is not None:
-            shifts = SiteShifts.of(entries.__getitem__, sites_of(cohort, self.recentre))
+            sites = sites_of(cohort, self.recentre)
+            shifts = SiteShifts.of(entries.__getitem__, sites)
             self.sites_ = shifts.sizes
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
-            entries = self._recentred(entries, cohort, learned)
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             learned["origin"], learned["components"] = turned_components(entries, self.n_components, cohort)
         return learned
 
-    def _recentred(self, entries: np.ndarray, cohort: Cohort, learned: Mapping[str, np.ndarray]) -> np.ndarray:
-        sites = sites_of(cohort, str(self.recentre))
-        shifts = SiteShifts(self.sites_, learned["common"], learned["shifts"])
-        return shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
-
-    def fitted_view(self, cohort: Cohort) -> TangentView:
-        """The view of the cohort."""
+    def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:
+        """The cohort in the view that `learn` has found."""
         view = TangentView(self.shrinkage)
-        fit_view(view, cohort)
-        return view
-
-    def learned_view(self) -> TangentView:
-        """The view that `fit` has found."""
-        view = TangentView(self.shrinkage)
-        view.arrays = self.arrays_
-        return view
+        view.arrays = learned
+        return ViewedCohort(cohort, view)
 
     @property
     def n_features(self) -> int:
@@ -90,21 +79,23 @@ class TangentSpace(Reference):
 
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, R (R + 1) / 2) entries of the view, or (n, components + 1) scores."""
-        entries = self.entries(cohort, self.learned_view())
+        entries = self.entries(cohort, self.arrays_)
         if self.recentre is not None:
-            self.adapted_ = UNSEEN if set(sites_of(cohort, self.recentre)) - set(self.sites_) else self.adapted_
-            entries = self._recentred(entries, cohort, self.arrays_)
+            sites = sites_of(cohort, self.recentre)
+            shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
+            self.adapted_ = UNSEEN if shifts.unseen(sites) else self.adapted_
+            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return entries
 
-    def entries(self, cohort: Cohort, view: TangentView) -> np.ndarray:
+    def entries(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> np.ndarray:
         """(n, R (R + 1) / 2): the view on and above the diagonal."""
-        viewed = ViewedCohort(cohort, view)
-        features = np.empty(viewed.shape, np.float32)
+        viewed = self.viewed(cohort, learned)
+        entries = np.empty(viewed.shape, np.float32)
         for rows in chunks(len(cohort)):
-            features[rows] = viewed.matrices(rows)[:, *viewed.above]
-        return features
+            entries[rows] = viewed.vectors(rows)
+        return entries
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, and of the components."""
@@ -120,9 +111,10 @@ class TangentSpace(Reference):
         """The sites."""
         return {"sites": dict(self.sites_)}
 
-    def set_state(self, config: dict[str, Any]) -> None:
-        """The sites."""
-        self.sites_ = {site: int(n) for site, n in config["sites"].items()}
+    def restore(self, saved: Saved) -> None:
+        """The sites, then the arrays."""
+        self.sites_ = {site: int(n) for site, n in saved.config["sites"].items()}
+        super().restore(saved)
 
     def card_lines(self) -> list[str]:
         """With the sites."""

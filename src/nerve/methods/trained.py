@@ -8,7 +8,8 @@ Beside what `base` asks for, the class is a dataclass whose fields are its param
    the caller has seeded torch. The module has ``training_loss(batch, draws)`` and ``embed(batch)`` or
    ``predict(batch)``.
 2. ``training``: settings of the training loop that are fixed; parameters named as settings of the loop are, are such.
-3. Optional: ``source(cohort, run_dir)`` when batches are not simply the inputs of some participants;
+3. Optional: ``source(cohort)`` when batches are not simply the inputs of some participants (what a `PackingSource`
+   packs is kept for all epochs);
    ``prepare(module, source, rows)`` for anything computed from the training participants before the first step (a mean,
    say: keep it in a buffer); ``finish(module, source)`` for anything computed after the last.
 """
@@ -30,21 +31,19 @@ from nerve.checks import problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.files import claim, read_tsv, write_tsv
-from nerve.methods.base import WEIGHTS, Method
-from nerve.methods.inputs import chunks
-from nerve.methods.outputs import Transformer
-from nerve.methods.packing import PACKED
+from nerve.methods.base import WEIGHTS, Method, Saved
+from nerve.methods.data import Transformer, chunks
+from nerve.methods.packing import PACKED, PackingSource, packed_source
 from nerve.methods.settings import Device, Seed
 from nerve.parcellation import Parcellation
 from nerve.progress import Progress, tracked
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
-from nerve.training.checkpoint import check_weights, restore_weights
+from nerve.training.checkpoint import HISTORY, check_weights, restore_weights
 from nerve.training.distributed import current_processes
 from nerve.training.draws import Draws, mixed_seed
 from nerve.training.settings import choose_device
 from nerve.training.sources import split_rows, to_device
 
-HISTORY = "history.tsv"
 _LOOKED_AT = 2048  # participants, at most, from whom components come
 
 
@@ -71,7 +70,7 @@ class Trained(Method):
         named = {name: value for name, value in own if name in TrainingSettings.model_fields}
         return TrainingSettings(**named | self.training)
 
-    def source(self, cohort: Cohort, run_dir: Path | None = None) -> Source:
+    def source(self, cohort: Cohort) -> Source:
         """Where batches come from."""
         return CohortSource(cohort, self.kind)
 
@@ -137,10 +136,7 @@ class Trained(Method):
             label=type(self).__name__,
         )
         self.history_, self.best_step_ = result.history, result.best_step
-        self.data_ = self.described_data(cohort) | {
-            "n_training": len(result.training_rows),
-            "n_validation": len(result.validation_rows),
-        }
+        self.data_ |= {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
         with Progress(f"{type(self).__name__}: after the last step", shown=progress):
             self.finish(self.module_, source)
         if folder is not None and current_processes().first:
@@ -150,7 +146,9 @@ class Trained(Method):
     def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
         """Build the module and prepare it from the training rows; returns where batches come from."""
         self.module_ = self.seeded_build(cohort.parcellation)
-        source = self.source(cohort, folder)
+        source = self.source(cohort)
+        if isinstance(source, PackingSource):  # it is read at every epoch
+            source = packed_source(source, folder)
         self.prepare(self.module_, source, rows)
         return source
 
@@ -224,35 +222,32 @@ class Trained(Method):
         """Weights and buffers."""
         return self.module_.state_dict()
 
-    def restore(self, tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    def restore(self, saved: Saved) -> None:
         """Build the module and give it its weights."""
+        weights, history = saved.folder / WEIGHTS, saved.folder / HISTORY
         with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
-            check_weights(self.seeded_build(self.parcellation_), tensors, folder / WEIGHTS)
-        self.module_ = self.seeded_build(self.parcellation_)
-        restore_weights(self.module_, tensors, folder / WEIGHTS)
-        self.module_.eval()
-        if not (folder / HISTORY).is_file():
-            raise problem(folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
-        self.history_ = read_tsv(folder / HISTORY)
+            check_weights(self.seeded_build(self.parcellation_), saved.tensors, weights)
+        self.module_ = self.seeded_build(self.parcellation_).eval()
+        restore_weights(self.module_, saved.tensors, weights)
+        if not history.is_file():
+            raise problem(saved.folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
+        self.history_, self.best_step_ = read_tsv(history), saved.config.get("best_step", 0)
 
     def state(self) -> dict[str, Any]:
         """The settings of the training loop, and where the weights come from."""
         return {"training": self.training_settings().model_dump(mode="json"), "best_step": self.best_step_}
 
-    def set_state(self, config: dict[str, Any]) -> None:
-        """Where the weights come from."""
-        self.best_step_ = config.get("best_step", 0)
-
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
-        last: Any = self.history_.iloc[-1] if len(self.history_) else {}
+        last: Any = next(iter(self.history_.tail(1).to_dict("records")), {})
+        training, validation = (_number(last.get(name)) for name in ("training_loss", "validation_loss"))
         data, trainable = self.data_, _trainable(self.module_)
         return [
             *super().card_lines(),
             f"{data.get('n_training', '?')} participants for training, {data.get('n_validation', '?')} for validation",
             f"Trainable parameters: {trainable:,}",
-            f"Loss at the end: training {_number(last, 'training_loss')}, validation "
-            f"{_number(last, 'validation_loss')}; weights kept from step {self.best_step_ or 'last'}",
+            f"Loss at the end: training {training}, validation {validation}; "
+            f"weights kept from step {self.best_step_ or 'last'}",
         ]
 
 
@@ -294,6 +289,5 @@ def _trainable(module: Any) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def _number(row: Any, name: str) -> str:
-    value = row.get(name) if len(row) else None
-    return "none" if value is None or pd.isna(value) else f"{float(value):.4g}"
+def _number(value: Any) -> str:
+    return "none" if pd.isna(value) else f"{float(value):.4g}"
