@@ -44,7 +44,7 @@ class RegionConv(nn.Module):
 
     def forward(self, nodes: Tensor, edges: Tensor, regions: Tensor) -> Tensor:
         """Nodes (batch, n, in), edges (batch, n, n) ≥ 0, regions (batch, n) of each node → (batch, n, out)."""
-        alpha = torch.relu(self.membership)[regions]  # (batch, n, K)
+        alpha = nn.functional.embedding(regions, torch.relu(self.membership))  # (batch, n, K)
         mixing = torch.cat([alpha, torch.ones_like(alpha[..., :1])], dim=-1)  # (batch, n, K + 1)
         in_bases = (nodes @ self.bases.flatten(1)).unflatten(-1, self.bases.shape[1:])  # (batch, n, K + 1, out)
         own = (mixing.unsqueeze(-2) @ in_bases).squeeze(-2)  # (batch, n, out)

@@ -23,7 +23,9 @@ class PopulationConvolution(GraphConvolution):
         incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
         projected = self.linear(x)  # (participants, width_out)
         received = projected / incoming.sqrt().unsqueeze(-1)
-        total = received + (received[neighbours] * weights.unsqueeze(-1)).sum(1)  # (participants, width_out)
+        # `embedding` adds gradients in a fixed order, unlike received[neighbours]
+        theirs = nn.functional.embedding(neighbours, received) * weights.unsqueeze(-1)
+        total = received + theirs.sum(1)  # (participants, width_out)
         return total / outgoing.sqrt().unsqueeze(-1) + self.bias
 
 

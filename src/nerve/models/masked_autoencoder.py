@@ -224,7 +224,8 @@ class MaskedAutoencoder(nn.Module):
         choice = None if visible is None else PatchChoice(visible, self.patching.n_patches)
         tokens = self.tokenizer.embed(self._standardised(packed), choice)  # (participants, K, dim)
         positions = self.positions[1:]
-        tokens = tokens + (positions if visible is None else positions[visible])
+        # `embedding` adds gradients in a fixed order; those of positions[visible] come as threads are quick
+        tokens = tokens + (positions if visible is None else nn.functional.embedding(visible, positions))
         cls = (self.cls + self.positions[0]).expand(len(packed), -1, -1)
         return torch.cat([cls, tokens], 1)  # (participants, 1 + K, dim)
 

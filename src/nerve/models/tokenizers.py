@@ -155,7 +155,8 @@ class Tokenizer(nn.Module):
         if self.embed_bias is None:
             return tokens
         one_per_patch = self.embed_bias.ndim == 2
-        return tokens + (self.embed_bias[patches] if one_per_patch and patches is not None else self.embed_bias)
+        chosen = one_per_patch and patches is not None
+        return tokens + (nn.functional.embedding(patches, self.embed_bias) if chosen else self.embed_bias)
 
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
