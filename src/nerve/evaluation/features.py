@@ -16,19 +16,17 @@ import pandas as pd
 
 from nerve.checks import NerveError, did_you_mean, listed, problem
 from nerve.cohort import Cohort
+from nerve.evaluation import sources
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, squared_distances
-from nerve.evaluation.landmarks import Landmarks, cross_products, landmark_pool
+from nerve.evaluation.kernels import UNIT_ROWS, Progress, blockwise_gram, cross_products, squared_distances
 from nerve.evaluation.people import People
-from nerve.evaluation.sources import Adjusted, CovariateTable, FittedInFolds, Kernel, PrincipalComponents, Rows, Source
 from nerve.files import read_foreign_table
 from nerve.protocol import Protocol
 from nerve.store import open_npy
 
-Progress = Callable[[float], None] | None
-Prepared = tuple[Any, Source]  # the model that is fitted in each fold, and where its features come from
+Prepared = tuple[Any, sources.Source]  # the model that is fitted in each fold, and where its features come from
 
 
 @dataclass
@@ -74,9 +72,9 @@ class Learned(Features):
     scope: str = "train_folds"
     permutes: ClassVar[bool] = False
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> sources.Source:
         """Where the features of a fold come from."""
-        return FittedInFolds(self.estimator, cohort)
+        return sources.FittedInFolds(self.estimator, cohort)
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """Kernel ridge on what the estimator gives."""
@@ -89,7 +87,7 @@ class Predictor(Learned):
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """The estimator itself, on the participants of each fold."""
-        return self.estimator, Rows(cohort)
+        return self.estimator, sources.Rows(cohort)
 
 
 @dataclass
@@ -105,7 +103,7 @@ class CovariatesAlone(Features):
             raise NerveError(
                 "The feature set 'covariates' needs covariates, expected covariates=['age', 'sex'] or the like."
             )
-        return CovariateRegression(), CovariateTable(people.covariates)
+        return CovariateRegression(), sources.CovariateTable(people.covariates)
 
 
 @dataclass
@@ -123,19 +121,19 @@ class Entries(Features):
         ridge, read, n = self.reader(protocol), self.read(cohort), len(cohort)
         transform = UNIT_ROWS.get(protocol.kernel)
         if self.is_approximate(n, protocol):
-            pool, ridge = landmark_pool(n, protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
+            pool, ridge = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
             if transform is None:
                 values = np.asarray(self.all(cohort, people), float)
-                return ridge, Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
+                return ridge, sources.Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
             cross = cross_products(read, n, pool, transform, progress)
             _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
-            return ridge, Landmarks(cross, pool)
+            return ridge, sources.Landmarks(cross, pool)
         alone = self.probe is None and not _steps(protocol)
         if transform is not None and alone and self.width(cohort, protocol) >= n / 2:
-            kernel = blockwise_gram(read, n, transform, progress=progress)
+            kernel = blockwise_gram(read, n, transform, progress)
             _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], self.name)
-            return ridge.set_params(kernel="precomputed"), Kernel(kernel)
-        return ridge, adjusted(Rows(self.all(cohort, people)), people, protocol)
+            return ridge.set_params(kernel="precomputed"), sources.Kernel(kernel)
+        return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol)
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
         """Columns of what is read."""
@@ -163,13 +161,13 @@ class Components(Entries):
         """Kernel ridge on scores, from inner products computed once for all folds."""
         ridge, read, n, k = self.reader(protocol), self.read(cohort), len(cohort), protocol.n_components
         if _steps(protocol):
-            return ridge, adjusted(Rows(self.all(cohort, people)), people, protocol, n_components=k)
+            return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol, n_components=k)
         if self.is_approximate(n, protocol):
-            pool = landmark_pool(n, protocol.n_landmarks, protocol.seed)
-            return ridge, PrincipalComponents(cross_products(read, n, pool, _float, progress), k, pool)
-        gram = blockwise_gram(read, n, _float, progress=progress)
+            pool = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed)
+            return ridge, sources.PrincipalComponents(cross_products(read, n, pool, _float, progress), k, pool)
+        gram = blockwise_gram(read, n, _float, progress)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
-        return ridge, PrincipalComponents(gram, k)
+        return ridge, sources.PrincipalComponents(gram, k)
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
         """As many as were asked for."""
@@ -207,10 +205,12 @@ def ridge_of(protocol: Protocol) -> KernelRidge:
     return KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
 
 
-def adjusted(source: Source, people: People, protocol: Protocol, n_components: int | None = None) -> Source:
+def adjusted(
+    source: sources.Source, people: People, protocol: Protocol, n_components: int | None = None
+) -> sources.Source:
     """The source with ComBat and regression of covariates on top, where the protocol asks for them."""
     steps = _steps(protocol)
-    return Adjusted(source, people.table, steps, n_components) if steps else source
+    return sources.Adjusted(source, people.table, steps, n_components) if steps else source
 
 
 def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> list[Features]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,9 @@ from sklearn.utils import get_tags
 from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
+from nerve.evaluation.kernels import Progress
 from nerve.evaluation.resampling import restricted_permutations, weighted_correlations
 from nerve.evaluation.sources import Source
-
-Progress = Callable[[float], None]
 
 
 @dataclass
@@ -146,7 +145,7 @@ def fold_tasks(
     covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
     whole: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
