@@ -102,6 +102,12 @@ class Protocol:
         column, _, value = (self.combat_on or "").partition("=")
         return column.strip(), value.strip()
 
+    @property
+    def columns(self) -> list[str]:
+        """All columns of the participants table that it names, but for motion."""
+        optional = (self.groups, self.site, self.subset[0])
+        return [*self.targets, *self.covariates, *self.preserve, *filter(None, optional)]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)

@@ -145,11 +145,7 @@ class KernelRidge(RegressorMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        kernel: str = "correlation",
-        lambdas: Sequence[float] = LAMBDAS,
-        n_inner_folds: int = 5,
-        seed: int = 42,
+        self, kernel: str = "correlation", lambdas: Sequence[float] = LAMBDAS, n_inner_folds: int = 5, seed: int = 42
     ) -> None:
         self.kernel, self.lambdas, self.n_inner_folds, self.seed = kernel, lambdas, n_inner_folds, seed
 

@@ -12,6 +12,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from nerve.checks import AboutPeople, placing
+from nerve.evaluation.covariates import deviations
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
 _BLOCK = 128  # participants of a block that is multiplied by landmarks
@@ -60,9 +61,7 @@ def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
 
     Features that are constant in `training` carry nothing and become 0.
     """
-    peak = np.abs(training).max(axis=0, initial=0.0)
-    peak = np.where(peak > 0, peak, 1.0)  # first, so that squares neither overflow nor vanish
-    mean, deviation = training.mean(axis=0), peak * (training / peak).std(axis=0)
+    mean, deviation = training.mean(axis=0), deviations(training)
     scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
     return (np.asarray(features, float) - mean) / scale / np.sqrt(features.shape[1])
 

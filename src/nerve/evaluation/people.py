@@ -10,8 +10,8 @@ import pandas as pd
 
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
-from nerve.evaluation.combat import in_subset
-from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
+from nerve.evaluation.combat import in_subset, sites_of
+from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column, written
 from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.rows import class_target
 from nerve.numbers import as_numbers, odd_cells
@@ -66,8 +66,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
     Returns the participants and the protocol with motion and preserved columns resolved.
     """
     table, where = cohort.participants, f"participants of {cohort.name!r}"
-    optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
-    known_columns([*protocol.targets, *protocol.covariates, *protocol.preserve, *optional], table.columns, where)
+    known_columns(protocol.columns, table.columns, where)
     _check_sites(table, protocol, where)
     protocol, notes = _resolved(protocol, table, where)
     table = _in_numbers(table, protocol, where)
@@ -120,7 +119,7 @@ def code_classes(column: pd.Series, name: str, least: int = 2) -> dict[str, np.n
     >>> code_classes(pd.Series(["a", "b", "c", None, "a", "b", "c"]), "group")["b"]
     array([ 0.,  1.,  0., nan,  0.,  1.,  0.])
     """
-    labels = column.map(_label, na_action="ignore")
+    labels = column.map(written, na_action="ignore")
     counts = labels.value_counts().sort_index()
     if (counts < least).any():
         small = listed((f"{label} ({n})" for label, n in counts[counts < least].items()), most=5)
@@ -155,7 +154,7 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
         raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
     if len(different) == 2:
         values = (column == different[1]).astype(float).where(column.notna()).to_numpy(float)
-        return values, (_label(different[0]), _label(different[1]))
+        return values, (written(different[0]), written(different[1]))
     spread = different[-1] / 2 - different[0] / 2  # halves: the difference of the largest numbers is none
     if not LEAST_SPREAD < spread < MOST_SPREAD:
         limits = f"between {LEAST_SPREAD:.0e} and {MOST_SPREAD:.0e}"
@@ -241,14 +240,9 @@ def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
     """ComBat and folds of sites need everyone's site, and ComBat two participants of each to learn from."""
     if not (protocol.combat or protocol.leave_site_out):
         return
-    sites = table[str(protocol.site)]
-    if sites.isna().any():
-        found = f"column {protocol.site!r} is empty for {sites.isna().sum()} of {len(table)} participants"
-        remedy = "Fill it in, or leave them out (cohort.subset)."
-        raise problem(where, found, expected="a site for everyone", remedy=remedy)
-    learned_from = in_subset(table, protocol.subset) if protocol.combat_on else np.ones(len(table), bool)
-    counts = sites.astype(str)[learned_from].value_counts().reindex(sites.astype(str).unique(), fill_value=0)
-    lonely = sorted(counts.index[counts < 2])
+    sites = sites_of(table, str(protocol.site), where)
+    learned_from = sites[in_subset(table, protocol.subset)] if protocol.combat_on else sites
+    lonely = [site for site in np.unique(sites) if (learned_from == site).sum() < 2]
     if protocol.combat and lonely:
         of = f" with {protocol.combat_on}" if protocol.combat_on else ""
         found = f"site {listed(lonely, most=5)} has {'fewer than two participants' + of if of else 'one participant'}"
@@ -260,10 +254,9 @@ def _notes(
     table: pd.DataFrame, targets: pd.DataFrame, covariates: pd.DataFrame, whole: dict[str, str], protocol: Protocol
 ) -> list[str]:
     """Who is left out, what counts as an average, and which targets have hardly anything that could be predicted."""
-    gaps = {name: int(table[name].isna().sum()) for name in protocol.targets}
-    notes = [
-        f"{name}: {n} of {len(table)} participants have no value and are left out." for name, n in gaps.items() if n
-    ]
+    gaps = table[list(protocol.targets)].isna().sum()
+    left_out = f"of {len(table)} participants have no value and are left out."
+    notes = [f"{name}: {n} {left_out}" for name, n in gaps.items() if n]
     for name, column in covariates.items():
         missing = (~np.isfinite(column.to_numpy(float, na_value=np.nan)) if is_numeric(column) else column.isna()).sum()
         if missing:
@@ -282,7 +275,3 @@ def _notes(
             if np.ptp(left) < 1e-8 * np.ptp(values):
                 notes.append(f"{name}: the covariates explain all of it. Nothing is left to predict: use fewer.")
     return notes
-
-
-def _label(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

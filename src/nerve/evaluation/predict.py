@@ -39,13 +39,7 @@ class FoldTask:
 
 
 def out_of_fold_predictions(
-    model: Any,
-    source: Source,
-    targets: pd.DataFrame,
-    folds: np.ndarray,
-    *,
-    groups: Any = None,
-    **options: Any,
+    model: Any, source: Source, targets: pd.DataFrame, folds: np.ndarray, *, groups: Any = None, **options: Any
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
 

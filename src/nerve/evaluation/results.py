@@ -35,9 +35,8 @@ class ResultsFolder:
     rows: pd.DataFrame  # what each row is: see `nerve.evaluation.Row`
     cohorts: pd.DataFrame  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
     folds: pd.DataFrame  # cohort, participant, repeat, fold
-    predictions: (
-        pd.DataFrame
-    )  # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole
+    # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole, training_mean
+    predictions: pd.DataFrame
     scores: pd.DataFrame  # cohort, target, row, scope, adapted, n, r and all other scores
     comparisons: pd.DataFrame  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
     nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))

@@ -15,7 +15,7 @@ from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.resampling import correlation
-from nerve.evaluation.statistics import IDENTITY, of_each_row
+from nerve.evaluation.statistics import of_each_row
 from nerve.protocol import Protocol
 
 N_FOLDS = 5
@@ -30,16 +30,15 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
     sites : mapping or Series
         participant → site. Sites with fewer than three participants are left out.
     """
-    table = predictions.assign(site=predictions["participant"].map(dict(sites))).dropna(subset=["site"])
-    identity = ["cohort", "target", *(name for name in IDENTITY if name in table)]
-    table = table[table.groupby([*identity, "site"])["predicted"].transform("size") >= LEAST]
+    table = predictions.assign(site=predictions["participant"].map(dict(sites)))
 
     def inside(runs: pd.DataFrame) -> dict[str, float]:
-        both = runs[["observed", "predicted"]]
-        centred = both - both.groupby(runs["site"]).transform("mean")
-        return {"r_within_site": correlation(centred["observed"], centred["predicted"])}
+        both = runs.groupby("site")[["observed", "predicted"]]
+        centred = (runs[["observed", "predicted"]] - both.transform("mean"))[both.transform("size") >= LEAST]
+        r = correlation(centred["observed"], centred["predicted"]) if len(centred) else np.nan
+        return {"r_within_site": r}
 
-    return of_each_row(table, inside) if len(table) else pd.DataFrame(columns=[*identity, "r_within_site"])
+    return of_each_row(table, inside)
 
 
 def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> float:

@@ -193,10 +193,8 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
 def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.ndarray, pd.DataFrame]]:
     known_columns(COLUMNS, predictions.columns, "predictions table")
     table = with_lines(predictions)
-    if "repeat" not in table:
-        table["repeat"] = 0
-    if "observed_raw" not in table:
-        table["observed_raw"] = table["observed"]
+    defaults: dict[str, Any] = {"repeat": 0, "observed_raw": table["observed"], "whole": ""}
+    table = table.assign(**{name: value for name, value in defaults.items() if name not in table})
     if table.duplicated(["cohort", "target", "row", "repeat", "participant"]).any():
         raise NerveError("The predictions table predicts a participant twice by the same row, target and repeat.")
     wrong = table[~np.isfinite(table[["observed", "predicted"]].to_numpy(float)).all(axis=1)]
@@ -207,11 +205,9 @@ def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.
             f"The predictions table holds missing or infinite values of {first['target']} by {first['line']} for "
             f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
         )
-    columns = table[table["whole"] != ""] if "whole" in table else table[:0]
-    for name, part in (("target", table), ("whole", columns)):
-        if len(part):
-            for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
-                yield (str(cohort), str(target)), _people(rows), rows
+    for name, part in (("target", table), ("whole", table[table["whole"] != ""])):
+        for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
+            yield (str(cohort), str(target)), _people(rows), rows
 
 
 def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:

@@ -48,11 +48,10 @@ def prepare_transfer(train: Cohort, test: Cohort, protocol: Protocol) -> tuple[C
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
     """Refuse a column that one cohort lacks, or that holds something else there."""
     asked = [*protocol.targets, *protocol.covariates, *protocol.preserve]
-    optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
     here, there = train.participants, test.participants
     for cohort in (train, test):
         where = f"participants of {cohort.name!r}"  # of the second, after the loop
-        known_columns([*asked, *optional], cohort.participants.columns, where)
+        known_columns(protocol.columns, cohort.participants.columns, where)
     motion = [motion_column(here.columns), motion_column(there.columns)]
     if protocol.motion == AUTO and motion[0] != motion[1]:
         column = motion[0] or motion[1]
