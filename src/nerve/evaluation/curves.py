@@ -43,7 +43,7 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
             inside, outside = source.split(pool, test, [column])
             for k in protocol.labels:
                 values, _ = without_covariates(raw, column, pool[:k], test, covariates)
-                left, right = inside.iloc[:k] if hasattr(inside, "iloc") else inside[:k], outside
+                left, right = inside[:k], outside
                 if getattr(model, "kernel", "") == "precomputed":  # it has a column for each of the pool
                     left, right = left[:, :k], right[:, :k]
                 predicted = np.ravel(clone(model).fit(left, values[pool[:k]]).predict(right)).astype(float)

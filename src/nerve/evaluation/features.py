@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, did_you_mean, listed, problem
+from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation import sources
 from nerve.evaluation.combat import ComBat
@@ -100,9 +100,7 @@ class CovariatesAlone(Features):
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """A linear model of the covariates."""
         if people.covariates.shape[1] == 0:
-            raise NerveError(
-                "The feature set 'covariates' needs covariates, expected covariates=['age', 'sex'] or the like."
-            )
+            raise problem("covariates", "this feature set needs covariates", expected="covariates=['age', 'sex'], say")
         return CovariateRegression(), sources.CovariateTable(people.covariates)
 
 
@@ -239,9 +237,8 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
         return _from_table(features, cohort, name or "features", "the features table", scope)
     matrix = np.asarray(features)
     if matrix.dtype.kind not in "fiub":
-        raise NerveError(
-            f"The features hold {matrix.dtype}, expected numbers, a table, a file or one of {listed(NAMED)}."
-        )
+        wanted = f"numbers, a table, a file or one of {listed(NAMED)}"
+        raise problem("features", f"an array of {matrix.dtype}", expected=wanted)
     if matrix.ndim < 2 or len(matrix) != len(cohort):
         wanted = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
         raise problem("features", f"an array of shape {matrix.shape}", expected=wanted)

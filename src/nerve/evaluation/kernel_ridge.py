@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from nerve.checks import NerveError, one_of
+from nerve.checks import NerveError, one_of, require
 from nerve.components import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
@@ -170,14 +170,11 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         one_of("kernel", self.kernel, (*KERNELS, "precomputed", "rows"))
         X, y = _finite(X, "features"), _finite(y, "targets")
         targets = y[:, None] if y.ndim == 1 else y  # (n, T)
-        if len(X) != len(targets):
-            raise NerveError(
-                f"There are {len(X)} rows of features but {len(targets)} targets, expected as many of each."
-            )
-        if len(X) < 2:
-            raise NerveError(
-                f"There is {len(X)} participant to train on, expected at least 2. Use more, or fewer folds."
-            )
+        require(
+            "KernelRidge",
+            (len(X) == len(targets), f"there are {len(X)} rows for {len(targets)} targets", "as many of each"),
+            (len(X) >= 2, f"there is {len(X)} participant to train on", "at least 2: use more, or fewer folds"),
+        )
         self.training_ = X if self.kernel in ("linear", "rbf") else X[:0]
         if self.kernel == "rbf":
             self.gamma_ = median_gamma(squared_distances(X, X))

@@ -44,9 +44,7 @@ class Krylov:
         self.share = self.mask / self.mask.sum(axis=0)  # a mean as a sum
         repeated = np.tile(targets, (1, kept.shape[1]))
         self.means = (self.share * repeated).sum(axis=0)  # (C,)
-        self.least = (
-            _ROUNDING * (float(np.linalg.norm(kernel)) + common) or 1.0
-        )  # a kernel of zeros: any λ gives the mean
+        self.least = _ROUNDING * (np.linalg.norm(kernel) + common) or 1.0  # a kernel of zeros: any λ gives the mean
         self.vectors, self.products, small = self._lanczos(kernel.astype(np.float32), repeated)
         self.values, self.basis = np.linalg.eigh(small)  # (C, k), (C, k, k)
 

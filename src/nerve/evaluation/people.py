@@ -143,11 +143,8 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
         found = f"every value is {different[0]!r}" if different else "every value is missing"
         raise problem(where, found, expected="values that differ", remedy="Leave it out.")
     if n < n_folds:
-        found, wanted = (
-            f"there are values for {n} of {len(column)} participants",
-            f"at least one for each of {n_folds} folds",
-        )
-        raise problem(where, found, expected=wanted, remedy="Ask for fewer folds.")
+        found = f"there are values for {n} of {len(column)} participants"
+        raise problem(where, found, expected=f"at least one for each of {n_folds} folds", remedy="Ask for fewer folds.")
     if n - -(-n // n_folds) < 2:
         raise problem(where, f"it has values for {n}", expected="at least two to train on in every fold")
     if is_numeric(column) and np.isinf(present.to_numpy(float)).any():
@@ -245,8 +242,10 @@ def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
     lonely = [site for site in np.unique(sites) if (learned_from == site).sum() < 2]
     if protocol.combat and lonely:
         of = f" with {protocol.combat_on}" if protocol.combat_on else ""
-        found = f"site {listed(lonely, most=5)} has {'fewer than two participants' + of if of else 'one participant'}"
-        wanted = f"at least two participants{of} of every site with ComBat"
+        found, wanted = (
+            f"site {listed(lonely, most=5)} has fewer than two participants{of}",
+            "at least two of every site",
+        )
         raise problem(where, found, expected=wanted, remedy="Leave these participants out, or ComBat.")
 
 

@@ -46,12 +46,10 @@ class ResultsFolder:
 def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str:
     """Write the tables and, last, protocol.json, which names their content; returns the id of the whole."""
     folder = Path(folder)
-    tables = {name: getattr(results, name) for name in TABLES}
-    tables["rows"] = tables["rows"].assign(
-        settings=[json.dumps(one, default=str) for one in tables["rows"]["settings"]]
-    )
-    for name, table in tables.items():
-        write_tsv(folder / f"{name}.tsv", table)
+    settings = [json.dumps(one, default=str) for one in results.rows["settings"]]
+    for name in TABLES:
+        table = getattr(results, name)
+        write_tsv(folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table)
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
     about = json.loads(json.dumps(results.about, default=str))  # as it will be read
     whole = _identity(files, about)
@@ -92,12 +90,8 @@ def is_results(folder: str | os.PathLike[str]) -> bool:
 
 def _table(path: Path) -> pd.DataFrame:
     table = read_tsv(path, dtype=dict.fromkeys((*_TEXT, "settings", *_FLAGS), str))
-    for column in table.columns:
-        if column in _TEXT:
-            table[column] = table[column].fillna("")
-        elif column in _FLAGS:
-            table[column] = table[column] == "True"
-    return table
+    text, flags = (table.columns.intersection(list(names)) for names in (_TEXT, _FLAGS))
+    return table.assign(**table[text].fillna(""), **(table[flags] == "True"))
 
 
 def _digest(path: Path) -> str:

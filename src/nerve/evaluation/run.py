@@ -85,15 +85,12 @@ def predict_one(
     Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
     trained on, `training_mean` is the mean of its values after covariates.
     """
-    step, parts, options = 0.7 / len(people.folds), [], _options(features, people)
+    step, parts, options = 0.7 / len(people.folds), [], _options(features, people) | {"groups": people.inner_groups}
     with naming(people.ids):
         model, source = features.prepare(cohort, people, protocol, _share(progress, features.name, 0.0, 0.3))
         for repeat, folds in enumerate(people.folds):
-            say = _share(progress, features.name, 0.3 + repeat * step, step)
-            part = out_of_fold_predictions(
-                model, source, folds=folds, groups=people.inner_groups, progress=say, **options
-            )
-            parts.append(part.assign(repeat=repeat))
+            options["progress"] = _share(progress, features.name, 0.3 + repeat * step, step)
+            parts.append(out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
     _warn_of_no_difference(table, features.name)
     whole = [people.whole.get(target, "") for target in table["target"]]

@@ -55,9 +55,8 @@ def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: 
     codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
     folds[people.order] = stratified_folds(codes[people.order, None], N_FOLDS, seed=protocol.seed)
     with naming(people.ids):
-        predicted = out_of_fold_predictions(
-            *features.prepare(cohort, people, protocol), targets, folds, order=people.order
-        )
+        model, source = features.prepare(cohort, people, protocol)
+        predicted = out_of_fold_predictions(model, source, targets, folds, order=people.order)
     guessed = predicted.pivot(index="position", columns="target", values="predicted")[list(targets)].to_numpy()
     return float(balanced_accuracy_score(codes, guessed.argmax(axis=1)))
 

@@ -126,21 +126,19 @@ def all_comparisons(
     compared, apart = (lines, []) if rows is None else (contenders(rows), references(rows))
     found = []
     for (cohort, target), _, models in _by_target(table):
-        place, options = {"cohort": cohort, "target": target}, (n_bootstrap, seed, groups)
         sides = {str(line): runs for line, runs in models.groupby("line", sort=False)}
         ranked = _ranked(sides, compared)
-        for first, second in combinations(ranked, 2):
-            best = (first, second) == (ranked[0], ranked[1])
-            row = _comparison(sides[first], sides[second], *options)
-            found.append(place | row | {"among": "methods", "best_two": best})
-        for line in _ranked(sides, apart) if ranked else []:
-            row = _comparison(sides[ranked[0]], sides[line], *options)
-            found.append(place | row | {"among": "reference", "best_two": False})
+        pairs = [(*pair, "methods") for pair in combinations(ranked, 2)]
+        pairs += [(ranked[0], line, "reference") for line in _ranked(sides, apart) if ranked]
+        for first, second, among in pairs:
+            row = _comparison(sides[first], sides[second], n_bootstrap, seed, groups)
+            best = among == "methods" and [first, second] == ranked[:2]
+            found.append({"cohort": cohort, "target": target} | row | {"among": among, "best_two": best})
     if not found:
         return pd.DataFrame(columns=NO_COMPARISON)
     table = pd.DataFrame(found)
-    pairs = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
-    families = pairs.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
+    both = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
+    families = both.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
     return table.assign(q=table["p"].groupby(families).transform(adjusted_p))
 
 
@@ -182,9 +180,8 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
         variant = table["variant"].fillna("").astype(str) if "variant" in table else pd.Series("", index=table.index)
         lines = [line_id(str(method), one) for method, one in zip(table["method"], variant, strict=True)]
         seeds = table["seed"] if "seed" in table else [0] * len(table)
-        table = table.assign(
-            variant=variant, line=lines, row=[f"{a}, seed {b}" for a, b in zip(lines, seeds, strict=True)]
-        )
+        names = [f"{line}, seed {seed}" for line, seed in zip(lines, seeds, strict=True)]
+        table = table.assign(variant=variant, line=lines, row=names)
     if rows is not None:
         return table.assign(line=table["row"].map(rows.set_index("row")["line"]))
     return table if "line" in table else table.assign(line=table["row"])
