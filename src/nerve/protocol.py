@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from nerve.checks import NerveError, did_you_mean, listed, one_of
+from nerve.checks import NerveError, did_you_mean, listed, one_of, problem
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
 LAMBDAS = (0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
@@ -124,10 +124,8 @@ def known_fields(given: Mapping[str, Any], where: object) -> dict[str, Any]:
     """`given` as a dict if every name is a field of the protocol, otherwise the nearest name."""
     for name in given:
         if name not in FIELDS:
-            raise NerveError(
-                f"{where}: there is no {name!r} in a protocol, expected one of {listed(FIELDS, most=40)}."
-                f"{did_you_mean(str(name), FIELDS)}"
-            )
+            wanted, near = f"one of {listed(FIELDS, most=40)}", did_you_mean(str(name), FIELDS).strip()
+            raise problem(where, f"there is no {name!r} in a protocol", expected=wanted, remedy=near)
     return dict(given)
 
 

@@ -75,11 +75,11 @@ class ComBat:
         unseen = np.setdiff1d(sites, self.sites_)
         if len(unseen):
             of = f" among those with {self.on[0]}={self.on[1]}" if self.on else ""
-            raise NerveError(
-                f"ComBat was fitted without site {listed(unseen, most=4)}{of} (it knows "
-                f"{listed(self.sites_, most=6)}), expected only sites of the training fold: a site that was left out "
-                "cannot be harmonised. Drop ComBat, or keep sites in every fold."
+            found = (
+                f"ComBat was fitted without site {listed(unseen, most=4)}{of} (it knows {listed(self.sites_, most=6)})"
             )
+            remedy = "A site that was left out cannot be harmonised: drop ComBat, or keep sites in every fold."
+            raise problem("sites", found, expected="only sites of the training fold", remedy=remedy)
         code = np.searchsorted(self.sites_, sites)
         standard = (self._standardise(features, table) - self.shift_[code]) / self.scale_[code]
         return standard * self.deviation_ + self._expected(table)

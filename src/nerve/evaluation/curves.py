@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from nerve.checks import NerveError, naming
+from nerve.checks import naming, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.features import Features
 from nerve.evaluation.folds import strata_of
@@ -63,10 +63,8 @@ def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray
         pool, elsewhere = (known[~tested[known]], known[tested[known]]) if people.trained_on else (known, known[:0])
         left = len(elsewhere) if people.trained_on else max(0, len(known) - most)
         if left < LEAST_TEST or len(pool) < most:
-            raise NerveError(
-                f"labels: {most} labelled participants leave {left} of the {len(known)} who have "
-                f"{target!r} to be tested on, expected at least {LEAST_TEST}. Ask for fewer labels."
-            )
+            found = f"{most} labelled participants leave {left} of the {len(known)} who have {target!r} to be tested on"
+            raise problem("labels", found, expected=f"at least {LEAST_TEST}", remedy="Ask for fewer labels.")
         strata = strata_of(values[pool], 5)
         for draw in range(protocol.n_draws):
             order = pool[_stratified_order(strata, np.random.default_rng([protocol.seed, draw]))]

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.linalg
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from nerve.checks import NerveError, one_of, require
+from nerve.checks import one_of, problem, require
 from nerve.components import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
@@ -255,8 +255,8 @@ class KernelRidge(RegressorMixin, BaseEstimator):
 def _finite(values: Any, what: str) -> np.ndarray:
     array = np.asarray(values, float)
     if not np.isfinite(array).all():
-        raise NerveError(
-            f"The {what} hold {int((~np.isfinite(array)).sum()):,} values that are missing or infinite, expected "
-            "numbers: leave those participants or columns out, or fill them in, first."
+        found = f"{(~np.isfinite(array)).sum():,} values are missing or infinite (NaN, inf)"
+        raise problem(
+            what, found, expected="numbers", remedy="Leave those participants or columns out, or fill them in."
         )
     return array

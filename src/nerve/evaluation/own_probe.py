@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 
-from nerve.checks import NerveError
+from nerve.checks import NerveError, problem
 
 
 class OwnProbe(BaseEstimator):
@@ -51,9 +51,7 @@ class OwnProbe(BaseEstimator):
 def checked_probe(probe: Any) -> OwnProbe:
     """The probe, if it is an estimator."""
     if isinstance(probe, type) or not all(hasattr(probe, verb) for verb in ("fit", "predict", "get_params")):
-        raise NerveError(
-            f"The probe is {probe!r:.80}, expected an estimator of scikit-learn's kind: fit, predict, get_params."
-        )
+        raise problem("probe", f"{probe!r:.80}", expected="an estimator with fit, predict and get_params")
     return OwnProbe(probe)
 
 

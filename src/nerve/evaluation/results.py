@@ -43,8 +43,8 @@ class ResultsFolder:
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
 
 
-def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str:
-    """Write the tables and, last, protocol.json, which names their content; returns the id of the whole."""
+def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> None:
+    """Write the tables and, last, protocol.json, which names their content."""
     folder = Path(folder)
     settings = [json.dumps(one, default=str) for one in results.rows["settings"]]
     for name in TABLES:
@@ -52,9 +52,7 @@ def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str
         write_tsv(folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table)
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
     about = json.loads(json.dumps(results.about, default=str))  # as it will be read
-    whole = _identity(files, about)
-    write_json(folder / PROTOCOL, {"format": FORMAT, "id": whole, "files": files, **about})
-    return whole
+    write_json(folder / PROTOCOL, {"format": FORMAT, "id": _identity(files, about), "files": files, **about})
 
 
 def _identity(files: dict[str, str], about: dict[str, Any]) -> str:

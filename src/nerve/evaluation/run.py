@@ -125,12 +125,8 @@ def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
     spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
     least = 1e-6 * table.groupby("target")["observed"].std()  # features of float32 differ by more where they differ
     if alike := [str(target) for target in spread.index if spread[target] <= least[target]]:
-        warnings.warn(
-            f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it, "
-            "and its r only compares means of folds.",
-            NerveWarning,
-            stacklevel=3,
-        )
+        said = f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it"
+        warnings.warn(f"{said}, and its r only compares means of folds.", NerveWarning, stacklevel=3)
 
 
 def _share(progress: Progress | None, name: str, start: float, length: float) -> Callable[[float], None] | None:

@@ -16,16 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, NerveWarning, known_columns, listed
-from nerve.evaluation.resampling import (
-    adjusted_p,
-    correlation,
-    interval,
-    resample_counts,
-    two_sided_p,
-    weighted_auc,
-    weighted_correlations,
-)
+from nerve.checks import NerveError, NerveWarning, known_columns, listed, problem
+from nerve.evaluation import resampling
 from nerve.evaluation.rows import contenders, references
 
 COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
@@ -139,7 +131,7 @@ def all_comparisons(
     table = pd.DataFrame(found)
     both = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
     families = both.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
-    return table.assign(q=table["p"].groupby(families).transform(adjusted_p))
+    return table.assign(q=table["p"].groupby(families).transform(resampling.adjusted_p))
 
 
 def best_two(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None) -> pd.DataFrame:
@@ -160,9 +152,11 @@ def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
     table = predictions.assign(motion=values).dropna(subset=["motion"])
     raw = "observed_raw" if "observed_raw" in table else "observed"
     sides = {"r_target_motion": raw, "r_prediction_motion": "predicted"}
-    return of_each_row(
-        table, lambda runs: {name: correlation(runs[side], runs["motion"]) for name, side in sides.items()}
-    )
+
+    def correlations(runs: pd.DataFrame) -> dict[str, Any]:
+        return {name: resampling.correlation(runs[side], runs["motion"]) for name, side in sides.items()}
+
+    return of_each_row(table, correlations)
 
 
 def of_each_row(table: pd.DataFrame, scores: Callable[[pd.DataFrame], dict[str, Any]]) -> pd.DataFrame:
@@ -198,10 +192,9 @@ def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.
     if len(wrong):
         first = wrong.iloc[0]
         same = wrong[(wrong["row"] == first["row"]) & (wrong["target"] == first["target"])]
-        raise NerveError(
-            f"The predictions table holds missing or infinite values of {first['target']} by {first['line']} for "
-            f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
-        )
+        who = listed(same["participant"].unique(), most=5)
+        found = f"missing or infinite values of {first['target']} by {first['line']} for {who}"
+        raise problem("predictions table", found, expected="numbers", remedy="Leave these rows out, or predict again.")
     for name, part in (("target", table), ("whole", table[table["whole"] != ""])):
         for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
             yield (str(cohort), str(target)), _people(rows), rows
@@ -213,13 +206,9 @@ def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
         gaps = scores[~np.isfinite(scores[column].to_numpy(float))] if len(scores) else scores
         if len(gaps):
             why = " (it needs folds of three participants or more)" if column == "r_fold_mean" else ""
-            who = gaps["row" if "row" in gaps else "method"].unique()
-            warnings.warn(
-                f"{column} of {listed(gaps['target'].unique())} could not be computed for {listed(who)} and is left "
-                f"empty{why}.",
-                NerveWarning,
-                stacklevel=3,
-            )
+            what, who = (listed(gaps[name].unique()) for name in ("target", "row"))
+            said = f"{column} of {what} could not be computed for {who} and is left empty{why}."
+            warnings.warn(said, NerveWarning, stacklevel=3)
 
 
 def _people(rows: pd.DataFrame) -> np.ndarray:
@@ -229,7 +218,7 @@ def _people(rows: pd.DataFrame) -> np.ndarray:
 
 def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.ndarray:
     families = None if groups is None else pd.Series(people).map(dict(groups)).to_numpy(object)
-    return resample_counts(len(people), n_bootstrap, seed, families)
+    return resampling.resample_counts(len(people), n_bootstrap, seed, families)
 
 
 def _columns(runs: pd.DataFrame, people: np.ndarray, *values: str) -> np.ndarray:
@@ -248,7 +237,9 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
     for name in ("r", "auc") if binary else ("r",):
         row[name] = _score(name, runs, people[own])
         if counts is not None:
-            row[f"{name}_low"], row[f"{name}_high"] = interval(_metric(name, runs, people[own], counts[:, own]))
+            row[f"{name}_low"], row[f"{name}_high"] = resampling.interval(
+                _metric(name, runs, people[own], counts[:, own])
+            )
     if counts is not None:
         row["r_half_width"] = (row["r_high"] - row["r_low"]) / 2
         bounds = row["r"], row["r_low"], row["r_high"]
@@ -297,7 +288,7 @@ def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed:
     metric, counts = _metric_of(sides[0]), _counts(people, n_bootstrap, seed, groups)
     score_a, score_b = (_score(metric, side, people) for side in sides)
     resampled = [_metric(metric, side, people, counts) for side in sides]
-    low, high = interval(resampled[0] - resampled[1])
+    low, high = resampling.interval(resampled[0] - resampled[1])
     return {
         "line_a": left["line"].iloc[0],
         "line_b": right["line"].iloc[0],
@@ -307,7 +298,7 @@ def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed:
         "difference": score_a - score_b,
         "difference_low": low,
         "difference_high": high,
-        "p": two_sided_p(resampled[0] - resampled[1]),
+        "p": resampling.two_sided_p(resampled[0] - resampled[1]),
         "tie": round(score_a, 3) == round(score_b, 3),
         "n": len(people),
     }
@@ -323,8 +314,8 @@ def _metric(metric: str, runs: pd.DataFrame, people: np.ndarray, counts: np.ndar
         return np.mean([_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0)
     observed, raw, predicted = _columns(runs, people, "observed", "observed_raw", "predicted")
     if metric == "r":
-        return weighted_correlations(counts, observed, predicted).mean(axis=1)
-    return np.mean([weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0)
+        return resampling.weighted_correlations(counts, observed, predicted).mean(axis=1)
+    return np.mean([resampling.weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0)
 
 
 def _score(metric: str, runs: pd.DataFrame, people: np.ndarray) -> float:
@@ -340,7 +331,7 @@ def _ranked(sides: dict[str, pd.DataFrame], among: list[str]) -> list[str]:
 
 def _fold_mean_r(runs: pd.DataFrame) -> float:
     folds = [part for _, part in runs.groupby("fold", sort=False) if len(part) > 2]
-    values = [correlation(part["observed"], part["predicted"]) for part in folds]
+    values = [resampling.correlation(part["observed"], part["predicted"]) for part in folds]
     return float(np.mean(values)) if values else np.nan
 
 
