@@ -83,9 +83,8 @@ def _stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarra
 def curve_table(curves: pd.DataFrame) -> pd.DataFrame:
     """Mean over draws with a 95 % interval of the draws, per cohort, target, row and number of labels."""
     grouped = curves.groupby(["cohort", "target", "row", "metric", "labels"], sort=False)["score"]
-    table = grouped.agg(["mean", "std", "count"]).reset_index()
-    low, high = grouped.quantile(0.025).to_numpy(), grouped.quantile(0.975).to_numpy()
-    return table.rename(columns={"mean": "score", "count": "n_draws"}).assign(low=low, high=high)
+    low, high = grouped.quantile(0.025), grouped.quantile(0.975)
+    return pd.DataFrame({"score": grouped.mean(), "low": low, "high": high}).reset_index()
 
 
 def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils.validation import has_fit_parameter
 
 from nerve.checks import NerveError, problem
 
@@ -85,7 +85,6 @@ def _spelt(value: Any) -> str:
 
 
 def _asks_for_groups(estimator: Any) -> bool:
-    """Whether `fit` takes groups by name, or passes on what it is given to a search's inner folds."""
-    accepted = inspect.signature(estimator.fit).parameters
-    passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
-    return "groups" in accepted or (passes_on and hasattr(estimator, "cv"))
+    """Whether `fit` takes groups by name, or is a search, which passes them on to its inner folds."""
+    is_search = hasattr(estimator, "estimator") and hasattr(estimator, "scoring")
+    return is_search or has_fit_parameter(estimator, "groups")

@@ -46,12 +46,10 @@ def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: 
 
     Not a number where there is one site, or where the participants of another cohort are trained on.
     """
-    if people.sites is None or people.trained_on:
+    if people.sites is None or people.trained_on or len(set(people.sites)) < 2:
         return float("nan")
     sites = people.sites.astype(str)
     targets = pd.DataFrame({f"site {name}": (sites == name).astype(float) for name in np.unique(sites)})
-    if targets.shape[1] < 2:
-        return float("nan")
     codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
     folds[people.order] = stratified_folds(codes[people.order, None], N_FOLDS, seed=protocol.seed)
     with naming(people.ids):

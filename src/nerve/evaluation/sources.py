@@ -131,13 +131,9 @@ class FittedInFolds(Source):
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """What the estimator of these training participants gives for both sets."""
-        fitted = self.fitted(self.cohort.subset(train))
+        fitted = clone(self.estimator).fit(self.cohort.subset(train))
         left, right = (fitted.transform(self.cohort.subset(rows)) for rows in (train, test))
         return left.reshape(len(left), -1), right.reshape(len(right), -1)
-
-    def fitted(self, cohort: Any) -> Any:
-        """A fresh copy of the estimator, fitted."""
-        return clone(self.estimator).fit(cohort)
 
 
 class Adjusted(Source):
