@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
 from nerve.fitted import NotFitted
 
@@ -78,16 +78,11 @@ def deviations(columns: np.ndarray) -> np.ndarray:
     return peak * (columns / peak).std(axis=0)
 
 
-class CovariateRegression(RegressorMixin, BaseEstimator):
+class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Least squares of targets (or features) on an intercept and covariates; the model of the row of covariates too.
 
     ŷ = b₀ + C b with C centred on the training participants, the smallest b where columns of C depend on one another.
     """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def fit(self, table: pd.DataFrame, values: np.ndarray) -> CovariateRegression:
         """Learn coefficients from training participants; `values` is (n, T)."""

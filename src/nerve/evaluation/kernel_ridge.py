@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
 from nerve.checks import one_of, problem, require
 from nerve.components import decomposed
@@ -114,7 +114,7 @@ def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
             yield i, label, projected @ solve(value) + centre
 
 
-class KernelRidge(RegressorMixin, BaseEstimator):
+class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge regression with λ chosen for each target by inner cross-validation.
 
     Many participants in a kernel are solved by Lanczos' method (`krylov.py`) where a decomposition would take long.
@@ -151,7 +151,6 @@ class KernelRidge(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 

@@ -6,8 +6,6 @@ come from training participants.
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
 
 from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import CovariateRegression
@@ -165,13 +164,12 @@ def fold_tasks(
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
     """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
     given = {"strata": task.strata} | ({} if groups is None else {"groups": np.asarray(groups, object)[task.train]})
-    options = {name: one for name, one in given.items() if name in inspect.signature(model.fit).parameters}
+    options = {name: one for name, one in given.items() if has_fit_parameter(model, name)}
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     parts = []
     for column in [values] if takes_several else values.T:
-        fresh = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
         with placing(task.train):
-            fitted = fresh.fit(task.features[0], column, **options)
+            fitted = clone(model, safe=False).fit(task.features[0], column, **options)
         with placing(task.test):
             predicted = np.asarray(fitted.predict(task.features[1]), float)
         parts.append(predicted.reshape(len(task.test), -1))

@@ -104,11 +104,11 @@ def null_of_one(
 ) -> pd.DataFrame:
     """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
     name = f"{features.name}, permuted"
-    drawn: dict[str, Any] = {"n_permutations": protocol.n_permutations, "seed": protocol.seed, "groups": people.groups}
+    options = _options(features, people) | {"groups": people.groups, "blocks": people.sites, "seed": protocol.seed}
+    options |= {"n_permutations": protocol.n_permutations, "progress": _share(progress, name, 0.3, 0.7)}
     with naming(people.ids):
         model, source = features.prepare(cohort, people, protocol, _share(progress, name, 0.0, 0.3))
-        drawn |= {"blocks": people.sites, "progress": _share(progress, name, 0.3, 0.7), **_options(features, people)}
-        null = null_correlations(model, source, folds=people.folds[0], **drawn)
+        null = null_correlations(model, source, folds=people.folds[0], **options)
     return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
 
 
