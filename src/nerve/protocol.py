@@ -12,7 +12,6 @@ from nerve.checks import NerveError, did_you_mean, listed, one_of, problem
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
 LAMBDAS = (0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
-PRETRAIN_SCOPES = ("all", "train_folds")
 MOST_RESAMPLES = 100_000  # all are held in memory
 AUTO, NONE = "auto", "none"  # values of `motion` that are no column
 
@@ -73,7 +72,7 @@ class Protocol:
         object.__setattr__(self, "motion", self.motion or NONE)
         one_of("kernel", self.kernel, KERNELS)
         one_of("non_numeric", self.non_numeric, ("refuse", "missing"))
-        one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
+        one_of("pretrain_scope", self.pretrain_scope, ("all", "train_folds"))
         unknown = [name for name in self.classes if name not in self.targets]
         no_site = (self.combat or self.leave_site_out) and self.site is None
         no_subset = self.combat_on is not None and not (self.combat and all(self.subset))

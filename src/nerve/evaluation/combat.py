@@ -54,8 +54,7 @@ class ComBat:
         member = np.eye(len(self.sites_))[code]  # (n, sites)
         design = np.column_stack([member, self.design_.transform(table[list(self.preserve)])])
         coefficients = np.linalg.lstsq(design, features, rcond=1e-10)[0]  # (sites + p, d)
-        share = member.mean(axis=0)
-        self.mean_ = share @ coefficients[: len(self.sites_)]  # (d,)
+        self.mean_ = member.mean(axis=0) @ coefficients[: len(self.sites_)]  # (d,)
         self.slopes_ = coefficients[len(self.sites_) :]  # (p, d)
         deviation = np.sqrt(((features - design @ coefficients) ** 2).mean(axis=0))
         varies = deviation > 1e-12 * np.abs(features).max(axis=0)  # constant features stay as they are

@@ -94,7 +94,6 @@ class Predictor(Learned):
 class CovariatesAlone(Features):
     """What the covariates predict by themselves, none of them removed from the target."""
 
-    name: str = "covariates"
     removes_covariates: ClassVar[bool] = False
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
@@ -107,8 +106,6 @@ class CovariatesAlone(Features):
 @dataclass
 class Entries(Features):
     """Numbers that do not depend on who is in training: by default the entries of FC above the diagonal."""
-
-    name: str = "raw"
 
     def read(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
         """A function from rows to (rows, d) numbers; a large cohort is never read as a whole."""
@@ -152,7 +149,6 @@ class Entries(Features):
 class Components(Entries):
     """Principal components of FC, fitted on the training participants of each fold."""
 
-    name: str = "pca"
     scope: str = "train_folds"
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
@@ -180,7 +176,6 @@ class Components(Entries):
 class Given(Entries):
     """The user's own numbers, or those of a trained encoder: (n, d)."""
 
-    name: str = "features"
     matrix: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     scope: str = "not stated"
 
@@ -203,22 +198,20 @@ def ridge_of(protocol: Protocol) -> KernelRidge:
     return KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
 
 
-def adjusted(
-    source: sources.Source, people: People, protocol: Protocol, n_components: int | None = None
-) -> sources.Source:
+def adjusted(source: sources.Source, people: People, protocol: Protocol, **options: Any) -> sources.Source:
     """The source with ComBat and regression of covariates on top, where the protocol asks for them."""
     steps = _steps(protocol)
-    return sources.Adjusted(source, people.table, steps, n_components) if steps else source
+    return sources.Adjusted(source, people.table, steps, **options) if steps else source
 
 
-def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> list[Features]:
+def feature_sets(features: Any, cohort: Cohort, name: str | None = None) -> list[Features]:
     """All the sets that were asked for; a mapping or a list of several gives several."""
     if isinstance(features, Mapping):
-        return [one_feature_set(value, cohort, str(key), scope) for key, value in features.items()]
+        return [one_feature_set(value, cohort, str(key)) for key, value in features.items()]
     several = isinstance(features, (list, tuple)) and len(features) > 0
     if several and all(isinstance(value, (str, os.PathLike)) for value in features):
-        return [one_feature_set(value, cohort, None, scope) for value in features]
-    return [one_feature_set(features, cohort, name, scope)]
+        return [one_feature_set(value, cohort) for value in features]
+    return [one_feature_set(features, cohort, name)]
 
 
 def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> Features:

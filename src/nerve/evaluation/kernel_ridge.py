@@ -12,9 +12,8 @@ target: in its basis the inverse is a division.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -33,8 +32,7 @@ ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 HeldOut = Iterator[tuple[int, Any, np.ndarray]]  # place of λ, label of the inner fold, (fold, T) predictions
 
 
-@dataclass(frozen=True)
-class Spectrum:
+class Spectrum(NamedTuple):
     """A centred training kernel in its eigenbasis.
 
     Two routes to the same predictions: P K P = U diag(values) Uᵀ and rotation = P U, or, for centred rows Z with

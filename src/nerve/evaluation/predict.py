@@ -7,8 +7,7 @@ come from training participants.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,8 +23,7 @@ from nerve.evaluation.resampling import restricted_permutations, weighted_correl
 from nerve.evaluation.sources import Source
 
 
-@dataclass
-class FoldTask:
+class FoldTask(NamedTuple):
     """What one fold gives to a model. `values` are targets after covariates, fitted on `train`."""
 
     fold: int
@@ -121,7 +119,7 @@ def null_correlations(
             shuffle[:, order] = order[drawn]
         for i, name in enumerate(task.names):
             shuffled = task.values[:, i][shuffle].T  # (n, permutations)
-            alone = replace(task, strata=task.strata[:, [i]])
+            alone = task._replace(strata=task.strata[:, [i]])
             predicted[name][task.test] = fit_and_predict(model, alone, shuffled[task.train], groups)
             observed[name][task.test] = shuffled[task.test]
     known = {name: np.isfinite(values[:, 0]) for name, values in observed.items()}
