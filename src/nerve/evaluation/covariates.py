@@ -39,8 +39,7 @@ class Design:
             for name, column in table.items()
         }
         encoded = self._encode(table)
-        count = np.isfinite(encoded).sum(axis=0)
-        self.means_ = np.nansum(encoded, axis=0) / np.maximum(count, 1)
+        self.means_ = np.nansum(encoded, axis=0) / np.maximum(np.isfinite(encoded).sum(axis=0), 1)
         return self
 
     def transform(self, table: pd.DataFrame) -> np.ndarray:

@@ -18,7 +18,6 @@ from nerve.evaluation.resampling import correlation, weighted_auc
 from nerve.evaluation.statistics import is_binary
 from nerve.protocol import Protocol
 
-COLUMNS = ["cohort", "target", "labels", "draw", "metric", "score"]
 LEAST_TEST = 10  # participants left to be tested on
 
 
@@ -51,7 +50,7 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
                 if is_binary(raw[np.isfinite(raw)]):
                     name, score = "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
                 rows.append((people.cohort, target, k, draw, name, score))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
 
 
 def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:

@@ -20,6 +20,8 @@ from nerve.protocol import AUTO, NONE, Protocol
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
 LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64
 
+Classes = dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand for
+
 
 @dataclass(frozen=True)
 class People:
@@ -28,7 +30,7 @@ class People:
     cohort: str
     ids: np.ndarray  # (n,)
     targets: pd.DataFrame  # (n, T) numbers; a column of three or more classes gives one target per class
-    classes: dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand for
+    classes: Classes
     whole: dict[str, str]  # of a class against all others: the column that it is a class of
     covariates: pd.DataFrame  # (n, p)
     table: pd.DataFrame  # all participants' columns
@@ -89,12 +91,10 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
     return People(*about, folds=folds, notes=tuple(notes)), protocol
 
 
-def code_targets(
-    table: pd.DataFrame, protocol: Protocol
-) -> tuple[pd.DataFrame, dict[str, tuple[str, str]], dict[str, str]]:
+def code_targets(table: pd.DataFrame, protocol: Protocol) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
     """All targets as numbers, what 0 and 1 stand for, and which of them are classes of which column."""
     values: dict[str, np.ndarray] = {}
-    classes: dict[str, tuple[str, str]] = {}
+    classes: Classes = {}
     whole: dict[str, str] = {}
     for name in protocol.targets:
         column, are_classes = table[name], not is_numeric(table[name]) or name in protocol.classes

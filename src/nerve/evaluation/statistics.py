@@ -87,8 +87,7 @@ def compare(
     for (cohort, target), _, models in _by_target(predictions):
         left, right = (models[models["line"] == line] for line in (line_a, line_b))
         if len(left) and len(right):
-            row = _comparison(left, right, n_bootstrap, seed, groups)
-            rows.append({"cohort": cohort, "target": target} | row)
+            rows.append({"cohort": cohort, "target": target} | _comparison(left, right, n_bootstrap, seed, groups))
     if not rows:
         known = sorted(with_lines(predictions)["line"].astype(str).unique())
         raise NerveError(f"No target has predictions of both {line_a} and {line_b}; the table has {known}.")
@@ -282,8 +281,7 @@ def is_binary(observed_raw: Any) -> bool:
 
 
 def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed: int, groups: Any) -> dict[str, Any]:
-    people = _people(left)
-    people = people[pd.Index(people).isin(right["participant"])]
+    people = _people(left[left["participant"].isin(right["participant"])])
     sides = [side[side["participant"].isin(people)] for side in (left, right)]
     metric, counts = _metric_of(sides[0]), _counts(people, n_bootstrap, seed, groups)
     score_a, score_b = (_score(metric, side, people) for side in sides)
