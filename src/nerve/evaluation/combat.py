@@ -74,9 +74,8 @@ class ComBat:
         unseen = np.setdiff1d(sites, self.sites_)
         if len(unseen):
             of = f" among those with {self.on[0]}={self.on[1]}" if self.on else ""
-            found = (
-                f"ComBat was fitted without site {listed(unseen, most=4)}{of} (it knows {listed(self.sites_, most=6)})"
-            )
+            known = f"(it knows {listed(self.sites_, most=6)})"
+            found = f"ComBat was fitted without site {listed(unseen, most=4)}{of} {known}"
             remedy = "A site that was left out cannot be harmonised: drop ComBat, or keep sites in every fold."
             raise problem("sites", found, expected="only sites of the training fold", remedy=remedy)
         code = np.searchsorted(self.sites_, sites)

@@ -182,11 +182,11 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         rows, targets = rows - mean, targets - centre
         solve = partial(self._solved, common, targets, self._inner_folds(targets, groups, strata))
         if pairwise:
-            self.weights_ = solve(rows - rows.mean(axis=1, keepdims=True), pairwise=True)
-        elif rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
+            rows -= rows.mean(axis=1, keepdims=True)  # in place: a kernel of thousands is large
+        if not pairwise and rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
             self.weights_ = rows.T @ solve(rows @ rows.T, pairwise=True)
         else:
-            self.weights_ = solve(rows, pairwise=False)
+            self.weights_ = solve(rows, pairwise)
         self.bias_ = centre - mean @ self.weights_
         return self
 
@@ -253,7 +253,5 @@ def _finite(values: Any, what: str) -> np.ndarray:
     array = np.asarray(values, float)
     if not np.isfinite(array).all():
         found = f"{(~np.isfinite(array)).sum():,} values are missing or infinite (NaN, inf)"
-        raise problem(
-            what, found, expected="numbers", remedy="Leave those participants or columns out, or fill them in."
-        )
+        raise problem(what, found, expected="numbers", remedy="Leave those participants out, or fill them in.")
     return array

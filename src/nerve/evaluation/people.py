@@ -242,11 +242,8 @@ def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
     lonely = [site for site in np.unique(sites) if (learned_from == site).sum() < 2]
     if protocol.combat and lonely:
         of = f" with {protocol.combat_on}" if protocol.combat_on else ""
-        found, wanted = (
-            f"site {listed(lonely, most=5)} has fewer than two participants{of}",
-            "at least two of every site",
-        )
-        raise problem(where, found, expected=wanted, remedy="Leave these participants out, or ComBat.")
+        found = f"site {listed(lonely, most=5)} has fewer than two participants{of}"
+        raise problem(where, found, expected="at least two of every site", remedy="Leave them out, or ComBat.")
 
 
 def _notes(

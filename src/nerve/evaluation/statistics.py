@@ -236,9 +236,8 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
     for name in ("r", "auc") if binary else ("r",):
         row[name] = _score(name, runs, people[own])
         if counts is not None:
-            row[f"{name}_low"], row[f"{name}_high"] = resampling.interval(
-                _metric(name, runs, people[own], counts[:, own])
-            )
+            resampled = _metric(name, runs, people[own], counts[:, own])
+            row[f"{name}_low"], row[f"{name}_high"] = resampling.interval(resampled)
     if counts is not None:
         row["r_half_width"] = (row["r_high"] - row["r_low"]) / 2
         bounds = row["r"], row["r_low"], row["r_high"]
