@@ -48,7 +48,7 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
     environment.filters |= {"listed": listed, "label": line_label}
     text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         p=protocol,
-        s=summary,
+        s={"trained_on": None, **summary},
         lines=lines,
         several=[name for name, about in summary["targets"].items() if len(about["classes"] or ()) > 2],
         read_by_ridge=any(line.kind != "supervised" and line.method != "covariates" for line in lines),
