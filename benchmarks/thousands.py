@@ -11,9 +11,8 @@ import pandas as pd
 
 from nerve.evaluation import KernelRidge, kernel_ridge, out_of_fold_predictions
 from nerve.evaluation.folds import strata_of, stratified_folds
-from nerve.evaluation.kernels import blockwise_gram, correlation_rows
-from nerve.evaluation.landmarks import Landmarks, cross_products, landmark_pool
-from nerve.evaluation.sources import Kernel
+from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cross_products
+from nerve.evaluation.sources import Kernel, Landmarks, landmark_pool
 
 N_COMPARED, FOLDS_COMPARED, N_LANDMARKS = 4_000, 3, 2_048
 SIZES = [(1_573, 19_900, 40), (10_000, 79_800, 600)]  # participants, edges, seconds that it may take

@@ -240,10 +240,10 @@ MUTATIONS = (
         (RIDGE,),
     ),
     Mutation(
-        "bias: of fewer people than columns",
+        "bias: what participants have in common is not taken away again",
         "evaluation/kernel_ridge.py",
-        "above, below = targets.sum(axis=0) - above, len(targets) - below",
-        "above, below = targets.sum(axis=0) - above, len(targets) + below",
+        "self.bias_ = centre - mean @ self.weights_",
+        "self.bias_ = centre + mean @ self.weights_",
         (RIDGE,),
     ),
     Mutation(

@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-_MARKS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
 
@@ -42,12 +41,12 @@ def unguarded(value: Any) -> Any:
 
 def guarded_table(table: pd.DataFrame) -> pd.DataFrame:
     """The table with every text cell and column name guarded."""
-    return _changed(table, guarded, _MARKS)
+    return _changed(table, guarded)
 
 
 def unguarded_table(table: pd.DataFrame) -> pd.DataFrame:
     """The inverse of `guarded_table`."""
-    return _changed(table, unguarded, ("'",))
+    return _changed(table, unguarded)
 
 
 def any_text(table: pd.DataFrame, wanted: Callable[[str], bool]) -> bool:
@@ -56,12 +55,12 @@ def any_text(table: pd.DataFrame, wanted: Callable[[str], bool]) -> bool:
     return names or any(_holds(column, wanted) for _, column in _text_columns(table))
 
 
-def _changed(table: pd.DataFrame, change: Any, marks: tuple[str, ...]) -> pd.DataFrame:
-    """Cells that begin with a mark changed; the table itself where there are none."""
+def _changed(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
+    """Column names and text cells changed; the table itself where nothing changes."""
     names = [change(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    columns = [i for i, column in _text_columns(table) if _holds(column, lambda text: text.startswith(marks))]
+    columns = [i for i, column in _text_columns(table) if _holds(column, lambda text: change(text) != text)]
     table = table.copy() if columns else table
     for i in columns:
         table.isetitem(i, table.iloc[:, i].map(change).array)

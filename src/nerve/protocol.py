@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from nerve.checks import NerveError, did_you_mean, listed, one_of
+from nerve.checks import NerveError, did_you_mean, listed, one_of, problem
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
 LAMBDAS = (0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
-PRETRAIN_SCOPES = ("all", "train_folds")
 MOST_RESAMPLES = 100_000  # all are held in memory
 AUTO, NONE = "auto", "none"  # values of `motion` that are no column
 
@@ -73,7 +72,7 @@ class Protocol:
         object.__setattr__(self, "motion", self.motion or NONE)
         one_of("kernel", self.kernel, KERNELS)
         one_of("non_numeric", self.non_numeric, ("refuse", "missing"))
-        one_of("pretrain_scope", self.pretrain_scope, PRETRAIN_SCOPES)
+        one_of("pretrain_scope", self.pretrain_scope, ("all", "train_folds"))
         unknown = [name for name in self.classes if name not in self.targets]
         no_site = (self.combat or self.leave_site_out) and self.site is None
         no_subset = self.combat_on is not None and not (self.combat and all(self.subset))
@@ -102,6 +101,12 @@ class Protocol:
         column, _, value = (self.combat_on or "").partition("=")
         return column.strip(), value.strip()
 
+    @property
+    def columns(self) -> list[str]:
+        """All columns of the participants table that it names, but for motion."""
+        optional = (self.groups, self.site, self.subset[0])
+        return [*self.targets, *self.covariates, *self.preserve, *filter(None, optional)]
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
@@ -118,10 +123,8 @@ def known_fields(given: Mapping[str, Any], where: object) -> dict[str, Any]:
     """`given` as a dict if every name is a field of the protocol, otherwise the nearest name."""
     for name in given:
         if name not in FIELDS:
-            raise NerveError(
-                f"{where}: there is no {name!r} in a protocol, expected one of {listed(FIELDS, most=40)}."
-                f"{did_you_mean(str(name), FIELDS)}"
-            )
+            wanted, near = f"one of {listed(FIELDS, most=40)}", did_you_mean(str(name), FIELDS).strip()
+            raise problem(where, f"there is no {name!r} in a protocol", expected=wanted, remedy=near)
     return dict(given)
 
 

@@ -165,7 +165,7 @@ def test_combat_leaves_features_that_do_not_vary(features):
 
 def test_a_site_of_one_person_is_named(y, features):
     cohort = make_cohort(N, y=y, site=["A"] * (N - 1) + ["B"])
-    with pytest.raises(NerveError, match="site B has one participant"):
+    with pytest.raises(NerveError, match="site B has fewer than two participants, expected at least two"):
         nerve.evaluate(features, cohort, ["y"], site="site", combat=True, n_folds=4)
 
 

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 import scipy.io
 from sklearn.kernel_ridge import KernelRidge as SklearnKernelRidge
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KernelCenterer
 from sklearn.utils.estimator_checks import check_estimators_nan_inf
 from tests.reference import krr
 
 from nerve import NerveError
 from nerve.evaluation import LAMBDAS, KernelRidge, strata_of, stratified_folds
 from nerve.evaluation.covariates import CovariateRegression
-from nerve.evaluation.kernel_ridge import Spectrum, path, predictive_cod, solver
+from nerve.evaluation.kernel_ridge import Spectrum, predictive_cod
 from nerve.evaluation.kernels import blockwise_gram, correlation_rows
 
 
@@ -30,39 +33,44 @@ def test_correlation_kernel_is_numpys_to_1e_12_in_any_block_size(rng):
 
 
 @pytest.mark.parametrize("width", [6, 200])  # the factored and the kernel route
-@pytest.mark.parametrize("bias", [True, False])
-def test_every_penalty_and_target_equals_the_formula(rng, width, bias):
+@pytest.mark.parametrize("route", ["correlation", "precomputed"])
+def test_every_penalty_and_target_equals_the_formula(rng, width, route):
     X, Y = rng.normal(size=(60, width)), rng.normal(2, 1, size=(60, 3))
     train, test = np.arange(45), np.arange(45, 60)
-    kernel, rows = np.corrcoef(X), correlation_rows(X)
-    factored = width < 45
-    spectrum = Spectrum.of_factor(rows[train]) if factored else Spectrum.of_kernel(kernel[np.ix_(train, train)])
-    probe = rows[test] if factored else kernel[np.ix_(test, train)]
-    for penalty, predicted in zip(LAMBDAS[1:], path(spectrum, probe, Y[train], LAMBDAS[1:], bias), strict=True):
+    kernel = np.corrcoef(X)
+    fitted_on, tested_on = (X[train], X[test])
+    if route == "precomputed":
+        fitted_on, tested_on = kernel[np.ix_(train, train)], kernel[np.ix_(test, train)]
+    for penalty in LAMBDAS[1:]:
+        predicted = KernelRidge(route, lambdas=[penalty]).fit(fitted_on, Y[train]).predict(tested_on)
         for t in range(3):
-            assert np.allclose(
-                predicted[:, t], krr.kernel_ridge(kernel, train, test, Y[:, t], penalty, bias), atol=1e-8
-            )
+            assert np.allclose(predicted[:, t], krr.kernel_ridge(kernel, train, test, Y[:, t], penalty), atol=1e-8)
 
 
 def test_zero_penalty_is_the_limit_of_small_ones_even_for_a_singular_kernel(rng):
-    X, y = rng.normal(size=(50, 8)), rng.normal(size=(50, 1))
+    X, y = rng.normal(size=(50, 8)), rng.normal(size=50)
     rows = correlation_rows(X)
-    for spectrum, probe in [(Spectrum.of_factor(rows[:40]), rows[40:]),
-                            (Spectrum.of_kernel(rows[:40] @ rows[:40].T), rows[40:] @ rows[:40].T)]:  # fmt: skip
-        none, little = (next(path(spectrum, probe, y[:40], [penalty])) for penalty in (0.0, 1e-8))
+    for route, train, test in [("rows", rows[:40], rows[40:]),
+                               ("precomputed", rows[:40] @ rows[:40].T, rows[40:] @ rows[:40].T)]:  # fmt: skip
+        none, little = (KernelRidge(route, [penalty]).fit(train, y[:40]).predict(test) for penalty in (0.0, 1e-8))
         assert np.allclose(none, little, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [5, 90])
+def test_what_only_rounding_tells_apart_is_predicted_to_be_alike(rng, width):
+    X, y = rng.normal(size=width) + 1e-9 * rng.normal(size=(40, width)), rng.normal(size=40)
+    for route, train in [("rows", X), ("precomputed", X @ X.T)]:
+        assert np.allclose(KernelRidge(route).fit(train, y).predict(train), y.mean(), atol=1e-6)
 
 
 def test_one_penalty_for_each_target_equals_solving_them_apart(rng):
     X, Y = rng.normal(size=(40, 90)), rng.normal(size=(40, 3))
-    spectrum = Spectrum.of_kernel(np.corrcoef(X))
+    X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    spectrum = Spectrum.of(X @ X.T, common=0.0)
     penalties = np.array([0.01, 1.0, 20.0])
-    together, biases = solver(spectrum, Y)(penalties)
+    together = spectrum.solver(Y)(penalties)
     for t, penalty in enumerate(penalties):
-        alone, bias = solver(spectrum, Y[:, [t]])(penalty)
-        assert np.allclose(together[:, t], alone[:, 0])
-        assert np.isclose(biases[t], bias[0])
+        assert np.allclose(together[:, t], spectrum.solver(Y[:, [t]])(penalty)[:, 0])
 
 
 def test_the_width_of_the_rbf_kernel_is_the_median_heuristic(rng):
@@ -73,19 +81,21 @@ def test_the_width_of_the_rbf_kernel_is_the_median_heuristic(rng):
 
 @pytest.mark.parametrize("width", [7, 120])
 @pytest.mark.parametrize("kernel", ["linear", "cosine", "correlation", "rbf"])
-def test_without_bias_it_is_scikit_learns_kernel_ridge(rng, kernel, width):
-    X, y = rng.normal(size=(70, width)), rng.normal(size=70)
+def test_it_is_scikit_learns_kernel_ridge_on_a_centred_kernel_and_target(rng, kernel, width):
+    X, y = rng.normal(size=(70, width)), rng.normal(3, 1, size=70)
     train, test = X[:50], X[50:]
-    ours = KernelRidge(kernel, lambdas=[0.7], bias=False).fit(train, y[:50])
+    ours = KernelRidge(kernel, lambdas=[0.7]).fit(train, y[:50])
     if kernel == "linear":
         z = (X - train.mean(0)) / train.std(0) / np.sqrt(width)
-        theirs = SklearnKernelRidge(alpha=0.7, kernel="linear").fit(z[:50], y[:50]).predict(z[50:])
+        theirs = pairwise_kernels(z, z[:50])
     elif kernel == "rbf":
-        theirs = SklearnKernelRidge(alpha=0.7, kernel="rbf", gamma=ours.gamma_).fit(train, y[:50]).predict(test)
+        theirs = pairwise_kernels(X, train, metric="rbf", gamma=ours.gamma_)
     else:
         X = X - X.mean(1, keepdims=True) if kernel == "correlation" else X
-        theirs = SklearnKernelRidge(alpha=0.7, kernel="cosine").fit(X[:50], y[:50]).predict(X[50:])
-    assert np.abs(ours.predict(test) - theirs).max() < 1e-10
+        theirs = pairwise_kernels(X, X[:50], metric="cosine")
+    model = make_pipeline(KernelCenterer(), SklearnKernelRidge(alpha=0.7, kernel="precomputed"))
+    expected = model.fit(theirs[:50], y[:50] - y[:50].mean()).predict(theirs[50:]) + y[:50].mean()
+    assert np.abs(ours.predict(test) - expected).max() < 1e-10
 
 
 @pytest.mark.parametrize("width", [10, 150])

@@ -20,11 +20,11 @@ def fitted(monkeypatch, kernel, targets, through_krylov, **options):
     return KernelRidge("precomputed", **options).fit(kernel[:250, :250], targets[:250])
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_predictions_and_penalties_are_those_of_the_decomposition(monkeypatch, problem, bias):
+@pytest.mark.parametrize("offset", [True, False])
+def test_predictions_and_penalties_are_those_of_the_decomposition(monkeypatch, problem, offset):
     kernel, targets = problem
-    targets = targets if bias else targets - targets.mean(axis=0)
-    exact, ours = (fitted(monkeypatch, kernel, targets, way, bias=bias) for way in (False, True))
+    targets = targets if offset else targets - targets.mean(axis=0)
+    exact, ours = (fitted(monkeypatch, kernel, targets, way) for way in (False, True))
     np.testing.assert_array_equal(ours.lambda_, exact.lambda_)
     np.testing.assert_allclose(ours.inner_scores_[4:], exact.inner_scores_[4:], atol=1e-4)
     test = kernel[250:, :250]

@@ -7,8 +7,8 @@ import pytest
 import nerve
 from nerve import evaluate
 from nerve.checks import NerveWarning
-from nerve.evaluation.kernels import correlation_rows
-from nerve.evaluation.landmarks import Landmarks, cross_products, landmark_pool
+from nerve.evaluation.kernels import correlation_rows, cross_products
+from nerve.evaluation.sources import Landmarks, landmark_pool
 
 FEW = {"n_folds": 4, "motion": None}
 

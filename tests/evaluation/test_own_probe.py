@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -91,6 +91,10 @@ def test_two_classes_are_told_apart_by_classifiers_and_regressors(cohort, featur
 def test_a_search_over_whole_families_is_given_them(cohort, features):
     probe = GridSearchCV(Ridge(), {"alpha": [1.0, 100.0]}, cv=GroupKFold(3))
     assert len(evaluate(features, cohort, "score", groups="family", n_folds=4, probe=probe)) == 120
+
+
+def test_an_estimator_with_inner_folds_of_its_own_is_not_given_families(cohort, features):
+    assert len(evaluate(features, cohort, "score", groups="family", n_folds=4, probe=RidgeCV())) == 120
 
 
 def test_mistakes_are_sentences(cohort, features):

@@ -3,11 +3,11 @@
 import numpy as np
 
 
-def kernel_ridge(kernel, train, test, y, penalty, bias=True):
+def kernel_ridge(kernel, train, test, y, penalty):
     """β = (1ᵀK_r⁻¹1)⁻¹ 1ᵀK_r⁻¹y,  α = K_r⁻¹(y − β),  K_test α + β, one target."""
     inverse = np.linalg.inv(kernel[np.ix_(train, train)] + penalty * np.eye(len(train)))
     ones = np.ones(len(train))
-    beta = (ones @ inverse @ y[train]) / (ones @ inverse @ ones) if bias else 0.0
+    beta = (ones @ inverse @ y[train]) / (ones @ inverse @ ones)
     alpha = inverse @ (y[train] - beta)
     return kernel[np.ix_(test, train)] @ alpha + beta
 

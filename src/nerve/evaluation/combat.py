@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed
-from nerve.evaluation.covariates import Design
+from nerve.checks import NerveError, listed, problem
+from nerve.evaluation.covariates import Design, written
 from nerve.fitted import NotFitted
 
 
@@ -47,16 +47,14 @@ class ComBat:
         if self.on is not None:
             learned_from = in_subset(table, self.on)
             features, table = features[learned_from], table[learned_from]
-        sites = _sites(table, self.site)
-        self.sites_, code = np.unique(sites, return_inverse=True)
+        self.sites_, code = np.unique(sites_of(table, self.site, "ComBat"), return_inverse=True)
         if len(self.sites_) < 2:
             raise NerveError(f"ComBat found one site in column {self.site!r}, expected at least two. Leave ComBat out.")
         self.design_ = Design().fit(table[list(self.preserve)])
         member = np.eye(len(self.sites_))[code]  # (n, sites)
         design = np.column_stack([member, self.design_.transform(table[list(self.preserve)])])
         coefficients = np.linalg.lstsq(design, features, rcond=1e-10)[0]  # (sites + p, d)
-        share = member.mean(axis=0)
-        self.mean_ = share @ coefficients[: len(self.sites_)]  # (d,)
+        self.mean_ = member.mean(axis=0) @ coefficients[: len(self.sites_)]  # (d,)
         self.slopes_ = coefficients[len(self.sites_) :]  # (p, d)
         deviation = np.sqrt(((features - design @ coefficients) ** 2).mean(axis=0))
         varies = deviation > 1e-12 * np.abs(features).max(axis=0)  # constant features stay as they are
@@ -72,15 +70,14 @@ class ComBat:
         """Features as if everyone had been scanned at the average site, (n, d)."""
         if not hasattr(self, "shift_"):
             raise NotFitted("This ComBat is not fitted yet. Call fit(features, table) first.")
-        sites = _sites(table, self.site)
+        sites = sites_of(table, self.site, "ComBat")
         unseen = np.setdiff1d(sites, self.sites_)
         if len(unseen):
             of = f" among those with {self.on[0]}={self.on[1]}" if self.on else ""
-            raise NerveError(
-                f"ComBat was fitted without site {listed(unseen, most=4)}{of} (it knows "
-                f"{listed(self.sites_, most=6)}), expected only sites of the training fold: a site that was left out "
-                "cannot be harmonised. Drop ComBat, or keep sites in every fold."
-            )
+            known = f"(it knows {listed(self.sites_, most=6)})"
+            found = f"ComBat was fitted without site {listed(unseen, most=4)}{of} {known}"
+            remedy = "A site that was left out cannot be harmonised: drop ComBat, or keep sites in every fold."
+            raise problem("sites", found, expected="only sites of the training fold", remedy=remedy)
         code = np.searchsorted(self.sites_, sites)
         standard = (self._standardise(features, table) - self.shift_[code]) / self.scale_[code]
         return standard * self.deviation_ + self._expected(table)
@@ -94,19 +91,17 @@ class ComBat:
 
 def in_subset(table: pd.DataFrame, on: tuple[str, str]) -> np.ndarray:
     """Who has the value in the column, (n,) booleans; numbers are compared as they are written (1, not 1.0)."""
-    column = table[on[0]]
-    words = column.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value), na_action="ignore")
-    return (words == on[1]).to_numpy(bool)
+    return (table[on[0]].map(written, na_action="ignore") == on[1]).to_numpy(bool)
 
 
-def _sites(table: pd.DataFrame, column: str) -> np.ndarray:
+def sites_of(table: pd.DataFrame, column: str, where: str) -> np.ndarray:
+    """The site of each participant, (n,) text; a missing one is refused."""
     sites = table[column]
     if sites.isna().any():
-        raise NerveError(
-            f"Column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants, expected a site "
-            "for all with ComBat. Fill it in, or leave them out."
-        )
-    return sites.astype(str).to_numpy(object).astype(str)
+        found = f"column {column!r} is empty for {sites.isna().sum()} of {len(sites)} participants"
+        remedy = "Fill it in, or leave them out (cohort.subset)."
+        raise problem(where, found, expected="a site for everyone", remedy=remedy)
+    return sites.to_numpy(str)
 
 
 def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200) -> tuple[np.ndarray, np.ndarray]:

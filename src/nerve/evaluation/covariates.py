@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
 from nerve.fitted import NotFitted
 
@@ -39,8 +39,7 @@ class Design:
             for name, column in table.items()
         }
         encoded = self._encode(table)
-        count = np.isfinite(encoded).sum(axis=0)
-        self.means_ = np.nansum(encoded, axis=0) / np.maximum(count, 1)
+        self.means_ = np.nansum(encoded, axis=0) / np.maximum(np.isfinite(encoded).sum(axis=0), 1)
         return self
 
     def transform(self, table: pd.DataFrame) -> np.ndarray:
@@ -66,24 +65,29 @@ def is_numeric(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-class CovariateRegression(RegressorMixin, BaseEstimator):
+def written(value: Any) -> str:
+    """A value as a table writes it: numbers without needless digits (1, not 1.0)."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def deviations(columns: np.ndarray) -> np.ndarray:
+    """Standard deviation of each column, in units in which squares neither overflow nor vanish."""
+    peak = np.abs(columns).max(axis=0, initial=0.0)
+    peak = np.where(peak > 0, peak, 1.0)
+    return peak * (columns / peak).std(axis=0)
+
+
+class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Least squares of targets (or features) on an intercept and covariates; the model of the row of covariates too.
 
     ŷ = b₀ + C b with C centred on the training participants, the smallest b where columns of C depend on one another.
     """
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def fit(self, table: pd.DataFrame, values: np.ndarray) -> CovariateRegression:
         """Learn coefficients from training participants; `values` is (n, T)."""
         self.design_ = Design().fit(table)
         matrix = self.design_.transform(table)  # (n, p)
-        peak = np.abs(matrix).max(axis=0, initial=0.0)  # first, so that squares neither overflow nor vanish
-        peak = np.where(peak > 0, peak, 1.0)
-        scale = peak * (matrix / peak).std(axis=0)
+        scale = deviations(matrix)
         self.scale_ = np.where(scale > 0, scale, 1.0)  # so that the rank test sees comparable columns
         self.intercept_ = values.mean(axis=0)  # (T,): the columns of the design are centred
         self.coefficients_ = np.linalg.lstsq(matrix / self.scale_, values - self.intercept_, rcond=1e-10)[0]

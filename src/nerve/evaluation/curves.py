@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from nerve.checks import NerveError, naming
+from nerve.checks import naming, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.features import Features
 from nerve.evaluation.folds import strata_of
@@ -18,7 +18,6 @@ from nerve.evaluation.resampling import correlation, weighted_auc
 from nerve.evaluation.statistics import is_binary
 from nerve.protocol import Protocol
 
-COLUMNS = ["cohort", "target", "labels", "draw", "metric", "score"]
 LEAST_TEST = 10  # participants left to be tested on
 
 
@@ -43,7 +42,7 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
             inside, outside = source.split(pool, test, [column])
             for k in protocol.labels:
                 values, _ = without_covariates(raw, column, pool[:k], test, covariates)
-                left, right = inside.iloc[:k] if hasattr(inside, "iloc") else inside[:k], outside
+                left, right = inside[:k], outside
                 if getattr(model, "kernel", "") == "precomputed":  # it has a column for each of the pool
                     left, right = left[:, :k], right[:, :k]
                 predicted = np.ravel(clone(model).fit(left, values[pool[:k]]).predict(right)).astype(float)
@@ -51,7 +50,7 @@ def learning_curve(features: Features, cohort: Cohort, people: People, protocol:
                 if is_binary(raw[np.isfinite(raw)]):
                     name, score = "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
                 rows.append((people.cohort, target, k, draw, name, score))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
 
 
 def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
@@ -63,10 +62,8 @@ def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray
         pool, elsewhere = (known[~tested[known]], known[tested[known]]) if people.trained_on else (known, known[:0])
         left = len(elsewhere) if people.trained_on else max(0, len(known) - most)
         if left < LEAST_TEST or len(pool) < most:
-            raise NerveError(
-                f"labels: {most} labelled participants leave {left} of the {len(known)} who have "
-                f"{target!r} to be tested on, expected at least {LEAST_TEST}. Ask for fewer labels."
-            )
+            found = f"{most} labelled participants leave {left} of the {len(known)} who have {target!r} to be tested on"
+            raise problem("labels", found, expected=f"at least {LEAST_TEST}", remedy="Ask for fewer labels.")
         strata = strata_of(values[pool], 5)
         for draw in range(protocol.n_draws):
             order = pool[_stratified_order(strata, np.random.default_rng([protocol.seed, draw]))]
@@ -85,9 +82,8 @@ def _stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarra
 def curve_table(curves: pd.DataFrame) -> pd.DataFrame:
     """Mean over draws with a 95 % interval of the draws, per cohort, target, row and number of labels."""
     grouped = curves.groupby(["cohort", "target", "row", "metric", "labels"], sort=False)["score"]
-    table = grouped.agg(["mean", "std", "count"]).reset_index()
-    low, high = grouped.quantile(0.025).to_numpy(), grouped.quantile(0.975).to_numpy()
-    return table.rename(columns={"mean": "score", "count": "n_draws"}).assign(low=low, high=high)
+    low, high = grouped.quantile(0.025), grouped.quantile(0.975)
+    return pd.DataFrame({"score": grouped.mean(), "low": low, "high": high}).reset_index()
 
 
 def equivalent_labels(table: pd.DataFrame, row: str, other: str, labels: int) -> float:

@@ -14,21 +14,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, did_you_mean, listed, problem
+from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
+from nerve.evaluation import sources
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, squared_distances
-from nerve.evaluation.landmarks import Landmarks, cross_products, landmark_pool
+from nerve.evaluation.kernels import UNIT_ROWS, Progress, blockwise_gram, cross_products, squared_distances
 from nerve.evaluation.people import People
-from nerve.evaluation.sources import Adjusted, CovariateTable, FittedInFolds, Kernel, PrincipalComponents, Rows, Source
 from nerve.files import read_foreign_table
 from nerve.protocol import Protocol
 from nerve.store import open_npy
 
-Progress = Callable[[float], None] | None
-Prepared = tuple[Any, Source]  # the model that is fitted in each fold, and where its features come from
+Prepared = tuple[Any, sources.Source]  # the model that is fitted in each fold, and where its features come from
 
 
 @dataclass
@@ -74,9 +72,9 @@ class Learned(Features):
     scope: str = "train_folds"
     permutes: ClassVar[bool] = False
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> sources.Source:
         """Where the features of a fold come from."""
-        return FittedInFolds(self.estimator, cohort)
+        return sources.FittedInFolds(self.estimator, cohort)
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """Kernel ridge on what the estimator gives."""
@@ -89,30 +87,25 @@ class Predictor(Learned):
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """The estimator itself, on the participants of each fold."""
-        return self.estimator, Rows(cohort)
+        return self.estimator, sources.Rows(cohort)
 
 
 @dataclass
 class CovariatesAlone(Features):
     """What the covariates predict by themselves, none of them removed from the target."""
 
-    name: str = "covariates"
     removes_covariates: ClassVar[bool] = False
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """A linear model of the covariates."""
         if people.covariates.shape[1] == 0:
-            raise NerveError(
-                "The feature set 'covariates' needs covariates, expected covariates=['age', 'sex'] or the like."
-            )
-        return CovariateRegression(), CovariateTable(people.covariates)
+            raise problem("covariates", "this feature set needs covariates", expected="covariates=['age', 'sex'], say")
+        return CovariateRegression(), sources.CovariateTable(people.covariates)
 
 
 @dataclass
 class Entries(Features):
     """Numbers that do not depend on who is in training: by default the entries of FC above the diagonal."""
-
-    name: str = "raw"
 
     def read(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
         """A function from rows to (rows, d) numbers; a large cohort is never read as a whole."""
@@ -123,19 +116,19 @@ class Entries(Features):
         ridge, read, n = self.reader(protocol), self.read(cohort), len(cohort)
         transform = UNIT_ROWS.get(protocol.kernel)
         if self.is_approximate(n, protocol):
-            pool, ridge = landmark_pool(n, protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
+            pool, ridge = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
             if transform is None:
                 values = np.asarray(self.all(cohort, people), float)
-                return ridge, Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
+                return ridge, sources.Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
             cross = cross_products(read, n, pool, transform, progress)
             _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
-            return ridge, Landmarks(cross, pool)
+            return ridge, sources.Landmarks(cross, pool)
         alone = self.probe is None and not _steps(protocol)
         if transform is not None and alone and self.width(cohort, protocol) >= n / 2:
-            kernel = blockwise_gram(read, n, transform, progress=progress)
+            kernel = blockwise_gram(read, n, transform, progress)
             _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], self.name)
-            return ridge.set_params(kernel="precomputed"), Kernel(kernel)
-        return ridge, adjusted(Rows(self.all(cohort, people)), people, protocol)
+            return ridge.set_params(kernel="precomputed"), sources.Kernel(kernel)
+        return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol)
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
         """Columns of what is read."""
@@ -156,20 +149,19 @@ class Entries(Features):
 class Components(Entries):
     """Principal components of FC, fitted on the training participants of each fold."""
 
-    name: str = "pca"
     scope: str = "train_folds"
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """Kernel ridge on scores, from inner products computed once for all folds."""
         ridge, read, n, k = self.reader(protocol), self.read(cohort), len(cohort), protocol.n_components
         if _steps(protocol):
-            return ridge, adjusted(Rows(self.all(cohort, people)), people, protocol, n_components=k)
+            return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol, n_components=k)
         if self.is_approximate(n, protocol):
-            pool = landmark_pool(n, protocol.n_landmarks, protocol.seed)
-            return ridge, PrincipalComponents(cross_products(read, n, pool, _float, progress), k, pool)
-        gram = blockwise_gram(read, n, _float, progress=progress)
+            pool = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed)
+            return ridge, sources.PrincipalComponents(cross_products(read, n, pool, _float, progress), k, pool)
+        gram = blockwise_gram(read, n, _float, progress)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
-        return ridge, PrincipalComponents(gram, k)
+        return ridge, sources.PrincipalComponents(gram, k)
 
     def width(self, cohort: Cohort, protocol: Protocol) -> int:
         """As many as were asked for."""
@@ -184,7 +176,6 @@ class Components(Entries):
 class Given(Entries):
     """The user's own numbers, or those of a trained encoder: (n, d)."""
 
-    name: str = "features"
     matrix: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     scope: str = "not stated"
 
@@ -207,20 +198,20 @@ def ridge_of(protocol: Protocol) -> KernelRidge:
     return KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
 
 
-def adjusted(source: Source, people: People, protocol: Protocol, n_components: int | None = None) -> Source:
+def adjusted(source: sources.Source, people: People, protocol: Protocol, **options: Any) -> sources.Source:
     """The source with ComBat and regression of covariates on top, where the protocol asks for them."""
     steps = _steps(protocol)
-    return Adjusted(source, people.table, steps, n_components) if steps else source
+    return sources.Adjusted(source, people.table, steps, **options) if steps else source
 
 
-def feature_sets(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> list[Features]:
+def feature_sets(features: Any, cohort: Cohort, name: str | None = None) -> list[Features]:
     """All the sets that were asked for; a mapping or a list of several gives several."""
     if isinstance(features, Mapping):
-        return [one_feature_set(value, cohort, str(key), scope) for key, value in features.items()]
+        return [one_feature_set(value, cohort, str(key)) for key, value in features.items()]
     several = isinstance(features, (list, tuple)) and len(features) > 0
     if several and all(isinstance(value, (str, os.PathLike)) for value in features):
-        return [one_feature_set(value, cohort, None, scope) for value in features]
-    return [one_feature_set(features, cohort, name, scope)]
+        return [one_feature_set(value, cohort) for value in features]
+    return [one_feature_set(features, cohort, name)]
 
 
 def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> Features:
@@ -239,9 +230,8 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
         return _from_table(features, cohort, name or "features", "the features table", scope)
     matrix = np.asarray(features)
     if matrix.dtype.kind not in "fiub":
-        raise NerveError(
-            f"The features hold {matrix.dtype}, expected numbers, a table, a file or one of {listed(NAMED)}."
-        )
+        wanted = f"numbers, a table, a file or one of {listed(NAMED)}"
+        raise problem("features", f"an array of {matrix.dtype}", expected=wanted)
     if matrix.ndim < 2 or len(matrix) != len(cohort):
         wanted = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
         raise problem("features", f"an array of shape {matrix.shape}", expected=wanted)

@@ -4,21 +4,22 @@ With K the kernel among training participants, K_r = K + λI and an unpenalised 
 
     β = (1ᵀ K_r⁻¹ 1)⁻¹ 1ᵀ K_r⁻¹ y,     α = K_r⁻¹ (y − β1),     prediction = K_test α + β.
 
-One eigendecomposition of K serves every λ and every target: in its basis K_r⁻¹ is a division.
+The bias takes up what training participants have in common. With P = I − 11ᵀ/n, which centres, the same α is
+P (P K P + λI)⁻¹ P y, and β the mean of y less that of K α. One eigendecomposition of P K P serves every λ and every
+target: in its basis the inverse is a division.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
-from nerve.checks import NerveError, one_of
+from nerve.checks import one_of, problem, require
 from nerve.components import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
@@ -31,29 +32,24 @@ ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 HeldOut = Iterator[tuple[int, Any, np.ndarray]]  # place of λ, label of the inner fold, (fold, T) predictions
 
 
-@dataclass(frozen=True)
-class Spectrum:
-    """A training kernel in its eigenbasis.
+class Spectrum(NamedTuple):
+    """A centred training kernel in its eigenbasis.
 
-    Two routes to the same predictions. `of_kernel`: K = U diag(values) Uᵀ, rotation = U. `of_factor`, for K = Z Zᵀ with
-    fewer features than participants: ZᵀZ = V diag(values) Vᵀ, rotation = V; the part of K_r⁻¹ outside that basis is 1/λ
-    and reaches predictions only through the bias.
+    Two routes to the same predictions: P K P = U diag(values) Uᵀ and rotation = P U, or, for centred rows Z with
+    K = Z Zᵀ and fewer features than participants, ZᵀZ = V diag(values) Vᵀ and rotation = V.
     """
 
     values: np.ndarray  # (k,) eigenvalues
-    rotation: np.ndarray  # (n, k) U, or (d, k) V: takes test rows into the basis
+    rotation: np.ndarray  # (n, k) P U, or (d, k) V: takes test rows into the basis
+    largest: float  # eigenvalue before centring, or nearly so: what rounding is measured by
     rows: np.ndarray | None = None  # (n, d) Z
 
     @classmethod
-    def of_kernel(cls, kernel: np.ndarray, rows: np.ndarray | None = None) -> Spectrum:
-        """From an (n, n) kernel, or ZᵀZ and the rows Z."""
+    def of(cls, kernel: np.ndarray, common: float, rows: np.ndarray | None = None) -> Spectrum:
+        """From a centred (n, n) kernel, or ZᵀZ and the centred rows Z; `common` is what centring took away, 1ᵀK1/n."""
         values, vectors = decomposed(kernel)
-        return cls(np.maximum(values, 0.0), vectors, rows)
-
-    @classmethod
-    def of_factor(cls, rows: np.ndarray) -> Spectrum:
-        """From (n, d) rows Z with K = Z Zᵀ."""
-        return cls.of_kernel(rows.T @ rows, rows)
+        rotation = vectors - vectors.mean(axis=0) if rows is None else vectors
+        return cls(np.maximum(values, 0.0), rotation, values.max(initial=0.0) + common, rows)
 
     def coordinates(self, targets: np.ndarray) -> np.ndarray:
         """(n, T) targets → (k, T) in the basis."""
@@ -61,49 +57,17 @@ class Spectrum:
 
     def damping(self, lambdas: Any) -> np.ndarray:
         """λ, kept above rounding error: λ = 0 means the limit λ → 0, which exists for singular kernels too."""
-        largest = self.values.max(initial=0.0)
         # nothing to tell participants apart by: any λ gives the mean
-        return np.maximum(lambdas, 1e-10 * largest if largest > 1e-290 else 1.0)
+        return np.maximum(lambdas, 1e-10 * self.largest if self.largest > 1e-290 else 1.0)
 
+    def solver(self, targets: np.ndarray) -> Callable[[Any], np.ndarray]:
+        """From one λ for all of the centred (n, T) targets, or one for each, to coefficients (k, T) in the basis.
 
-def solver(
-    spectrum: Spectrum, targets: np.ndarray, bias: bool = True
-) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
-    """From one λ for all of the (n, T) targets, or one for each, to coefficients (k, T) in the basis and biases (T,).
-
-    Predictions are ``test @ spectrum.rotation @ coefficients + biases``, for test rows or a test kernel.
-    """
-    coordinates, ones = spectrum.coordinates(targets), spectrum.coordinates(np.ones(len(targets)))
-    there = (spectrum.values > 1e-13 * spectrum.values.max(initial=0.0))[:, None]  # elsewhere rows are rounding error
-
-    def solve(lambdas: Any) -> tuple[np.ndarray, np.ndarray]:
-        inverse = 1.0 / (spectrum.values[:, None] + spectrum.damping(np.atleast_1d(lambdas)))  # (k, 1) or (k, T)
-        if not bias:
-            return coordinates * (inverse * there), np.zeros(targets.shape[1])
-        weighted = ones[:, None] * inverse  # (k, 1) or (k, T)
-        if inverse.shape[1] == 1:
-            above, below = weighted[:, 0] @ coordinates, weighted[:, 0] @ ones
-        else:
-            above, below = np.einsum("kt,kt->t", weighted, coordinates), ones @ weighted
-        if spectrum.rows is not None:  # Woodbury: λ · 1ᵀK_r⁻¹v = 1ᵀv − (Zᵀ1)ᵀ(ZᵀZ + λ)⁻¹ Zᵀv, λ cancels in the ratio
-            above, below = targets.sum(axis=0) - above, len(targets) - below
-        biases = above / below
-        coefficients = coordinates - np.multiply.outer(ones, biases)
-        coefficients *= inverse * there
-        return coefficients, biases
-
-    return solve
-
-
-def path(
-    spectrum: Spectrum, test: np.ndarray, targets: np.ndarray, lambdas: Sequence[float], bias: bool = True
-) -> Iterator[np.ndarray]:
-    """Predictions (m, T) for one λ after another; the decomposition and projections are shared."""
-    projected = test @ spectrum.rotation  # (m, k)
-    for coefficients, biases in map(solver(spectrum, targets, bias), lambdas):
-        predicted = projected @ coefficients  # (m, T)
-        predicted += biases
-        yield predicted
+        Predictions are ``test @ rotation @ coefficients``, for test rows or a test kernel.
+        """
+        there = self.values > 1e-13 * self.largest  # elsewhere rows are rounding error
+        coordinates = np.where(there[:, None], self.coordinates(targets), 0.0)
+        return lambda lambdas: coordinates / (self.values[:, None] + self.damping(lambdas))
 
 
 def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
@@ -116,41 +80,39 @@ def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: A
     return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=spread > 0)
 
 
-def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, bias: bool, lambdas: Any) -> HeldOut:
+def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any) -> HeldOut:
     """What each fold would be predicted by a model of the others, from the one decomposition of all.
 
-    With G = K_r⁻¹ and A = G − G1 1ᵀG / 1ᵀG1 (A = G without a bias), leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
+    With A = P (P K P + λI)⁻¹ P, leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
     """
     coordinates = spectrum.coordinates(targets)  # (k, T)
-    members = [(label, spectrum.rotation[folds == label]) for label in np.unique(folds)]
-    ones = spectrum.coordinates(np.ones(len(targets))) if bias else np.zeros(len(spectrum.values))  # (k,)
+    members = {label: spectrum.rotation[folds == label] for label in np.unique(folds)}
     for i, damping in enumerate(spectrum.damping(lambdas)):
         inverse = 1.0 / (spectrum.values + damping)  # (k,)
-        weighted = ones * inverse / np.sqrt(ones**2 @ inverse or 1.0)
-        border = spectrum.rotation @ weighted  # (n,): G1 / √(1ᵀG1), so that A = G − border borderᵀ
-        applied = spectrum.rotation @ (inverse[:, None] * coordinates)  # (n, T): G y
-        applied -= np.multiply.outer(border, weighted @ coordinates)  # A y
-        for label, rotation in members:
+        applied = spectrum.rotation @ (inverse[:, None] * coordinates)  # (n, T): A y
+        for label, rotation in members.items():
             some = folds == label
             half = rotation * np.sqrt(inverse)  # (fold, k)
-            block = half @ half.T - np.multiply.outer(border[some], border[some])
-            factor = scipy.linalg.cho_factor(block, overwrite_a=True, check_finite=False)
+            factor = scipy.linalg.cho_factor(half @ half.T, overwrite_a=True, check_finite=False)
             yield i, label, targets[some] - scipy.linalg.cho_solve(factor, applied[some], check_finite=False)
 
 
-def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, bias: bool, lambdas: Any) -> HeldOut:
-    """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs."""
+def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any) -> HeldOut:
+    """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs, centred."""
     rows: Any = spectrum.rows
     grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
     for label in grams:
         some = folds == label
+        mean, centre = rows[~some].mean(axis=0), targets[~some].mean(axis=0)
         gram = np.sum([one for other, one in grams.items() if other != label], axis=0)
-        part = Spectrum.of_kernel(gram, rows[~some])
-        for i, predicted in enumerate(path(part, rows[some], targets[~some], lambdas, bias)):
-            yield i, label, predicted
+        gram -= (~some).sum() * np.multiply.outer(mean, mean)
+        part = Spectrum.of(gram, spectrum.largest, rows[~some] - mean)
+        projected, solve = (rows[some] - mean) @ part.rotation, part.solver(targets[~some] - centre)
+        for i, value in enumerate(lambdas):
+            yield i, label, projected @ solve(value) + centre
 
 
-class KernelRidge(RegressorMixin, BaseEstimator):
+class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Kernel ridge regression with λ chosen for each target by inner cross-validation.
 
     Many participants in a kernel are solved by Lanczos' method (`krylov.py`) where a decomposition would take long.
@@ -162,8 +124,6 @@ class KernelRidge(RegressorMixin, BaseEstimator):
     lambdas : sequence of float
         The grid; with one value there is no inner loop.
     n_inner_folds : int
-    bias : bool
-        Whether to fit the unpenalised bias.
     seed : int
         Of the inner folds.
 
@@ -183,19 +143,12 @@ class KernelRidge(RegressorMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        kernel: str = "correlation",
-        lambdas: Sequence[float] = LAMBDAS,
-        n_inner_folds: int = 5,
-        bias: bool = True,
-        seed: int = 42,
+        self, kernel: str = "correlation", lambdas: Sequence[float] = LAMBDAS, n_inner_folds: int = 5, seed: int = 42
     ) -> None:
-        self.kernel, self.lambdas, self.n_inner_folds = kernel, lambdas, n_inner_folds
-        self.bias, self.seed = bias, seed
+        self.kernel, self.lambdas, self.n_inner_folds, self.seed = kernel, lambdas, n_inner_folds, seed
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
@@ -214,43 +167,41 @@ class KernelRidge(RegressorMixin, BaseEstimator):
         one_of("kernel", self.kernel, (*KERNELS, "precomputed", "rows"))
         X, y = _finite(X, "features"), _finite(y, "targets")
         targets = y[:, None] if y.ndim == 1 else y  # (n, T)
-        if len(X) != len(targets):
-            raise NerveError(
-                f"There are {len(X)} rows of features but {len(targets)} targets, expected as many of each."
-            )
-        if len(X) < 2:
-            raise NerveError(
-                f"There is {len(X)} participant to train on, expected at least 2. Use more, or fewer folds."
-            )
+        require(
+            "KernelRidge",
+            (len(X) == len(targets), f"there are {len(X)} rows for {len(targets)} targets", "as many of each"),
+            (len(X) >= 2, f"there is {len(X)} participant to train on", "at least 2: use more, or fewer folds"),
+        )
         self.training_ = X if self.kernel in ("linear", "rbf") else X[:0]
         if self.kernel == "rbf":
             self.gamma_ = median_gamma(squared_distances(X, X))
         self.one_target_, self.n_features_in_ = y.ndim == 1, X.shape[1]
-        centre = targets.mean(axis=0) if self.bias else np.zeros(targets.shape[1])
-        targets = targets - centre  # the bias takes it up again: digits are not lost on a large offset
-        folds = self._inner_folds(targets, groups, strata)
         rows, pairwise = self._rows(X), self.kernel in ("rbf", "precomputed")
+        mean, centre = rows.mean(axis=0), targets.mean(axis=0)
+        common = float(mean.sum() if pairwise else len(rows) * mean @ mean)
+        rows, targets = rows - mean, targets - centre
+        solve = partial(self._solved, common, targets, self._inner_folds(targets, groups, strata))
+        if pairwise:
+            rows -= rows.mean(axis=1, keepdims=True)  # in place: a kernel of thousands is large
         if not pairwise and rows.shape[1] >= len(rows):  # the (n, n) kernel is the smaller one
-            weights, bias = self._solved(rows @ rows.T, True, targets, folds)
-            weights = rows.T @ weights
+            self.weights_ = rows.T @ solve(rows @ rows.T, pairwise=True)
         else:
-            weights, bias = self._solved(rows, pairwise, targets, folds)
-        self.weights_, self.bias_ = weights, bias + centre
+            self.weights_ = solve(rows, pairwise)
+        self.bias_ = centre - mean @ self.weights_
         return self
 
     def _solved(
-        self, data: np.ndarray, pairwise: bool, targets: np.ndarray, folds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What rows, or rows of a test kernel, are multiplied by, (d, T) or (n, T), and biases (T,)."""
+        self, common: float, targets: np.ndarray, folds: np.ndarray, data: np.ndarray, pairwise: bool
+    ) -> np.ndarray:
+        """What rows, or rows of a test kernel, are multiplied by, (d, T) or (n, T); targets and data are centred."""
         if pairwise and pays(len(data), targets.shape[1], self.n_inner_folds):
-            krylov = Krylov(data, targets, folds, self.bias)
+            krylov = Krylov(data, common, targets, folds)
             self.lambda_ = self._choose(krylov.held_out, targets, folds)
             return krylov.solution(self.lambda_)
-        spectrum = Spectrum.of_kernel(data) if pairwise else Spectrum.of_factor(data)
+        spectrum = Spectrum.of(data, common) if pairwise else Spectrum.of(data.T @ data, common, data)
         held_out = held_out_of_kernel if pairwise else held_out_of_factor
-        self.lambda_ = self._choose(partial(held_out, spectrum, targets, folds, self.bias), targets, folds)
-        coefficients, bias = solver(spectrum, targets, self.bias)(self.lambda_)
-        return spectrum.rotation @ coefficients, bias
+        self.lambda_ = self._choose(partial(held_out, spectrum, targets, folds), targets, folds)
+        return spectrum.rotation @ spectrum.solver(targets)(self.lambda_)
 
     def _rows(self, X: np.ndarray) -> np.ndarray:
         if self.kernel == "linear":
@@ -301,8 +252,6 @@ class KernelRidge(RegressorMixin, BaseEstimator):
 def _finite(values: Any, what: str) -> np.ndarray:
     array = np.asarray(values, float)
     if not np.isfinite(array).all():
-        raise NerveError(
-            f"The {what} hold {int((~np.isfinite(array)).sum()):,} values that are missing or infinite, expected "
-            "numbers: leave those participants or columns out, or fill them in, first."
-        )
+        found = f"{(~np.isfinite(array)).sum():,} values are missing or infinite (NaN, inf)"
+        raise problem(what, found, expected="numbers", remedy="Leave those participants out, or fill them in.")
     return array

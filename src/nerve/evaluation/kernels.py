@@ -1,20 +1,25 @@
 """Kernels between participants: how alike are two feature vectors?
 
-Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ, which is what makes the
-cheap route of `kernel_ridge.Spectrum.of_factor` possible when there are fewer features than participants.
+Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ: with fewer features than
+participants `kernel_ridge.Spectrum` works on ZᵀZ, and with very many participants on some of them (landmarks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
 
 import numpy as np
 
 from nerve.checks import AboutPeople, placing
+from nerve.evaluation.covariates import deviations
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
+_BLOCK = 128  # participants of a block that is multiplied by landmarks
 
-Rows = Callable[[np.ndarray], np.ndarray]
+Read = Callable[[np.ndarray], np.ndarray]  # index array → (k, d) rows, from memory or from disk
+Transform = Callable[[np.ndarray], np.ndarray]  # of a block of rows by itself, e.g. `correlation_rows`
+Progress = Callable[[float], None] | None  # is told the share of the work done, from 0 to 1
 
 
 def correlation_rows(features: np.ndarray) -> np.ndarray:
@@ -56,9 +61,7 @@ def linear_rows(features: np.ndarray, training: np.ndarray) -> np.ndarray:
 
     Features that are constant in `training` carry nothing and become 0.
     """
-    peak = np.abs(training).max(axis=0, initial=0.0)
-    peak = np.where(peak > 0, peak, 1.0)  # first, so that squares neither overflow nor vanish
-    mean, deviation = training.mean(axis=0), peak * (training / peak).std(axis=0)
+    mean, deviation = training.mean(axis=0), deviations(training)
     scale = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.inf)
     return (np.asarray(features, float) - mean) / scale / np.sqrt(features.shape[1])
 
@@ -76,46 +79,43 @@ def median_gamma(squares: np.ndarray) -> float:
     return 1.0 / (2.0 * max(float(np.median(distances)), np.finfo(float).tiny))
 
 
-def blockwise_gram(
-    read: Rows,
-    n: int,
-    transform: Callable[[np.ndarray], np.ndarray],
-    *,
-    block: int | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> np.ndarray:
-    """Z Zᵀ of transformed rows in float64, reading two blocks of rows at a time: memory is the result and two blocks.
+def blockwise_gram(read: Read, n: int, transform: Transform, progress: Progress = None, block: int = 0) -> np.ndarray:
+    """Z Zᵀ of n transformed rows in float64, two blocks of rows at a time: memory is the result and two blocks.
 
-    Parameters
-    ----------
-    read : function
-        Index array → (k, d) rows, from memory or from disk.
-    n : int
-        Number of participants.
-    transform : function
-        Applied to a block of rows by itself, e.g. `correlation_rows`.
-    block : int, optional
-        Participants in a block; by default as many as fit 256 MiB in float64.
-    progress : function, optional
-        Called with the share of the work done, from 0 to 1.
+    A block is as many participants as fit 256 MiB, or `block` of them.
     """
     block = block or max(16, _BLOCK_BYTES // (8 * max(read(np.arange(1)).shape[1], 1)))
     parts = [np.arange(start, min(start + block, n)) for start in range(0, n, block)]
+    pairs = list(combinations_with_replacement(parts, 2))
     gram: np.ndarray = np.empty((n, n))
-    done, total = 0, len(parts) * (len(parts) + 1) // 2
-    for i, some in enumerate(parts):
-        upper = transformed_rows(read, some, transform)  # (block, d)
-        for j in range(i, len(parts)):
-            right = upper if j == i else transformed_rows(read, parts[j], transform)
-            product = upper @ right.T  # (block, block)
-            gram[np.ix_(some, parts[j])], gram[np.ix_(parts[j], some)] = product, product.T
-            done += 1
-            if progress:
-                progress(done / total)
+    for done, (some, others) in enumerate(pairs, 1):
+        right = _transformed(read, others, transform)  # (block, d)
+        if some is others:  # a block meets itself first
+            left = right
+        product = left @ right.T  # (block, block)
+        gram[np.ix_(some, others)], gram[np.ix_(others, some)] = product, product.T
+        if progress:
+            progress(done / len(pairs))
     return gram
 
 
-def transformed_rows(read: Rows, rows: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform, progress: Progress = None) -> np.ndarray:
+    """Z Z_poolᵀ of n transformed rows, (n, m) float32, a block of rows at a time."""
+
+    def blocks(people: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for some in np.array_split(people, -(-len(people) // _BLOCK)):
+            yield some, _transformed(read, some, transform).astype(np.float32)
+
+    landmarks = np.concatenate([rows for _, rows in blocks(pool)])  # (m, d)
+    cross = np.empty((n, len(pool)), np.float32)
+    for some, rows in blocks(np.arange(n)):
+        cross[some] = rows @ landmarks.T
+        if progress:
+            progress((some[-1] + 1) / n)
+    return cross
+
+
+def _transformed(read: Read, rows: np.ndarray, transform: Transform) -> np.ndarray:
     """Rows read and transformed; what is said of one of them is said of the right participant."""
     with placing(rows):
         return transform(read(rows))

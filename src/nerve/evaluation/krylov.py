@@ -29,36 +29,34 @@ class Krylov:
 
     Parameters
     ----------
-    kernel : (n, n) array
+    kernel : (n, n) array, centred
+    common : float
+        What centring took away, 1ᵀK1/n.
     targets : (n, T) array
     folds : (n,) labels of the inner folds
-    bias : bool
     """
 
-    def __init__(
-        self, kernel: np.ndarray, targets: np.ndarray, folds: np.ndarray, bias: bool, n_steps: int = N_STEPS
-    ) -> None:
+    def __init__(self, kernel: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray) -> None:
         self.labels = np.unique(folds)
         self.folds, self.n_targets = folds, targets.shape[1]
         kept = np.stack([*(folds != label for label in self.labels), np.ones(len(folds), bool)], axis=1)  # (n, F + 1)
         self.mask = np.repeat(kept, self.n_targets, axis=1).astype(np.float32)  # (n, C), C = (F + 1) T problems
-        self.share = self.mask / self.mask.sum(axis=0) if bias else np.zeros_like(self.mask)  # a mean as a sum
+        self.share = self.mask / self.mask.sum(axis=0)  # a mean as a sum
         repeated = np.tile(targets, (1, kept.shape[1]))
         self.means = (self.share * repeated).sum(axis=0)  # (C,)
-        self.bias, self.average = bias, kernel.mean(axis=0)
-        self.least = _ROUNDING * float(np.linalg.norm(kernel)) or 1.0  # a kernel of zeros: any λ gives the mean
-        self.vectors, self.products, small = self._lanczos(kernel.astype(np.float32), repeated, n_steps)
+        self.least = _ROUNDING * (np.linalg.norm(kernel) + common) or 1.0  # a kernel of zeros: any λ gives the mean
+        self.vectors, self.products, small = self._lanczos(kernel.astype(np.float32), repeated)
         self.values, self.basis = np.linalg.eigh(small)  # (C, k), (C, k, k)
 
-    def _lanczos(self, kernel: np.ndarray, targets: np.ndarray, n_steps: int) -> tuple[np.ndarray, ...]:
+    def _lanczos(self, kernel: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, ...]:
         """Q and K Q less its mean, both (steps, n, C), and the tridiagonal matrices (C, steps, steps)."""
         start = self.mask * (targets - self.means)
         self.sizes = np.linalg.norm(start, axis=0)  # (C,)
         vector, link = _unit(start, self.sizes), np.zeros(len(self.sizes))
         before = np.zeros_like(vector)
-        vectors = np.empty((n_steps, *vector.shape), np.float32)
-        products, small = np.empty_like(vectors), np.zeros((len(link), n_steps, n_steps))
-        for step in range(n_steps):
+        vectors = np.empty((N_STEPS, *vector.shape), np.float32)
+        products, small = np.empty_like(vectors), np.zeros((len(link), N_STEPS, N_STEPS))
+        for step in range(N_STEPS):
             vectors[step] = vector
             product = kernel @ vector
             products[step] = product - np.einsum("nc,nc->c", self.share, product)
@@ -66,7 +64,7 @@ class Krylov:
             small[:, step, step] = along = np.einsum("nc,nc->c", vector, ahead, dtype=float)
             ahead -= (along * vector + link * before).astype(np.float32)
             link = np.linalg.norm(ahead, axis=0).astype(float)
-            if step + 1 < n_steps:
+            if step + 1 < N_STEPS:
                 small[:, step, step + 1] = small[:, step + 1, step] = link
             before, vector = vector, _unit(ahead, link)
         return vectors, products, small
@@ -87,15 +85,12 @@ class Krylov:
                 found = np.einsum("knt,tk->nt", products, self._coefficients(problems, value), optimize=True)
                 yield i, label, found + self.means[problems]
 
-    def solution(self, lambdas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """α (n, T) of the whole training set, with one λ for each target, and biases (T,)."""
+    def solution(self, lambdas: np.ndarray) -> np.ndarray:
+        """α (n, T) of the whole training set, with one λ for each target."""
         problems = np.arange(len(self.labels) * self.n_targets, len(self.sizes))
         coefficients = self._coefficients(problems, lambdas)
         alpha = np.einsum("knt,tk->nt", self.vectors[:, :, problems], coefficients, optimize=True)
-        if not self.bias:
-            return alpha, np.zeros(self.n_targets)
-        alpha -= alpha.mean(axis=0)  # what float32 left of it would be multiplied by the kernel
-        return alpha, self.means[problems] - self.average @ alpha
+        return alpha - alpha.mean(axis=0)  # what float32 left of it would be multiplied by the kernel
 
 
 def _unit(vectors: np.ndarray, sizes: np.ndarray) -> np.ndarray:

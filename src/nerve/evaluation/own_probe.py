@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.utils.validation import has_fit_parameter
 
-from nerve.checks import NerveError
+from nerve.checks import NerveError, problem
 
 
 class OwnProbe(BaseEstimator):
@@ -51,9 +51,7 @@ class OwnProbe(BaseEstimator):
 def checked_probe(probe: Any) -> OwnProbe:
     """The probe, if it is an estimator."""
     if isinstance(probe, type) or not all(hasattr(probe, verb) for verb in ("fit", "predict", "get_params")):
-        raise NerveError(
-            f"The probe is {probe!r:.80}, expected an estimator of scikit-learn's kind: fit, predict, get_params."
-        )
+        raise problem("probe", f"{probe!r:.80}", expected="an estimator with fit, predict and get_params")
     return OwnProbe(probe)
 
 
@@ -87,7 +85,6 @@ def _spelt(value: Any) -> str:
 
 
 def _asks_for_groups(estimator: Any) -> bool:
-    """Whether `fit` takes groups by name, or passes on what it is given to a search's inner folds."""
-    accepted = inspect.signature(estimator.fit).parameters
-    passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
-    return "groups" in accepted or (passes_on and hasattr(estimator, "cv"))
+    """Whether `fit` takes groups by name, or is a search, which passes them on to its inner folds."""
+    is_search = hasattr(estimator, "estimator") and hasattr(estimator, "scoring")
+    return is_search or has_fit_parameter(estimator, "groups")

@@ -10,8 +10,8 @@ import pandas as pd
 
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
-from nerve.evaluation.combat import in_subset
-from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column
+from nerve.evaluation.combat import in_subset, sites_of
+from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column, written
 from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.rows import class_target
 from nerve.numbers import as_numbers, odd_cells
@@ -19,6 +19,8 @@ from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
 LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64
+
+Classes = dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand for
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class People:
     cohort: str
     ids: np.ndarray  # (n,)
     targets: pd.DataFrame  # (n, T) numbers; a column of three or more classes gives one target per class
-    classes: dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand for
+    classes: Classes
     whole: dict[str, str]  # of a class against all others: the column that it is a class of
     covariates: pd.DataFrame  # (n, p)
     table: pd.DataFrame  # all participants' columns
@@ -66,8 +68,7 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
     Returns the participants and the protocol with motion and preserved columns resolved.
     """
     table, where = cohort.participants, f"participants of {cohort.name!r}"
-    optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
-    known_columns([*protocol.targets, *protocol.covariates, *protocol.preserve, *optional], table.columns, where)
+    known_columns(protocol.columns, table.columns, where)
     _check_sites(table, protocol, where)
     protocol, notes = _resolved(protocol, table, where)
     table = _in_numbers(table, protocol, where)
@@ -90,12 +91,10 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
     return People(*about, folds=folds, notes=tuple(notes)), protocol
 
 
-def code_targets(
-    table: pd.DataFrame, protocol: Protocol
-) -> tuple[pd.DataFrame, dict[str, tuple[str, str]], dict[str, str]]:
+def code_targets(table: pd.DataFrame, protocol: Protocol) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
     """All targets as numbers, what 0 and 1 stand for, and which of them are classes of which column."""
     values: dict[str, np.ndarray] = {}
-    classes: dict[str, tuple[str, str]] = {}
+    classes: Classes = {}
     whole: dict[str, str] = {}
     for name in protocol.targets:
         column, are_classes = table[name], not is_numeric(table[name]) or name in protocol.classes
@@ -120,7 +119,7 @@ def code_classes(column: pd.Series, name: str, least: int = 2) -> dict[str, np.n
     >>> code_classes(pd.Series(["a", "b", "c", None, "a", "b", "c"]), "group")["b"]
     array([ 0.,  1.,  0., nan,  0.,  1.,  0.])
     """
-    labels = column.map(_label, na_action="ignore")
+    labels = column.map(written, na_action="ignore")
     counts = labels.value_counts().sort_index()
     if (counts < least).any():
         small = listed((f"{label} ({n})" for label, n in counts[counts < least].items()), most=5)
@@ -144,18 +143,15 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
         found = f"every value is {different[0]!r}" if different else "every value is missing"
         raise problem(where, found, expected="values that differ", remedy="Leave it out.")
     if n < n_folds:
-        found, wanted = (
-            f"there are values for {n} of {len(column)} participants",
-            f"at least one for each of {n_folds} folds",
-        )
-        raise problem(where, found, expected=wanted, remedy="Ask for fewer folds.")
+        found = f"there are values for {n} of {len(column)} participants"
+        raise problem(where, found, expected=f"at least one for each of {n_folds} folds", remedy="Ask for fewer folds.")
     if n - -(-n // n_folds) < 2:
         raise problem(where, f"it has values for {n}", expected="at least two to train on in every fold")
     if is_numeric(column) and np.isinf(present.to_numpy(float)).any():
         raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
     if len(different) == 2:
         values = (column == different[1]).astype(float).where(column.notna()).to_numpy(float)
-        return values, (_label(different[0]), _label(different[1]))
+        return values, (written(different[0]), written(different[1]))
     spread = different[-1] / 2 - different[0] / 2  # halves: the difference of the largest numbers is none
     if not LEAST_SPREAD < spread < MOST_SPREAD:
         limits = f"between {LEAST_SPREAD:.0e} and {MOST_SPREAD:.0e}"
@@ -241,29 +237,22 @@ def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
     """ComBat and folds of sites need everyone's site, and ComBat two participants of each to learn from."""
     if not (protocol.combat or protocol.leave_site_out):
         return
-    sites = table[str(protocol.site)]
-    if sites.isna().any():
-        found = f"column {protocol.site!r} is empty for {sites.isna().sum()} of {len(table)} participants"
-        remedy = "Fill it in, or leave them out (cohort.subset)."
-        raise problem(where, found, expected="a site for everyone", remedy=remedy)
-    learned_from = in_subset(table, protocol.subset) if protocol.combat_on else np.ones(len(table), bool)
-    counts = sites.astype(str)[learned_from].value_counts().reindex(sites.astype(str).unique(), fill_value=0)
-    lonely = sorted(counts.index[counts < 2])
+    sites = sites_of(table, str(protocol.site), where)
+    learned_from = sites[in_subset(table, protocol.subset)] if protocol.combat_on else sites
+    lonely = [site for site in np.unique(sites) if (learned_from == site).sum() < 2]
     if protocol.combat and lonely:
         of = f" with {protocol.combat_on}" if protocol.combat_on else ""
-        found = f"site {listed(lonely, most=5)} has {'fewer than two participants' + of if of else 'one participant'}"
-        wanted = f"at least two participants{of} of every site with ComBat"
-        raise problem(where, found, expected=wanted, remedy="Leave these participants out, or ComBat.")
+        found = f"site {listed(lonely, most=5)} has fewer than two participants{of}"
+        raise problem(where, found, expected="at least two of every site", remedy="Leave them out, or ComBat.")
 
 
 def _notes(
     table: pd.DataFrame, targets: pd.DataFrame, covariates: pd.DataFrame, whole: dict[str, str], protocol: Protocol
 ) -> list[str]:
     """Who is left out, what counts as an average, and which targets have hardly anything that could be predicted."""
-    gaps = {name: int(table[name].isna().sum()) for name in protocol.targets}
-    notes = [
-        f"{name}: {n} of {len(table)} participants have no value and are left out." for name, n in gaps.items() if n
-    ]
+    gaps = table[list(protocol.targets)].isna().sum()
+    left_out = f"of {len(table)} participants have no value and are left out."
+    notes = [f"{name}: {n} {left_out}" for name, n in gaps.items() if n]
     for name, column in covariates.items():
         missing = (~np.isfinite(column.to_numpy(float, na_value=np.nan)) if is_numeric(column) else column.isna()).sum()
         if missing:
@@ -282,7 +271,3 @@ def _notes(
             if np.ptp(left) < 1e-8 * np.ptp(values):
                 notes.append(f"{name}: the covariates explain all of it. Nothing is left to predict: use fewer.")
     return notes
-
-
-def _label(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -6,28 +6,24 @@ come from training participants.
 
 from __future__ import annotations
 
-import copy
-import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
 
 from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
+from nerve.evaluation.kernels import Progress
 from nerve.evaluation.resampling import restricted_permutations, weighted_correlations
 from nerve.evaluation.sources import Source
 
-Progress = Callable[[float], None]
 
-
-@dataclass
-class FoldTask:
+class FoldTask(NamedTuple):
     """What one fold gives to a model. `values` are targets after covariates, fitted on `train`."""
 
     fold: int
@@ -40,13 +36,7 @@ class FoldTask:
 
 
 def out_of_fold_predictions(
-    model: Any,
-    source: Source,
-    targets: pd.DataFrame,
-    folds: np.ndarray,
-    *,
-    groups: Any = None,
-    **options: Any,
+    model: Any, source: Source, targets: pd.DataFrame, folds: np.ndarray, *, groups: Any = None, **options: Any
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
 
@@ -129,7 +119,7 @@ def null_correlations(
             shuffle[:, order] = order[drawn]
         for i, name in enumerate(task.names):
             shuffled = task.values[:, i][shuffle].T  # (n, permutations)
-            alone = replace(task, strata=task.strata[:, [i]])
+            alone = task._replace(strata=task.strata[:, [i]])
             predicted[name][task.test] = fit_and_predict(model, alone, shuffled[task.train], groups)
             observed[name][task.test] = shuffled[task.test]
     known = {name: np.isfinite(values[:, 0]) for name, values in observed.items()}
@@ -146,7 +136,7 @@ def fold_tasks(
     covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
     whole: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
@@ -172,13 +162,12 @@ def fold_tasks(
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
     """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
     given = {"strata": task.strata} | ({} if groups is None else {"groups": np.asarray(groups, object)[task.train]})
-    options = {name: one for name, one in given.items() if name in inspect.signature(model.fit).parameters}
+    options = {name: one for name, one in given.items() if has_fit_parameter(model, name)}
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     parts = []
     for column in [values] if takes_several else values.T:
-        fresh = clone(model) if hasattr(model, "get_params") else copy.deepcopy(model)
         with placing(task.train):
-            fitted = fresh.fit(task.features[0], column, **options)
+            fitted = clone(model, safe=False).fit(task.features[0], column, **options)
         with placing(task.test):
             predicted = np.asarray(fitted.predict(task.features[1]), float)
         parts.append(predicted.reshape(len(task.test), -1))

@@ -21,12 +21,10 @@ def participants_summary(people: People) -> dict[str, Any]:
     """What the text says of a cohort's participants, as plain values."""
     targets: dict[str, dict[str, Any]] = {}
     for name, values in people.targets[people.tested].items():
-        about = {"n": int(values.notna().sum()), "classes": list(people.classes.get(str(name), ())) or None}
-        if str(name) in people.whole:
-            column = targets.setdefault(people.whole[str(name)], {"n": about["n"], "classes": []})
-            column["classes"].append(people.classes[str(name)][1])
-        else:
-            targets[str(name)] = about
+        column, classes = people.whole.get(str(name), str(name)), list(people.classes.get(str(name), ()))
+        about = targets.setdefault(column, {"n": int(values.notna().sum()), "classes": None})
+        if classes:  # of a column of several, each target adds the one that it is about
+            about["classes"] = [*(about["classes"] or ()), *(classes[1:] if column != name else classes)]
     folds = people.folds[people.folds >= 0]
     elsewhere = {"cohort": people.trained_on, "n": int((~people.tested).sum())} if people.trained_on else None
     return {"cohort": people.cohort, "n": int(people.tested.sum()), "n_folds": len(set(folds.tolist())),

@@ -35,29 +35,24 @@ class ResultsFolder:
     rows: pd.DataFrame  # what each row is: see `nerve.evaluation.Row`
     cohorts: pd.DataFrame  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
     folds: pd.DataFrame  # cohort, participant, repeat, fold
-    predictions: (
-        pd.DataFrame
-    )  # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole
+    # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole, training_mean
+    predictions: pd.DataFrame
     scores: pd.DataFrame  # cohort, target, row, scope, adapted, n, r and all other scores
     comparisons: pd.DataFrame  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
     nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
 
 
-def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> str:
-    """Write the tables and, last, protocol.json, which names their content; returns the id of the whole."""
+def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> None:
+    """Write the tables and, last, protocol.json, which names their content."""
     folder = Path(folder)
-    tables = {name: getattr(results, name) for name in TABLES}
-    tables["rows"] = tables["rows"].assign(
-        settings=[json.dumps(one, default=str) for one in tables["rows"]["settings"]]
-    )
-    for name, table in tables.items():
-        write_tsv(folder / f"{name}.tsv", table)
+    settings = [json.dumps(one, default=str) for one in results.rows["settings"]]
+    for name in TABLES:
+        table = getattr(results, name)
+        write_tsv(folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table)
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
     about = json.loads(json.dumps(results.about, default=str))  # as it will be read
-    whole = _identity(files, about)
-    write_json(folder / PROTOCOL, {"format": FORMAT, "id": whole, "files": files, **about})
-    return whole
+    write_json(folder / PROTOCOL, {"format": FORMAT, "id": _identity(files, about), "files": files, **about})
 
 
 def _identity(files: dict[str, str], about: dict[str, Any]) -> str:
@@ -93,12 +88,8 @@ def is_results(folder: str | os.PathLike[str]) -> bool:
 
 def _table(path: Path) -> pd.DataFrame:
     table = read_tsv(path, dtype=dict.fromkeys((*_TEXT, "settings", *_FLAGS), str))
-    for column in table.columns:
-        if column in _TEXT:
-            table[column] = table[column].fillna("")
-        elif column in _FLAGS:
-            table[column] = table[column] == "True"
-    return table
+    text, flags = (table.columns.intersection(list(names)) for names in (_TEXT, _FLAGS))
+    return table.assign(**table[text].fillna(""), **(table[flags] == "True"))
 
 
 def _digest(path: Path) -> str:

@@ -18,34 +18,21 @@ class Row:
     Rows that differ in their seed alone share a `line`, which is what a table prints: the mean over its rows.
     """
 
-    row: str
-    """The id, unique in a results folder."""
-    line: str
-    """The id of the line that the row belongs to."""
-    method: str
-    """A name of `nerve.methods.METHODS`, or "features" for numbers that the user has given."""
-    label: str
-    """What tables call it."""
-    kind: str
-    """reference, supervised, self-supervised, given (the user's own features) or null (permuted networks)."""
-    group: str = ""
-    """Lines of one group stand together between rules."""
-    view: str = "fc"
-    """The matrix that is cut into patches."""
-    variant: str = ""
-    """What sets it apart from other lines of the same label, in words."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """The settings that were swept."""
+    row: str  # the id, unique in a results folder
+    line: str  # the id of the line that the row belongs to
+    method: str  # a name of `nerve.methods.METHODS`, or "features" for numbers that the user has given
+    label: str  # what tables call it
+    kind: str  # reference, supervised, self-supervised, given (the user's own features) or null (permuted networks)
+    group: str = ""  # lines of one group stand together between rules
+    view: str = "fc"  # the matrix that is cut into patches
+    variant: str = ""  # what sets it apart from other lines of the same label, in words
+    settings: dict[str, Any] = field(default_factory=dict)  # the settings that were swept
     preset: str = ""
     seed: int = 0
-    scope: str = "none"
-    """Whom whatever it learned without labels had seen: see `SCOPES`."""
-    width: int = 0
-    """Numbers per participant; 0 where it does not apply."""
-    seconds: float = 0.0
-    """Time of training and embedding."""
-    adapted: str = ""
-    """The substitute that a cohort made necessary."""
+    scope: str = "none"  # whom whatever it learned without labels had seen: see `SCOPES`
+    width: int = 0  # numbers per participant; 0 where it does not apply
+    seconds: float = 0.0  # time of training and embedding
+    adapted: str = ""  # the substitute that a cohort made necessary
 
 
 SCOPES = {

@@ -85,15 +85,12 @@ def predict_one(
     Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
     trained on, `training_mean` is the mean of its values after covariates.
     """
-    step, parts, options = 0.7 / len(people.folds), [], _options(features, people)
+    step, parts, options = 0.7 / len(people.folds), [], _options(features, people) | {"groups": people.inner_groups}
     with naming(people.ids):
         model, source = features.prepare(cohort, people, protocol, _share(progress, features.name, 0.0, 0.3))
         for repeat, folds in enumerate(people.folds):
-            say = _share(progress, features.name, 0.3 + repeat * step, step)
-            part = out_of_fold_predictions(
-                model, source, folds=folds, groups=people.inner_groups, progress=say, **options
-            )
-            parts.append(part.assign(repeat=repeat))
+            options["progress"] = _share(progress, features.name, 0.3 + repeat * step, step)
+            parts.append(out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
     _warn_of_no_difference(table, features.name)
     whole = [people.whole.get(target, "") for target in table["target"]]
@@ -107,11 +104,11 @@ def null_of_one(
 ) -> pd.DataFrame:
     """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
     name = f"{features.name}, permuted"
-    drawn: dict[str, Any] = {"n_permutations": protocol.n_permutations, "seed": protocol.seed, "groups": people.groups}
+    options = _options(features, people) | {"groups": people.groups, "blocks": people.sites, "seed": protocol.seed}
+    options |= {"n_permutations": protocol.n_permutations, "progress": _share(progress, name, 0.3, 0.7)}
     with naming(people.ids):
         model, source = features.prepare(cohort, people, protocol, _share(progress, name, 0.0, 0.3))
-        drawn |= {"blocks": people.sites, "progress": _share(progress, name, 0.3, 0.7), **_options(features, people)}
-        null = null_correlations(model, source, folds=people.folds[0], **drawn)
+        null = null_correlations(model, source, folds=people.folds[0], **options)
     return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
 
 
@@ -128,12 +125,8 @@ def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
     spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
     least = 1e-6 * table.groupby("target")["observed"].std()  # features of float32 differ by more where they differ
     if alike := [str(target) for target in spread.index if spread[target] <= least[target]]:
-        warnings.warn(
-            f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it, "
-            "and its r only compares means of folds.",
-            NerveWarning,
-            stacklevel=3,
-        )
+        said = f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it"
+        warnings.warn(f"{said}, and its r only compares means of folds.", NerveWarning, stacklevel=3)
 
 
 def _share(progress: Progress | None, name: str, start: float, length: float) -> Callable[[float], None] | None:

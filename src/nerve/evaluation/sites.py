@@ -15,7 +15,7 @@ from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.resampling import correlation
-from nerve.evaluation.statistics import IDENTITY, of_each_row
+from nerve.evaluation.statistics import of_each_row
 from nerve.protocol import Protocol
 
 N_FOLDS = 5
@@ -30,16 +30,15 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
     sites : mapping or Series
         participant → site. Sites with fewer than three participants are left out.
     """
-    table = predictions.assign(site=predictions["participant"].map(dict(sites))).dropna(subset=["site"])
-    identity = ["cohort", "target", *(name for name in IDENTITY if name in table)]
-    table = table[table.groupby([*identity, "site"])["predicted"].transform("size") >= LEAST]
+    table = predictions.assign(site=predictions["participant"].map(dict(sites)))
 
     def inside(runs: pd.DataFrame) -> dict[str, float]:
-        both = runs[["observed", "predicted"]]
-        centred = both - both.groupby(runs["site"]).transform("mean")
-        return {"r_within_site": correlation(centred["observed"], centred["predicted"])}
+        both = runs.groupby("site")[["observed", "predicted"]]
+        centred = (runs[["observed", "predicted"]] - both.transform("mean"))[both.transform("size") >= LEAST]
+        r = correlation(centred["observed"], centred["predicted"]) if len(centred) else np.nan
+        return {"r_within_site": r}
 
-    return of_each_row(table, inside) if len(table) else pd.DataFrame(columns=[*identity, "r_within_site"])
+    return of_each_row(table, inside)
 
 
 def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> float:
@@ -47,18 +46,15 @@ def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: 
 
     Not a number where there is one site, or where the participants of another cohort are trained on.
     """
-    if people.sites is None or people.trained_on:
+    if people.sites is None or people.trained_on or len(set(people.sites)) < 2:
         return float("nan")
     sites = people.sites.astype(str)
     targets = pd.DataFrame({f"site {name}": (sites == name).astype(float) for name in np.unique(sites)})
-    if targets.shape[1] < 2:
-        return float("nan")
     codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
     folds[people.order] = stratified_folds(codes[people.order, None], N_FOLDS, seed=protocol.seed)
     with naming(people.ids):
-        predicted = out_of_fold_predictions(
-            *features.prepare(cohort, people, protocol), targets, folds, order=people.order
-        )
+        model, source = features.prepare(cohort, people, protocol)
+        predicted = out_of_fold_predictions(model, source, targets, folds, order=people.order)
     guessed = predicted.pivot(index="position", columns="target", values="predicted")[list(targets)].to_numpy()
     return float(balanced_accuracy_score(codes, guessed.argmax(axis=1)))
 

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-import scipy.linalg
 from sklearn.base import clone
 
-from nerve.components import decomposed
+from nerve.components import decomposed, turned
+from nerve.evaluation.kernels import median_gamma
+
+_CUT = 1e-6  # eigenvalues below this share of the largest are rounding of float32 products
 
 
 class Source(Protocol):
@@ -52,9 +54,7 @@ class PrincipalComponents(Source):
     """Scores on the first components of the training participants, from inner products computed once.
 
     With G the centred products of training participants, G = U S² Uᵀ: scores are G_x U / S, for the centred products
-    G_x of anyone with them. They are turned so that each participant's numbers sum to zero (Helmert's matrix; distances
-    stay): the correlation kernel takes a participant's mean away, and over components whose signs are arbitrary that
-    mean is an arbitrary direction.
+    G_x of anyone with them. They are `turned`, so that the correlation kernel takes no arbitrary direction away.
 
     Parameters
     ----------
@@ -82,12 +82,45 @@ class PrincipalComponents(Source):
         k, n = min(self.n_components, len(known) - 1), len(known)
         values, vectors = decomposed(centred(known), driver="evr", subset_by_index=[n - k, n - 1])
         rounding = 1e-15 * n * np.abs(self.products[known, columns]).max()  # of the centring
-        kept = values > max(values[-1] * (1e-6 if self.products.dtype == np.float32 else 1e-10), rounding)
+        kept = values > max(values[-1] * (_CUT if self.products.dtype == np.float32 else 1e-10), rounding)
         if not kept.any():  # everybody is alike: one component, of nothing
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
-        turn = scipy.linalg.helmert(kept.sum() + 1)  # (k, k + 1)
-        onto = (vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1] @ turn
+        onto = turned((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])
         return centred(train) @ onto, centred(test) @ onto
+
+
+class Landmarks(Source):
+    """Rows of a kernel of very many participants through some of them (Nyström): memory grows with n · m, not n².
+
+    With C the (n, m) kernel of everyone with m landmark participants and W that among the landmarks, K ≈ C W⁻¹ Cᵀ. For
+    W = U diag(s) Uᵀ the rows Z = C U diag(s)^-½ give K ≈ Z Zᵀ, and kernel ridge on Z is solved with m unknowns. Who may
+    be a landmark is drawn once; in each fold only its training participants are.
+
+    Parameters
+    ----------
+    cross : (n, m) array
+        The kernel; squared distances for the Gaussian kernel, whose width comes from the landmarks of the fold.
+    pool : (m,) positions
+    """
+
+    def __init__(self, cross: np.ndarray, pool: np.ndarray, gaussian: bool = False) -> None:
+        self.cross, self.pool, self.gaussian = cross, pool, gaussian
+
+    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Z of training and test participants, (train, k) and (test, k)."""
+        mine = np.isin(self.pool, train)  # (m,)
+        cross = self.cross[:, mine]  # (n, m')
+        if self.gaussian:
+            cross = np.exp(-median_gamma(cross[self.pool[mine]]) * cross)
+        values, vectors = decomposed(np.asarray(cross[self.pool[mine]], float))
+        kept = values > values[-1] * _CUT
+        root = vectors[:, kept] / np.sqrt(values[kept])  # (m', k): W^-½ without the directions that rounding made
+        return cross[train] @ root, cross[test] @ root
+
+
+def landmark_pool(n: int, n_landmarks: int, seed: int) -> np.ndarray:
+    """Positions of the participants who may be landmarks, ascending."""
+    return np.sort(np.random.default_rng([seed, 7]).permutation(n)[:n_landmarks])
 
 
 class FittedInFolds(Source):
@@ -98,13 +131,9 @@ class FittedInFolds(Source):
 
     def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """What the estimator of these training participants gives for both sets."""
-        fitted = self.fitted(self.cohort.subset(train))
+        fitted = clone(self.estimator).fit(self.cohort.subset(train))
         left, right = (fitted.transform(self.cohort.subset(rows)) for rows in (train, test))
         return left.reshape(len(left), -1), right.reshape(len(right), -1)
-
-    def fitted(self, cohort: Any) -> Any:
-        """A fresh copy of the estimator, fitted."""
-        return clone(self.estimator).fit(cohort)
 
 
 class Adjusted(Source):

@@ -16,16 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, NerveWarning, known_columns, listed
-from nerve.evaluation.resampling import (
-    adjusted_p,
-    correlation,
-    interval,
-    resample_counts,
-    two_sided_p,
-    weighted_auc,
-    weighted_correlations,
-)
+from nerve.checks import NerveError, NerveWarning, known_columns, listed, problem
+from nerve.evaluation import resampling
 from nerve.evaluation.rows import contenders, references
 
 COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
@@ -95,8 +87,7 @@ def compare(
     for (cohort, target), _, models in _by_target(predictions):
         left, right = (models[models["line"] == line] for line in (line_a, line_b))
         if len(left) and len(right):
-            row = _comparison(left, right, n_bootstrap, seed, groups)
-            rows.append({"cohort": cohort, "target": target} | row)
+            rows.append({"cohort": cohort, "target": target} | _comparison(left, right, n_bootstrap, seed, groups))
     if not rows:
         known = sorted(with_lines(predictions)["line"].astype(str).unique())
         raise NerveError(f"No target has predictions of both {line_a} and {line_b}; the table has {known}.")
@@ -126,22 +117,20 @@ def all_comparisons(
     compared, apart = (lines, []) if rows is None else (contenders(rows), references(rows))
     found = []
     for (cohort, target), _, models in _by_target(table):
-        place, options = {"cohort": cohort, "target": target}, (n_bootstrap, seed, groups)
         sides = {str(line): runs for line, runs in models.groupby("line", sort=False)}
         ranked = _ranked(sides, compared)
-        for first, second in combinations(ranked, 2):
-            best = (first, second) == (ranked[0], ranked[1])
-            row = _comparison(sides[first], sides[second], *options)
-            found.append(place | row | {"among": "methods", "best_two": best})
-        for line in _ranked(sides, apart) if ranked else []:
-            row = _comparison(sides[ranked[0]], sides[line], *options)
-            found.append(place | row | {"among": "reference", "best_two": False})
+        pairs = [(*pair, "methods") for pair in combinations(ranked, 2)]
+        pairs += [(ranked[0], line, "reference") for line in _ranked(sides, apart) if ranked]
+        for first, second, among in pairs:
+            row = _comparison(sides[first], sides[second], n_bootstrap, seed, groups)
+            best = among == "methods" and [first, second] == ranked[:2]
+            found.append({"cohort": cohort, "target": target} | row | {"among": among, "best_two": best})
     if not found:
         return pd.DataFrame(columns=NO_COMPARISON)
     table = pd.DataFrame(found)
-    pairs = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
-    families = pairs.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
-    return table.assign(q=table["p"].groupby(families).transform(adjusted_p))
+    both = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
+    families = both.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
+    return table.assign(q=table["p"].groupby(families).transform(resampling.adjusted_p))
 
 
 def best_two(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None) -> pd.DataFrame:
@@ -162,9 +151,11 @@ def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
     table = predictions.assign(motion=values).dropna(subset=["motion"])
     raw = "observed_raw" if "observed_raw" in table else "observed"
     sides = {"r_target_motion": raw, "r_prediction_motion": "predicted"}
-    return of_each_row(
-        table, lambda runs: {name: correlation(runs[side], runs["motion"]) for name, side in sides.items()}
-    )
+
+    def correlations(runs: pd.DataFrame) -> dict[str, Any]:
+        return {name: resampling.correlation(runs[side], runs["motion"]) for name, side in sides.items()}
+
+    return of_each_row(table, correlations)
 
 
 def of_each_row(table: pd.DataFrame, scores: Callable[[pd.DataFrame], dict[str, Any]]) -> pd.DataFrame:
@@ -182,9 +173,8 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
         variant = table["variant"].fillna("").astype(str) if "variant" in table else pd.Series("", index=table.index)
         lines = [line_id(str(method), one) for method, one in zip(table["method"], variant, strict=True)]
         seeds = table["seed"] if "seed" in table else [0] * len(table)
-        table = table.assign(
-            variant=variant, line=lines, row=[f"{a}, seed {b}" for a, b in zip(lines, seeds, strict=True)]
-        )
+        names = [f"{line}, seed {seed}" for line, seed in zip(lines, seeds, strict=True)]
+        table = table.assign(variant=variant, line=lines, row=names)
     if rows is not None:
         return table.assign(line=table["row"].map(rows.set_index("row")["line"]))
     return table if "line" in table else table.assign(line=table["row"])
@@ -193,25 +183,20 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
 def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.ndarray, pd.DataFrame]]:
     known_columns(COLUMNS, predictions.columns, "predictions table")
     table = with_lines(predictions)
-    if "repeat" not in table:
-        table["repeat"] = 0
-    if "observed_raw" not in table:
-        table["observed_raw"] = table["observed"]
+    defaults: dict[str, Any] = {"repeat": 0, "observed_raw": table["observed"], "whole": ""}
+    table = table.assign(**{name: value for name, value in defaults.items() if name not in table})
     if table.duplicated(["cohort", "target", "row", "repeat", "participant"]).any():
         raise NerveError("The predictions table predicts a participant twice by the same row, target and repeat.")
     wrong = table[~np.isfinite(table[["observed", "predicted"]].to_numpy(float)).all(axis=1)]
     if len(wrong):
         first = wrong.iloc[0]
         same = wrong[(wrong["row"] == first["row"]) & (wrong["target"] == first["target"])]
-        raise NerveError(
-            f"The predictions table holds missing or infinite values of {first['target']} by {first['line']} for "
-            f"{listed(same['participant'].unique(), most=5)}, expected numbers. Leave these rows out, or predict again."
-        )
-    columns = table[table["whole"] != ""] if "whole" in table else table[:0]
-    for name, part in (("target", table), ("whole", columns)):
-        if len(part):
-            for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
-                yield (str(cohort), str(target)), _people(rows), rows
+        who = listed(same["participant"].unique(), most=5)
+        found = f"missing or infinite values of {first['target']} by {first['line']} for {who}"
+        raise problem("predictions table", found, expected="numbers", remedy="Leave these rows out, or predict again.")
+    for name, part in (("target", table), ("whole", table[table["whole"] != ""])):
+        for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
+            yield (str(cohort), str(target)), _people(rows), rows
 
 
 def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
@@ -220,13 +205,9 @@ def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
         gaps = scores[~np.isfinite(scores[column].to_numpy(float))] if len(scores) else scores
         if len(gaps):
             why = " (it needs folds of three participants or more)" if column == "r_fold_mean" else ""
-            who = gaps["row" if "row" in gaps else "method"].unique()
-            warnings.warn(
-                f"{column} of {listed(gaps['target'].unique())} could not be computed for {listed(who)} and is left "
-                f"empty{why}.",
-                NerveWarning,
-                stacklevel=3,
-            )
+            what, who = (listed(gaps[name].unique()) for name in ("target", "row"))
+            said = f"{column} of {what} could not be computed for {who} and is left empty{why}."
+            warnings.warn(said, NerveWarning, stacklevel=3)
 
 
 def _people(rows: pd.DataFrame) -> np.ndarray:
@@ -236,7 +217,7 @@ def _people(rows: pd.DataFrame) -> np.ndarray:
 
 def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.ndarray:
     families = None if groups is None else pd.Series(people).map(dict(groups)).to_numpy(object)
-    return resample_counts(len(people), n_bootstrap, seed, families)
+    return resampling.resample_counts(len(people), n_bootstrap, seed, families)
 
 
 def _columns(runs: pd.DataFrame, people: np.ndarray, *values: str) -> np.ndarray:
@@ -255,7 +236,8 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
     for name in ("r", "auc") if binary else ("r",):
         row[name] = _score(name, runs, people[own])
         if counts is not None:
-            row[f"{name}_low"], row[f"{name}_high"] = interval(_metric(name, runs, people[own], counts[:, own]))
+            resampled = _metric(name, runs, people[own], counts[:, own])
+            row[f"{name}_low"], row[f"{name}_high"] = resampling.interval(resampled)
     if counts is not None:
         row["r_half_width"] = (row["r_high"] - row["r_low"]) / 2
         bounds = row["r"], row["r_low"], row["r_high"]
@@ -298,13 +280,12 @@ def is_binary(observed_raw: Any) -> bool:
 
 
 def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed: int, groups: Any) -> dict[str, Any]:
-    people = _people(left)
-    people = people[pd.Index(people).isin(right["participant"])]
+    people = _people(left[left["participant"].isin(right["participant"])])
     sides = [side[side["participant"].isin(people)] for side in (left, right)]
     metric, counts = _metric_of(sides[0]), _counts(people, n_bootstrap, seed, groups)
     score_a, score_b = (_score(metric, side, people) for side in sides)
     resampled = [_metric(metric, side, people, counts) for side in sides]
-    low, high = interval(resampled[0] - resampled[1])
+    low, high = resampling.interval(resampled[0] - resampled[1])
     return {
         "line_a": left["line"].iloc[0],
         "line_b": right["line"].iloc[0],
@@ -314,7 +295,7 @@ def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed:
         "difference": score_a - score_b,
         "difference_low": low,
         "difference_high": high,
-        "p": two_sided_p(resampled[0] - resampled[1]),
+        "p": resampling.two_sided_p(resampled[0] - resampled[1]),
         "tie": round(score_a, 3) == round(score_b, 3),
         "n": len(people),
     }
@@ -330,8 +311,8 @@ def _metric(metric: str, runs: pd.DataFrame, people: np.ndarray, counts: np.ndar
         return np.mean([_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0)
     observed, raw, predicted = _columns(runs, people, "observed", "observed_raw", "predicted")
     if metric == "r":
-        return weighted_correlations(counts, observed, predicted).mean(axis=1)
-    return np.mean([weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0)
+        return resampling.weighted_correlations(counts, observed, predicted).mean(axis=1)
+    return np.mean([resampling.weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0)
 
 
 def _score(metric: str, runs: pd.DataFrame, people: np.ndarray) -> float:
@@ -347,7 +328,7 @@ def _ranked(sides: dict[str, pd.DataFrame], among: list[str]) -> list[str]:
 
 def _fold_mean_r(runs: pd.DataFrame) -> float:
     folds = [part for _, part in runs.groupby("fold", sort=False) if len(part) > 2]
-    values = [correlation(part["observed"], part["predicted"]) for part in folds]
+    values = [resampling.correlation(part["observed"], part["predicted"]) for part in folds]
     return float(np.mean(values)) if values else np.nan
 
 

@@ -47,19 +47,15 @@ def prepare_transfer(train: Cohort, test: Cohort, protocol: Protocol) -> tuple[C
 
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
     """Refuse a column that one cohort lacks, or that holds something else there."""
-    asked = [*protocol.targets, *protocol.covariates, *protocol.preserve]
-    optional = [name for name in (protocol.groups, protocol.site, protocol.subset[0]) if name]
     here, there = train.participants, test.participants
-    for cohort in (train, test):
+    for cohort, other in ((train, there), (test, here)):
         where = f"participants of {cohort.name!r}"  # of the second, after the loop
-        known_columns([*asked, *optional], cohort.participants.columns, where)
-    motion = [motion_column(here.columns), motion_column(there.columns)]
-    if protocol.motion == AUTO and motion[0] != motion[1]:
-        column = motion[0] or motion[1]
-        lacking = where if motion[0] else f"participants of {train.name!r}"
-        found = f"there is no column {column!r}, head motion, which the other cohort has"
-        raise problem(lacking, found, remedy="Add it under that name, or say --motion none.")
-    for name in dict.fromkeys(asked):
+        known_columns(protocol.columns, cohort.participants.columns, where)
+        motion = motion_column(other.columns)
+        if protocol.motion == AUTO and motion and motion not in cohort.participants:
+            found = f"there is no column {motion!r}, head motion, which the other cohort has"
+            raise problem(where, found, remedy="Add it under that name, or say --motion none.")
+    for name in dict.fromkeys([*protocol.targets, *protocol.covariates, *protocol.preserve]):
         if there[name].isna().all():
             raise problem(where, f"{name!r} is missing for everyone", remedy="Fill it in, or leave it out.")
         if is_numeric(here[name]) != is_numeric(there[name]):
