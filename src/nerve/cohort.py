@@ -298,8 +298,7 @@ class Cohort:
             for start, chunk in zip(range(0, len(self), _CHUNK), self._chunks(), strict=True):
                 some = range(start, start + len(chunk))
                 writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
-            about = {"measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
-            writer.finish(self.participants, name=self.name, **about)
+            writer.finish(self.participants, **self._about)
         return Path(path)
 
     @classmethod
@@ -358,8 +357,11 @@ class Cohort:
         return index
 
     def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
-        about = {"measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
-        return Cohort(connectivity, participants, parcellation, series, self.name, **about)
+        return Cohort(connectivity, participants, parcellation, series, **self._about)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"name": self.name, "measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
 
 
 def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -119,10 +119,8 @@ class Patching:
         """(…, R, R) matrices → (…, S) packed patches."""
         fc = np.asarray(fc)
         if fc.ndim < 2 or fc.shape[-2:] != (self.n_regions, self.n_regions):
-            raise NerveError(
-                f"The matrices have shape {fc.shape}, expected (…, {self.n_regions}, {self.n_regions}): "
-                "the patching was made for another parcellation."
-            )
+            expected = f"(…, {self.n_regions}, {self.n_regions}): the patching was made for another parcellation"
+            raise NerveError(f"The matrices have shape {fc.shape}, expected {expected}.")
         flat = fc.reshape(*fc.shape[:-2], -1)
         return np.take(flat, self.rows * self.n_regions + self.cols, axis=-1)
 
@@ -150,9 +148,6 @@ class Patching:
         if not isinstance(other, Patching):
             return NotImplemented
         return np.array_equal(self.group_of, other.group_of) and self.group_names == other.group_names
-
-    def __hash__(self) -> int:
-        return hash((self.fingerprint, self.group_names))
 
     def __repr__(self) -> str:
         return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"

@@ -64,8 +64,7 @@ class Stack:
     @property
     def nbytes(self) -> int:
         """Size if it were all read."""
-        n, r, _ = self.shape
-        return n * r * r * self.dtype.itemsize
+        return int(np.prod(self.shape)) * self.dtype.itemsize
 
     ndim = 3
 
@@ -77,9 +76,6 @@ class Stack:
         index = np.arange(len(self))[rows]
         picked = self._read(np.atleast_1d(index))
         return picked[(slice(None) if index.ndim else 0, *rest)]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = self._read(np.arange(len(self)))

@@ -26,9 +26,8 @@ from nerve.patching import Patching
 
 INITS = ("scaled", "released", "signs")
 TYPICAL_FC = 0.25  # root mean square of FC off the diagonal
-WORTH_THREADS = (
-    2**24
-)  # multiplications per patch from which several threads are quicker (`python -m benchmarks beside`)
+# multiplications per patch from which several threads are quicker (`python -m benchmarks beside`)
+WORTH_THREADS = 2**24
 
 
 class Tokenizer(nn.Module):
@@ -47,7 +46,7 @@ class Tokenizer(nn.Module):
     def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
         super().__init__()
         self.sizes: list[int] = patching.sizes.tolist()
-        self.n_patches = patching.n_patches
+        self.mean_size, self.n_patches = patching.n_entries / patching.n_patches, patching.n_patches
         self.dim, self.decoder_dim = dim, decoder_dim
         self.embed_bias: nn.Parameter | None = None
         self.reconstruct_bias: nn.Parameter | None = None
@@ -99,9 +98,11 @@ class Tokenizer(nn.Module):
             return torch.cat(parts)
 
         tokens = self._patch_by_patch(tokens_of, packed)
-        if visible is None:
-            return self._with_bias(tokens, None)  # (participants, P, dim)
-        return self._with_bias(visible.by_participant(tokens), visible.patches)  # (participants, K, dim)
+        bias: torch.Tensor | None = self.embed_bias
+        if visible is not None:
+            tokens = visible.by_participant(tokens)  # (participants, K, dim)
+            bias = bias[visible.patches] if bias is not None and bias.ndim == 2 else bias
+        return tokens if bias is None else tokens + bias
 
     def reconstruct(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens → patches: (participants, P, decoder_dim) → packed (participants, S)."""
@@ -146,24 +147,14 @@ class Tokenizer(nn.Module):
 
     def _patch_by_patch(self, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         """A function that goes from patch to patch: in one thread where the patches are small."""
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
+        large = len(x) * self.mean_size * self.dim > WORTH_THREADS
+        if large or x.device.type != "cpu" or torch.compiler.is_compiling():
             return function(x)
-        work = len(x) * self._mean_size() * self.dim
-        return function(x) if work > WORTH_THREADS else in_one_thread(function, x, self.parameters())
-
-    def _with_bias(self, tokens: torch.Tensor, patches: torch.Tensor | None) -> torch.Tensor:
-        if self.embed_bias is None:
-            return tokens
-        one_per_patch = self.embed_bias.ndim == 2
-        return tokens + (self.embed_bias[patches] if one_per_patch and patches is not None else self.embed_bias)
+        return in_one_thread(function, x, self.parameters())
 
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
         return None
-
-    def _mean_size(self) -> float:
-        """Entries of the average patch."""
-        return sum(self.sizes) / len(self.sizes)
 
 
 class PatchChoice:
@@ -206,8 +197,7 @@ class BilinearTokenizer(Tokenizer):
         self.pairs: list[list[int]] = patching.pairs.tolist()
         self.group_of: list[int] = patching.group_of.tolist()
         self.group_sizes = [len(members) for members in patching.members]
-        by_group = torch.from_numpy(np.concatenate(patching.members))
-        self.regions_by_group = nn.Buffer(by_group, persistent=False)
+        self.regions_by_group = nn.Buffer(torch.from_numpy(np.concatenate(patching.members)), persistent=False)
 
     def embed_weights(self) -> Iterator[torch.Tensor]:
         """U_l ⊙ U_m."""
@@ -231,7 +221,7 @@ class BilinearTokenizer(Tokenizer):
         if one_of("init", how, INITS) == "released":
             return
         if how == "signs":
-            self.embed_factors.sign_().mul_((self._mean_size() ** 0.5 * size) ** -0.5)
+            self.embed_factors.sign_().mul_((self.mean_size**0.5 * size) ** -0.5)
         else:
             scale = torch.tensor([[(self.group_sizes[g] * size) ** -0.5] for g in self.group_of])  # (regions, 1)
             self.embed_factors.mul_(scale)
@@ -273,7 +263,7 @@ class SpecificTokenizer(Tokenizer):
         one_of("init", how, INITS)
         matrices = self.embed_matrix, self.reconstruct_matrix
         for there, back in [matrices] if self.shared else zip(*map(self._cut, matrices), strict=True):
-            entries = self._mean_size() if self.shared or how == "signs" else len(there)
+            entries = self.mean_size if self.shared or how == "signs" else len(there)
             _draw(there, how, entries**-0.5 / size)
             _draw(back, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5)
 

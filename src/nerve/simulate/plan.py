@@ -70,10 +70,9 @@ class Plan:
     def _checked_targets(self) -> tuple[Target, ...]:
         """The targets, if their names differ and the factors that they name exist."""
         if self.targets is None and self.n_factors < len(NAMED_FACTORS):
-            raise NerveError(
-                f"n_factors is {self.n_factors}, expected at least {len(NAMED_FACTORS)} for the default targets. "
-                "State targets of your own to use fewer."
-            )
+            expected = f"at least {len(NAMED_FACTORS)} for the default targets"
+            remedy = "State targets of your own to use fewer."
+            raise NerveError(f"n_factors is {self.n_factors}, expected {expected}. {remedy}")
         targets = default_targets() if self.targets is None else tuple(self.targets)
         names = [target.name for target in targets]
         if len(set(names)) != len(names):

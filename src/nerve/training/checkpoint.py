@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, load_file, save
+from safetensors.torch import load, save
 
-from nerve.checks import NerveError, as_utf8, listed
+from nerve.checks import NerveError, listed
 from nerve.files import atomic_file
 from nerve.training.optimizers import Optimizer
 
@@ -43,9 +43,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], state: dict[str, 
 def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """Read named tensors, with one sentence if the file is missing, cut short or of another kind."""
     try:
-        if as_utf8(str(path)) != str(path):  # safetensors opens no such name
-            return load(Path(path).read_bytes())
-        return load_file(path)
+        return load(Path(path).read_bytes())  # safetensors opens no name that is not UTF-8
     except FileNotFoundError as error:
         raise NerveError(f"{path}: there is no such file; a complete run folder holds it.") from error
     except (SafetensorError, OSError) as error:

@@ -96,10 +96,8 @@ def train(
         except RuntimeError as error:
             if trainer.processes.count == 1:
                 raise
-            raise NerveError(
-                f"A process of this run ended, or could not be reached ({str(error).splitlines()[0]}). "
-                "Start it again with --resume."
-            ) from error
+            found = f"A process of this run ended, or could not be reached ({str(error).splitlines()[0]})."
+            raise NerveError(f"{found} Start it again with --resume.") from error
     if settings.keep == "best" and trainer.best_weights:
         module.load_state_dict(trainer.best_weights)
     module.eval()
