@@ -92,7 +92,7 @@ class CohortWriter:
     """Appends matrices to a cohort on disk, so that none but the current ones are in memory."""
 
     def __init__(self, folder: Path, parcellation: Parcellation, dtype: str) -> None:
-        self.folder, self.parcellation, self.finished = folder, parcellation, False
+        self.folder, self.parcellation = folder, parcellation
         regions = parcellation.n_regions
         self.matrices = _GrowingArray(folder / "connectivity.npy", one_of("dtype", dtype, DTYPES), regions, regions)
         self.series: _GrowingArray | None = None
@@ -139,7 +139,6 @@ class CohortWriter:
             "notes": notes or {},
         }
         write_json(self.folder / "cohort.json", about)
-        self.finished = True
 
 
 @contextmanager
@@ -155,7 +154,7 @@ def writing_cohort(
             for array in (writer.matrices, writer.series):
                 if array is not None:
                     array.stream.close()
-        if not writer.finished:
+        if not (draft / "cohort.json").is_file():
             raise NerveError(f"{path}: the cohort was not finished, nothing was written.")
 
 
@@ -225,9 +224,8 @@ def _remember(path: Path, digest: str) -> None:
 
 
 def _kept(folder: Path) -> dict[str, Any]:
-    with suppress(NerveError):
-        content = read_json(folder / KEPT)
-        return content if isinstance(content, dict) else {}
+    with suppress(NerveError, TypeError, ValueError):
+        return dict(read_json(folder / KEPT))
     return {}
 
 

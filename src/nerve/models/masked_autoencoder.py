@@ -199,7 +199,7 @@ class MaskedAutoencoder(nn.Module):
         x = self.sequence(packed, None)
         maps = []
         for block in self.encoder:
-            maps.append(block.attention_maps(x))  # type: ignore[operator]
+            maps.append(block.attention.weights(block.norm1(x)))  # type: ignore[operator, union-attr]
             x = block(x)
         return torch.stack(maps, 1)
 

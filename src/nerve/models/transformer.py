@@ -51,10 +51,6 @@ class Block(nn.Module):
         x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
-    def attention_maps(self, x: torch.Tensor) -> torch.Tensor:
-        """The attention of this layer on its input: (participants, heads, tokens, tokens)."""
-        return self.attention.weights(self.norm1(x))
-
 
 def initialise_linears(module: nn.Module) -> None:
     """Draw linear layers as ViTs do: Xavier-uniform weights, zero biases."""

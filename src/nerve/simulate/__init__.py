@@ -41,11 +41,10 @@ from nerve.progress import tracked
 from nerve.simulate import people
 from nerve.simulate.people import Target, default_targets
 from nerve.simulate.plan import CHUNK, Plan
-from nerve.simulate.population import Pair, patch_means
+from nerve.simulate.population import Pair
 from nerve.store import writing_cohort
 
-__all__ = ["Target", "default_targets", "factor_scores", "patch_means", "simulate_cohort", "simulate_cohorts"]
-__all__ += ["simulate_to"]
+__all__ = ["Target", "default_targets", "factor_scores", "simulate_cohort", "simulate_cohorts", "simulate_to"]
 
 
 def simulate_cohort(
@@ -170,8 +169,6 @@ def simulate_cohorts(
 def simulate_to(
     path: str | os.PathLike[str],
     n: int = 300,
-    parcellation: Parcellation | str = "schaefer100-17",
-    timepoints: int = 200,
     *,
     dtype: str = "float32",
     scores: bool = False,
@@ -188,6 +185,8 @@ def simulate_to(
     ----------
     path : path
         A new folder.
+    n : int
+        Participants.
     dtype : {"float32", "float16"}
         Type of the stored FC.
     scores : bool
@@ -199,7 +198,7 @@ def simulate_to(
     **settings
         As in `simulate_cohort`.
     """
-    plan = Plan(n=n, parcellation=parcellation, timepoints=timepoints, **settings)
+    plan = Plan(n, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
         for some in tracked(plan.scans(), f"simulating {n} participants", -(-n // CHUNK), shown=progress):
             writer.append(*some)

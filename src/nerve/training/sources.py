@@ -70,11 +70,8 @@ def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
         if not largest < LARGEST:  # nor is NaN
             found = "missing values" if np.isnan(largest) else f"values of {largest:.0e}"
             where = f"Participant {cohort.participants['participant_id'].iloc[int(row)]} of {cohort.name}"
-            expected, remedy = (
-                f"numbers below {LARGEST:.0e}",
-                "`nerve check` lists such participants and what can be done.",
-            )
-            raise problem(where, f"the input holds {found}", expected=expected, remedy=remedy)
+            remedy = "`nerve check` lists such participants and what can be done."
+            raise problem(where, f"the input holds {found}", expected=f"numbers below {LARGEST:.0e}", remedy=remedy)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
