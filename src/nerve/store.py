@@ -130,14 +130,9 @@ class CohortWriter:
         if exclusions is not None and len(exclusions):
             write_tsv(self.folder / "exclusions.tsv", exclusions)
         write_json(self.folder / "dataset_description.json", description(name))
-        about = {
-            "format_version": FORMAT_VERSION,
-            "name": name,
-            "measure": measure,
-            "parcellation": self.parcellation.name,
-            "digests": digests(self.matrices.finish(), self.parcellation, participants, series, self.lengths),
-            "notes": notes or {},
-        }
+        made = digests(self.matrices.finish(), self.parcellation, participants, series, self.lengths)
+        about = {"format_version": FORMAT_VERSION, "name": name, "measure": measure}
+        about |= {"parcellation": self.parcellation.name, "digests": made, "notes": notes or {}}
         write_json(self.folder / "cohort.json", about)
 
 

@@ -122,19 +122,17 @@ class MaskedAutoencoder(nn.Module):
 
     # ---- the verbs
 
-    def training_loss(self, packed: torch.Tensor, draws: Any | None = None) -> torch.Tensor:
+    def training_loss(self, packed: torch.Tensor, draws: Any) -> torch.Tensor:
         """Mean reconstruction loss of the masked patches of a batch.
 
         Parameters
         ----------
         packed : (participants, S) tensor
             Matrices as `patching.pack` gives them.
-        draws : object with ``uniform(*shape)``, optional
-            Where masks come from (`nerve.training.Draws`); torch's own generator by default.
+        draws : object with ``uniform(*shape)``
+            Where masks come from (`nerve.training.Draws`).
         """
-        n_patches = self.patching.n_patches
-        noise = torch.rand(len(packed), n_patches, device=packed.device) if draws is None else draws.uniform(n_patches)
-        return self.masked_loss(packed, *self.split(noise))
+        return self.masked_loss(packed, *self.split(draws.uniform(self.patching.n_patches)))
 
     def embed(self, packed: torch.Tensor, pooling: str = "mean") -> torch.Tensor:
         """Representation of each participant, nothing masked.

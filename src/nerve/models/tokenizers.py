@@ -13,7 +13,7 @@ made once for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -88,14 +88,12 @@ class Tokenizer(nn.Module):
         """
 
         def tokens_of(packed: torch.Tensor) -> torch.Tensor:
-            columns = packed.split(self.sizes, dim=1)  # P of (participants, size)
-            if visible is None:
-                return torch.stack([x @ w for x, w in zip(columns, self.embed_weights(), strict=True)], 1)
-            parts = [
-                x.index_select(0, rows) @ w  # (participants that see this patch, dim)
-                for x, rows, w in zip(columns, visible.participants_of_patch, self.embed_weights(), strict=True)
-            ]
-            return torch.cat(parts)
+            columns: Iterable[torch.Tensor] = packed.split(self.sizes, dim=1)  # P of (participants, size)
+            if visible is not None:  # P of (participants that see this patch, size)
+                seen = zip(columns, visible.participants_of_patch, strict=True)
+                columns = (column.index_select(0, rows) for column, rows in seen)
+            tokens = [x @ w for x, w in zip(columns, self.embed_weights(), strict=True)]
+            return torch.stack(tokens, 1) if visible is None else torch.cat(tokens)
 
         tokens = self._patch_by_patch(tokens_of, packed)
         bias: torch.Tensor | None = self.embed_bias

@@ -169,6 +169,8 @@ def simulate_cohorts(
 def simulate_to(
     path: str | os.PathLike[str],
     n: int = 300,
+    parcellation: Parcellation | str = "schaefer100-17",
+    timepoints: int = 200,
     *,
     dtype: str = "float32",
     scores: bool = False,
@@ -185,8 +187,6 @@ def simulate_to(
     ----------
     path : path
         A new folder.
-    n : int
-        Participants.
     dtype : {"float32", "float16"}
         Type of the stored FC.
     scores : bool
@@ -198,7 +198,7 @@ def simulate_to(
     **settings
         As in `simulate_cohort`.
     """
-    plan = Plan(n, **settings)
+    plan = Plan(n, parcellation, timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
         for some in tracked(plan.scans(), f"simulating {n} participants", -(-n // CHUNK), shown=progress):
             writer.append(*some)

@@ -84,12 +84,9 @@ def restore_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], w
 def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], where: object) -> None:
     """Refuse weights that are not those of the module; one without numbers (on the device `meta`) will do."""
     own, given = ({name: _described(t) for name, t in some.items()} for some in (module.state_dict(), tensors))
-    wrong = [
-        f"{name} is {given.get(name, 'missing')}, expected {own.get(name, 'none')}"
-        for name in sorted(own.keys() | given.keys())
-        if own.get(name) != given.get(name)
-    ]
-    if wrong:
+    names = sorted({name for name, _ in own.items() ^ given.items()})
+    if names:
+        wrong = [f"{name} is {given.get(name, 'missing')}, expected {own.get(name, 'none')}" for name in names]
         raise NerveError(f"{where}: the weights do not fit the model: {listed(wrong, most=3)}.")
 
 
