@@ -85,15 +85,18 @@ class Cohort:
         if timeseries is not None and not isinstance(timeseries, Series):
             timeseries = Series([np.asarray(one) for one in timeseries])
         self.timeseries: Series | None = timeseries
+        self.n_participants = len(self.participants)  #: Number of participants.
+        self.n_regions = self.parcellation.n_regions  #: Number of regions, R.
+        #: (participants, regions, regions), as of the FC stack.
+        self.shape = (self.n_participants, self.n_regions, self.n_regions)
         self._made: dict[str, Any] | None = None  # digests of a loaded cohort as it was made
         self._loaded: tuple[Path, Any, Any] = Path(), None, None  # the folder, and what was opened from it
         self._check_shapes()
 
     def _check_shapes(self) -> None:
-        n, regions, where = len(self.participants), self.parcellation.n_regions, f"Cohort {self.name!r}"
-        shape = tuple(self.connectivity.shape)
-        if shape != (n, regions, regions):
-            expected = f"({n}, {regions}, {regions}) for {n} participants and {self.parcellation.name}"
+        (n, regions, _), where, shape = self.shape, f"Cohort {self.name!r}", tuple(self.connectivity.shape)
+        if shape != self.shape:
+            expected = f"{self.shape} for {n} participants and {self.parcellation.name}"
             remedy = "Check the participants table and the parcellation."
             raise problem(where, f"the FC stack has shape {shape}", expected=expected, remedy=remedy)
         if self.connectivity.dtype not in (np.float16, np.float32):
@@ -105,21 +108,6 @@ class Cohort:
         for person, series in zip(self.participants["participant_id"], self.timeseries, strict=True):
             if series.ndim != 2 or series.shape[1] != regions:
                 raise problem(person, f"its time series has shape {series.shape}", expected=f"(volumes, {regions})")
-
-    @property
-    def n_participants(self) -> int:
-        """Number of participants."""
-        return len(self.participants)
-
-    @property
-    def n_regions(self) -> int:
-        """Number of regions, R."""
-        return self.parcellation.n_regions
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(participants, regions, regions), as of the FC stack."""
-        return self.n_participants, self.n_regions, self.n_regions
 
     def __len__(self) -> int:
         return self.n_participants

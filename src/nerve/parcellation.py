@@ -207,8 +207,6 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
         return _builtin(name)
     path = Path(source)
     if path.suffix.lower() in (".tsv", ".csv", ".txt") or path.is_file():
-        if not path.is_file():
-            raise problem(path, "there is no such file", expected="a table with columns label and network")
         return Parcellation.from_table(path)
     if orders := atlases.orders_of(name):
         raise NerveError(f"{name!r} comes in several versions: say which, {listed(orders, most=20)}.")

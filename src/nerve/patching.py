@@ -52,6 +52,8 @@ class Patching:
         if len(names) != n_groups:
             raise problem("Patching", f"{len(names)} group names for {n_groups} groups", expected="one name per group")
         groups.setflags(write=False)
+        #: A short hash of the group labels.
+        self.fingerprint = hashlib.blake2b(groups.astype("<i8").tobytes(), digest_size=8).hexdigest()
         self.group_of, self.group_names = groups, names
         self.n_regions = len(groups)  #: Number of regions, R.
         self.n_groups = n_groups  #: Number of groups, G (the paper's N_n).
@@ -59,6 +61,7 @@ class Patching:
         self.members = tuple(np.flatnonzero(groups == g) for g in range(n_groups))
         #: (n_patches, 2): the groups (l, m), l ≤ m, of each patch. The one pair order of the package.
         self.pairs = np.stack(np.triu_indices(n_groups), axis=1)
+        self.pair_names = [f"{names[a]}–{names[b]}" for a, b in self.pairs]  #: Of the patches, for tables and figures.
         self.shapes = np.bincount(groups)[self.pairs]  #: (n_patches, 2): rows and columns of each patch.
         self.sizes = self.shapes.prod(axis=1)  #: (n_patches,): entries of each patch.
         #: (n_patches + 1,): where each patch starts in the packed layout.
@@ -104,16 +107,6 @@ class Patching:
     def patch_of(self) -> np.ndarray:
         """(S,): patch of each packed entry."""
         return np.repeat(np.arange(self.n_patches), self.sizes)
-
-    @property
-    def pair_names(self) -> list[str]:
-        """Names of the patches, for tables and figures."""
-        return [f"{self.group_names[a]}–{self.group_names[b]}" for a, b in self.pairs]
-
-    @property
-    def fingerprint(self) -> str:
-        """A short hash of the group labels."""
-        return hashlib.blake2b(self.group_of.astype("<i8").tobytes(), digest_size=8).hexdigest()
 
     def pack(self, fc: Any) -> np.ndarray:
         """(…, R, R) matrices → (…, S) packed patches."""

@@ -61,6 +61,8 @@ class Plan:
             (0 <= self.strength <= 0.3, f"strength is {self.strength}", "a change of FC between 0 and 0.3"),
             (0 <= self.ages[0] < self.ages[1], f"ages are {tuple(self.ages)}", "the youngest and an older oldest"),
         )
+        numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
+        self.factor_names = (*NAMED_FACTORS[: self.n_factors], *numbered)
         self.parcellation: Parcellation = load_parcellation(self.parcellation)
         self.sites: tuple[str, ...] = _site_names(self.sites, self.name)
         self.targets: tuple[Target, ...] = self._checked_targets()
@@ -81,12 +83,6 @@ class Plan:
             for factor in target.factors:
                 one_of(f"A factor of target {target.name!r}", factor, self.factor_names)
         return targets
-
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """The named factors, then factor4, factor5 …"""
-        numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
-        return (*NAMED_FACTORS[: self.n_factors], *numbered)
 
     @cached_property
     def population(self) -> Population:
