@@ -61,6 +61,9 @@ class Plan:
             (0 <= self.strength <= 0.3, f"strength is {self.strength}", "a change of FC between 0 and 0.3"),
             (0 <= self.ages[0] < self.ages[1], f"ages are {tuple(self.ages)}", "the youngest and an older oldest"),
         )
+        squared = self.autocorrelation**2
+        #: Independent volumes that give FC the same sampling noise: T (1 - φ²) / (1 + φ²).
+        self.effective_volumes = max(10, round(self.timepoints * (1 - squared) / (1 + squared)))
         numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
         self.factor_names = (*NAMED_FACTORS[: self.n_factors], *numbered)
         self.parcellation: Parcellation = load_parcellation(self.parcellation)
@@ -114,12 +117,6 @@ class Plan:
             explained = scores @ (target.true_r * target.weights(self.factor_names)) + covariates
             table[target.name] = (explained + np.sqrt(target.noise_variance) * rest).round(6)
         return table
-
-    @property
-    def effective_volumes(self) -> int:
-        """Independent volumes that give FC the same sampling noise: T (1 - φ²) / (1 + φ²)."""
-        squared = self.autocorrelation**2
-        return max(10, round(self.timepoints * (1 - squared) / (1 + squared)))
 
     def series(self, person: Person) -> np.ndarray:
         """(volumes, R): the time series; where they are not kept, `effective_volumes` independent ones."""
