@@ -1,7 +1,5 @@
 """The loop: batches in a fixed order, one verb of the module, AdamW, clipping, validation, checkpoints."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time
