@@ -242,11 +242,8 @@ def digests(
     text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
     as_text = {"participant_id": str}
     table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
-    found: dict[str, Any] = {
-        "connectivity.npy": connectivity,
-        "regions.tsv": parcellation.fingerprint,
-        "participants.tsv": {name: text_digest(text) for name, text in _columns_as_text(table)},
-    }
+    found: dict[str, Any] = {"connectivity.npy": connectivity, "regions.tsv": parcellation.fingerprint}
+    found["participants.tsv"] = {name: text_digest(text) for name, text in _columns_as_text(table)}
     if series is not None:
         found |= {"timeseries.npy": series, "timeseries.tsv": text_digest(*(str(int(length)) for length in lengths))}
     return found
@@ -285,9 +282,5 @@ def description(name: str, **made: str) -> dict[str, Any]:
     """The content of dataset_description.json, as BIDS derivatives have it."""
     from nerve import __version__
 
-    return {
-        "Name": name,
-        "BIDSVersion": "1.10.0",
-        "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "nerve", "Version": __version__, **made}],
-    }
+    makers = [{"Name": "nerve", "Version": __version__, **made}]
+    return {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": makers}

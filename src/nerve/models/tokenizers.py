@@ -11,8 +11,6 @@ contiguous columns: nothing is gathered from the matrix or padded to the largest
 made once for the whole batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -28,6 +26,33 @@ INITS = ("scaled", "released", "signs")
 TYPICAL_FC = 0.25  # root mean square of FC off the diagonal
 # multiplications per patch from which several threads are quicker (`python -m benchmarks beside`)
 WORTH_THREADS = 2**24
+
+
+class PatchChoice:
+    """K patches of each participant, sorted by patch once so that each patch is one matrix product.
+
+    Parameters
+    ----------
+    patches : (participants, K) tensor of int
+        The chosen patches of each participant.
+    n_patches : int
+    """
+
+    def __init__(self, patches: torch.Tensor, n_patches: int) -> None:
+        self.patches = patches
+        flat = patches.flatten()
+        self.order = flat.argsort(stable=True)  # from patch-major places to participant-major ones
+        self.inverse = self.order.argsort()
+        self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
+        self.participants_of_patch = (self.order // patches.shape[1]).split(self.counts)
+
+    def by_participant(self, values: torch.Tensor) -> torch.Tensor:
+        """(participants · K, dim) sorted by patch → (participants, K, dim)."""
+        return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
+
+    def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """(participants, K, dim) → for each patch (participants that chose it, dim)."""
+        return values.flatten(0, 1).index_select(0, self.order).split(self.counts)
 
 
 class Tokenizer(nn.Module):
@@ -153,33 +178,6 @@ class Tokenizer(nn.Module):
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
         return None
-
-
-class PatchChoice:
-    """K patches of each participant, sorted by patch once so that each patch is one matrix product.
-
-    Parameters
-    ----------
-    patches : (participants, K) tensor of int
-        The chosen patches of each participant.
-    n_patches : int
-    """
-
-    def __init__(self, patches: torch.Tensor, n_patches: int) -> None:
-        self.patches = patches
-        flat = patches.flatten()
-        self.order = flat.argsort(stable=True)  # from patch-major places to participant-major ones
-        self.inverse = self.order.argsort()
-        self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
-        self.participants_of_patch = (self.order // patches.shape[1]).split(self.counts)
-
-    def by_participant(self, values: torch.Tensor) -> torch.Tensor:
-        """(participants · K, dim) sorted by patch → (participants, K, dim)."""
-        return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
-
-    def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(participants, K, dim) → for each patch (participants that chose it, dim)."""
-        return values.flatten(0, 1).index_select(0, self.order).split(self.counts)
 
 
 class BilinearTokenizer(Tokenizer):
