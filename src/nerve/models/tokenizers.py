@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from nerve.checks import one_of
 from nerve.models.threads import in_one_thread
 from nerve.patching import Patching
 
@@ -214,7 +213,7 @@ class BilinearTokenizer(Tokenizer):
         """``scaled``: U_l ~ N(0, 1 / (n_l · size)), D ~ N(0, size / √decoder_dim). ``released``: N(0, 1)."""
         nn.init.normal_(self.embed_factors)
         nn.init.normal_(self.reconstruct_factors)
-        if one_of("init", how, INITS) == "released":
+        if how == "released":
             return
         if how == "signs":
             self.embed_factors.sign_().mul_((self.mean_size**0.5 * size) ** -0.5)
@@ -256,7 +255,6 @@ class SpecificTokenizer(Tokenizer):
     @torch.no_grad()
     def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
         """``scaled``: N(0, 1 / (entries of a patch · size²)). ``released``: Xavier, by patch or of the largest."""
-        one_of("init", how, INITS)
         matrices = self.embed_matrix, self.reconstruct_matrix
         for there, back in [matrices] if self.shared else zip(*map(self._cut, matrices), strict=True):
             entries = self.mean_size if self.shared or how == "signs" else len(there)
