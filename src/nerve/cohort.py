@@ -94,11 +94,11 @@ class Cohort:
         self._check_shapes()
 
     def _check_shapes(self) -> None:
-        (n, regions, _), where, shape = self.shape, f"Cohort {self.name!r}", tuple(self.connectivity.shape)
-        if shape != self.shape:
+        n, regions, where = self.n_participants, self.n_regions, f"Cohort {self.name!r}"
+        if self.connectivity.shape != self.shape:
             expected = f"{self.shape} for {n} participants and {self.parcellation.name}"
             remedy = "Check the participants table and the parcellation."
-            raise problem(where, f"the FC stack has shape {shape}", expected=expected, remedy=remedy)
+            raise problem(where, f"the FC stack has shape {self.connectivity.shape}", expected=expected, remedy=remedy)
         if self.connectivity.dtype not in (np.float16, np.float32):
             self.connectivity = np.asarray(self.connectivity, np.float32)
         if self.timeseries is None:
