@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,10 @@ class ArrayDigest:
 class _GrowingArray(ArrayDigest):
     """An .npy file to which rows are added."""
 
-    def __init__(self, path: Path, dtype: str, *shape: int) -> None:
+    def __init__(self, files: ExitStack, path: Path, dtype: str, *shape: int) -> None:
         super().__init__()
         self.path, self.dtype, self.shape = path, np.dtype(dtype), shape
-        self.stream = open(path, "w+b")  # noqa: SIM115, closed by the writer of the cohort
+        self.stream = files.enter_context(open(path, "w+b"))
         self._write_header()
 
     def add(self, rows: np.ndarray) -> None:
@@ -89,10 +89,10 @@ class _GrowingArray(ArrayDigest):
 class CohortWriter:
     """Appends matrices to a cohort on disk, so that none but the current ones are in memory."""
 
-    def __init__(self, folder: Path, parcellation: Parcellation, dtype: str) -> None:
-        self.folder, self.parcellation = folder, parcellation
-        regions = parcellation.n_regions
-        self.matrices = _GrowingArray(folder / "connectivity.npy", one_of("dtype", dtype, DTYPES), regions, regions)
+    def __init__(self, folder: Path, parcellation: Parcellation, dtype: str, files: ExitStack) -> None:
+        self.folder, self.parcellation, self.files = folder, parcellation, files  # `files` closes what was opened
+        path, regions = folder / "connectivity.npy", parcellation.n_regions
+        self.matrices = _GrowingArray(files, path, one_of("dtype", dtype, DTYPES), regions, regions)
         self.series: _GrowingArray | None = None
         self.lengths: list[int] = []
 
@@ -102,7 +102,8 @@ class CohortWriter:
         if series is None:
             return
         if self.series is None:
-            self.series = _GrowingArray(self.folder / "timeseries.npy", "float32", self.parcellation.n_regions)
+            path, regions = self.folder / "timeseries.npy", self.parcellation.n_regions
+            self.series = _GrowingArray(self.files, path, "float32", regions)
         for one in series:
             self.series.add(one)
             self.lengths.append(len(one))
@@ -139,14 +140,8 @@ def writing_cohort(
     path: str | os.PathLike[str], parcellation: Parcellation | str, *, dtype: str = "float32", overwrite: bool = False
 ) -> Iterator[CohortWriter]:
     """A writer whose folder takes its name only once `finish` was called and the block ended well."""
-    with atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft:
-        writer = CohortWriter(draft, load_parcellation(parcellation), dtype)
-        try:
-            yield writer
-        finally:
-            for array in (writer.matrices, writer.series):
-                if array is not None:
-                    array.stream.close()
+    with atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft, ExitStack() as files:
+        yield CohortWriter(draft, load_parcellation(parcellation), dtype, files)
         if not (draft / "cohort.json").is_file():
             raise NerveError(f"{path}: the cohort was not finished, nothing was written.")
 
