@@ -14,6 +14,7 @@ from nerve.simulate import (
     Target,
     default_targets,
     factor_scores,
+    patch_means,
     simulate_cohort,
     simulate_cohorts,
     simulate_to,
@@ -46,7 +47,7 @@ def within_and_between(fc, parcellation):
 def correlations_with(values, cohort):
     """Of the mean FC of every network pair with `values`, by the pair's name."""
     patching = nerve.Patching.from_parcellation(cohort.parcellation)
-    means = patching.means(patching.pack(cohort.connectivity))
+    means = patch_means(cohort.connectivity, patching)
     return pd.Series([np.corrcoef(values, column)[0, 1] for column in means.T], patching.pair_names)
 
 
@@ -89,7 +90,7 @@ def test_the_group_mean_resembles_that_of_ucla(shared_data):
         within_and_between(simulated, cohort.parcellation), within_and_between(real, cohort.parcellation), atol=0.03
     )
     patching = nerve.Patching.from_parcellation(cohort.parcellation)
-    both = np.corrcoef(patching.means(patching.pack(real)), patching.means(patching.pack(simulated)))
+    both = np.corrcoef(patch_means(real, patching), patch_means(simulated, patching))
     assert both[0, 1] > 0.95
     edges = np.triu_indices(400, 1)
     assert np.corrcoef(real[edges], simulated[edges])[0, 1] > 0.7
@@ -217,7 +218,7 @@ def test_scanners_can_be_told_apart(cohort):
 def test_stated_changes_of_connectivity_are_those_that_people_show(cohort):
     scores = factor_scores(cohort)
     patching = nerve.Patching.from_parcellation(cohort.parcellation)
-    means = pd.DataFrame(patching.means(patching.pack(cohort.connectivity)), columns=patching.pair_names)
+    means = pd.DataFrame(patch_means(cohort.connectivity, patching), columns=patching.pair_names)
     factors = list(cohort.notes["truth"]["factors"])
     design = np.column_stack([np.ones(len(cohort)), scores[factors]])
     slopes = pd.DataFrame(np.linalg.lstsq(design, means, rcond=None)[0][1:], factors, patching.pair_names)

@@ -39,10 +39,11 @@ from nerve.progress import tracked
 from nerve.simulate import people
 from nerve.simulate.people import Target, default_targets
 from nerve.simulate.plan import CHUNK, Plan
-from nerve.simulate.population import Pair
+from nerve.simulate.population import Pair, patch_means
 from nerve.store import writing_cohort
 
-__all__ = ["Target", "default_targets", "factor_scores", "simulate_cohort", "simulate_cohorts", "simulate_to"]
+__all__ = ["Target", "default_targets", "factor_scores", "patch_means", "simulate_cohort", "simulate_cohorts"]
+__all__ += ["simulate_to"]
 
 
 def simulate_cohort(

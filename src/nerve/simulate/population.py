@@ -202,9 +202,8 @@ class Population:
         for some in scores:
             state = np.einsum("e,eab->ab", some, np.stack(others)) - self.spread
             change += (self.connectivity(state + step) - self.connectivity(state - step)) / (2 * len(scores))
-        means = self.patching.means(self.patching.pack(change))
-        means_of = dict(zip(map(tuple, self.patching.pairs), means, strict=True))
-        return [float(means_of[pair]) for pair in self.pairs_of[name]]
+        means = dict(zip(map(tuple, self.patching.pairs), patch_means(change, self.patching), strict=True))
+        return [float(means[pair]) for pair in self.pairs_of[name]]
 
     def _rng(self, part: int) -> np.random.Generator:
         return np.random.default_rng([self.structure_seed, part])
@@ -226,6 +225,14 @@ def neighbourhood(parcellation: Parcellation, width: float, *, mirrored: bool = 
     others = places * [-1, 1, 1] if mirrored else places
     squared = ((places[:, None, :] - others[None, :, :]) ** 2).sum(axis=-1)
     return np.nan_to_num(np.exp(-squared / width**2))
+
+
+def patch_means(fc: np.ndarray, patching: Patching) -> np.ndarray:
+    """(…, R, R) → (…, n_patches): mean FC of every network pair, without the diagonal.
+
+    A network of one region has no FC within: its mean is NaN.
+    """
+    return patching.means(patching.pack(fc))
 
 
 def network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarray:
