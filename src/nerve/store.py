@@ -63,7 +63,7 @@ class _GrowingArray(ArrayDigest):
     def __init__(self, files: ExitStack, path: Path, dtype: str, *shape: int) -> None:
         super().__init__()
         self.path, self.dtype, self.shape = path, np.dtype(dtype), shape
-        self.stream = files.enter_context(open(path, "w+b"))
+        self.stream = files.enter_context(open(path, "w+b"))  # noqa: SIM115, which does not see the context
         self._write_header()
 
     def add(self, rows: np.ndarray) -> None:
