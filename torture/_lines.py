@@ -100,7 +100,7 @@ MUTATIONS = (
     Mutation(
         "positions: of the first patches instead of the visible ones",
         "models/masked_autoencoder.py",
-        "tokens = tokens + (positions if visible is None else positions[visible])",
+        "tokens = tokens + (positions if visible is None else nn.functional.embedding(visible, positions))",
         "tokens = tokens + (positions if visible is None else positions[: visible.shape[1]])",
         (ENCODER,),
     ),

@@ -1,7 +1,5 @@
 """How things are said to users. An error: what was expected, what came, where, and what to do."""
 
-from __future__ import annotations
-
 import difflib
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,10 +76,8 @@ def problem(where: object, found: str, *, expected: str = "", remedy: str = "") 
     ...               remedy="Write it again."))
     sub-01.tsv: the matrix is 400 x 399, expected a square matrix. Write it again.
     """
-    sentence = f"{where}: {found}"
-    if expected:
-        sentence += f", expected {expected}"
-    return NerveError(f"{sentence}." + (f" {remedy}" if remedy else ""))
+    wanted = f", expected {expected}" if expected else ""
+    return NerveError(f"{where}: {found}{wanted}. {remedy}".rstrip())
 
 
 def require(where: object, *rules: tuple[bool, str, str]) -> None:
@@ -137,8 +133,7 @@ def brief(value: Any) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The sentence ' Did you mean x?' for the nearest known word, or an empty string."""
-    known = [str(name) for name in known]
-    folded = {name.lower(): name for name in known}
+    folded = {str(name).lower(): str(name) for name in known}
     near = difflib.get_close_matches(str(word).lower(), list(folded), n=1, cutoff=0.6)
     return f" Did you mean {folded[near[0]]!r}?" if near else ""
 

@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +85,20 @@ class Cohort:
         if timeseries is not None and not isinstance(timeseries, Series):
             timeseries = Series([np.asarray(one) for one in timeseries])
         self.timeseries: Series | None = timeseries
-        self._digests: dict[str, Any] | None = None
+        self.n_participants = len(self.participants)  #: Number of participants.
+        self.n_regions = self.parcellation.n_regions  #: Number of regions, R.
+        #: (participants, regions, regions), as of the FC stack.
+        self.shape = (self.n_participants, self.n_regions, self.n_regions)
         self._made: dict[str, Any] | None = None  # digests of a loaded cohort as it was made
         self._loaded: tuple[Path, Any, Any] = Path(), None, None  # the folder, and what was opened from it
         self._check_shapes()
 
     def _check_shapes(self) -> None:
-        n, regions, where = len(self.participants), self.parcellation.n_regions, f"Cohort {self.name!r}"
-        shape = tuple(self.connectivity.shape)
-        if shape != (n, regions, regions):
-            expected = f"({n}, {regions}, {regions}) for {n} participants and {self.parcellation.name}"
+        n, regions, where = self.n_participants, self.n_regions, f"Cohort {self.name!r}"
+        if self.connectivity.shape != self.shape:
+            expected = f"{self.shape} for {n} participants and {self.parcellation.name}"
             remedy = "Check the participants table and the parcellation."
-            raise problem(where, f"the FC stack has shape {shape}", expected=expected, remedy=remedy)
+            raise problem(where, f"the FC stack has shape {self.connectivity.shape}", expected=expected, remedy=remedy)
         if self.connectivity.dtype not in (np.float16, np.float32):
             self.connectivity = np.asarray(self.connectivity, np.float32)
         if self.timeseries is None:
@@ -105,21 +108,6 @@ class Cohort:
         for person, series in zip(self.participants["participant_id"], self.timeseries, strict=True):
             if series.ndim != 2 or series.shape[1] != regions:
                 raise problem(person, f"its time series has shape {series.shape}", expected=f"(volumes, {regions})")
-
-    @property
-    def n_participants(self) -> int:
-        """Number of participants."""
-        return len(self.participants)
-
-    @property
-    def n_regions(self) -> int:
-        """Number of regions, R."""
-        return self.parcellation.n_regions
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(participants, regions, regions), as of the FC stack."""
-        return self.n_participants, self.n_regions, self.n_regions
 
     def __len__(self) -> int:
         return self.n_participants
@@ -177,17 +165,16 @@ class Cohort:
     @property
     def fingerprint(self) -> str:
         """A hash of FC, participants table, labels and time series as they are now: equal only for equal contents."""
-        return hashlib.sha256(json.dumps(self._contents(), sort_keys=True).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(self._contents, sort_keys=True).encode()).hexdigest()[:32]
 
     @property
     def changes(self) -> list[str]:
         """What has changed in the folder since the cohort was made, in words; nothing for a cohort in memory."""
-        return [] if self._made is None else store.differences(self._made, self._contents())
+        return [] if self._made is None else store.differences(self._made, self._contents)
 
+    @cached_property
     def _contents(self) -> dict[str, Any]:
         """Digests of everything; what lies on disk is read only if it is unknown."""
-        if self._digests is not None:
-            return self._digests
         folder, matrices, series = self._loaded
 
         def digest(name: str, now: Any, opened: Any, pieces: Iterator[np.ndarray]) -> str:
@@ -199,8 +186,7 @@ class Cohort:
             parts = (np.asarray(one, np.float32) for one in self.timeseries)
             found, lengths = digest("timeseries.npy", self.timeseries, series, parts), self.timeseries.lengths
         fc = digest("connectivity.npy", self.connectivity, matrices, self._chunks())
-        self._digests = store.digests(fc, self.parcellation, self.participants, found, lengths)
-        return self._digests
+        return store.digests(fc, self.parcellation, self.participants, found, lengths)
 
     def inputs(self, kind: str = "fc", rows: Any = None) -> Any:
         """What a method reads, in float32.
@@ -266,30 +252,27 @@ class Cohort:
         """
         if not cohorts:
             raise NerveError("There are no cohorts to concatenate, expected at least one.")
-        aligned = [cohorts[0], *(cohort.align(cohorts[0].parcellation) for cohort in cohorts[1:])]
+        first = cohorts[0]
+        aligned = [first, *(cohort.align(first.parcellation) for cohort in cohorts[1:])]
         tables = [one.participants.assign(cohort=one.participants.get("cohort", one.name)) for one in aligned]
         table = pd.concat(tables, ignore_index=True)
         ids = table["participant_id"]
         if ids.duplicated().any():
-            raise NerveError(
-                f"The same participant stands in more than one cohort ({listed(ids[ids.duplicated()].unique())}): "
-                "leave the participant out of one of them, or rename the ids if they are different participants."
-            )
+            found = f"the same participant stands in more than one ({listed(ids[ids.duplicated()].unique())})"
+            remedy = "Leave the participant out of one of them, or rename the ids if they are different participants."
+            raise problem("The cohorts", found, remedy=remedy)
         measures = dict.fromkeys(cohort.measure for cohort in cohorts)
         if len(measures) > 1:
             found = f"different measures ({listed(map(in_words, measures))})"
             raise problem("The cohorts", found, expected="the same in all")
+        stack = Stack.concat([Stack.of(cohort.connectivity) for cohort in aligned]).settled()
         have_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
-        return cls(
-            Stack.concat([Stack.of(cohort.connectivity) for cohort in aligned]).settled(),
-            table,
-            cohorts[0].parcellation,
-            Series.concat(have_series) if len(have_series) == len(aligned) else None,
-            name or "+".join(cohort.name for cohort in cohorts),
-            measure=cohorts[0].measure,
-            exclusions=pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True),
-            notes={"concatenated": [cohort.fingerprint for cohort in cohorts]},
-        )
+        series = Series.concat(have_series) if len(have_series) == len(aligned) else None
+        whole = first._like(stack, table, first.parcellation, series)
+        whole.name = as_utf8(name or "+".join(cohort.name for cohort in cohorts))
+        whole.exclusions = pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True)
+        whole.notes = {"concatenated": [cohort.fingerprint for cohort in cohorts]}
+        return whole
 
     def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> Path:
         """Write the cohort as a folder, whole or not at all."""
@@ -298,8 +281,7 @@ class Cohort:
             for start, chunk in zip(range(0, len(self), _CHUNK), self._chunks(), strict=True):
                 some = range(start, start + len(chunk))
                 writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
-            about = {"measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
-            writer.finish(self.participants, name=self.name, **about)
+            writer.finish(self.participants, **self._about)
         return Path(path)
 
     @classmethod
@@ -323,19 +305,13 @@ class Cohort:
         ids = read_tsv(folder / "connectivity.tsv", dtype=str, usecols=["participant_id"])["participant_id"]
         rows = store.matched_rows(participants["participant_id"], ids, folder / "participants.tsv")
         connectivity = store.open_npy(folder / "connectivity.npy")
-        exclusions = None
+        stack = Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity
+        parcellation = Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"])
+        series = store.open_series(folder, ids) if (folder / "timeseries.npy").is_file() else None
+        said = {"name": about["name"], "measure": about.get("measure", "pearson"), "notes": about["notes"]}
+        cohort = cls(stack, participants.iloc[rows], parcellation, series, **said)
         if (folder / "exclusions.tsv").is_file():
-            exclusions = read_tsv(folder / "exclusions.tsv", dtype=str, usecols=["participant_id", "reason"])
-        cohort = cls(
-            Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity,
-            participants.iloc[rows],
-            Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"]),
-            store.open_series(folder, ids) if (folder / "timeseries.npy").is_file() else None,
-            about["name"],
-            measure=about.get("measure", "pearson"),
-            exclusions=exclusions,
-            notes=about["notes"],
-        )
+            cohort.exclusions = read_tsv(folder / "exclusions.tsv", dtype=str, usecols=["participant_id", "reason"])
         cohort._made, cohort._loaded = about["digests"], (folder, cohort.connectivity, cohort.timeseries)
         return cohort
 
@@ -358,8 +334,11 @@ class Cohort:
         return index
 
     def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
-        about = {"measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
-        return Cohort(connectivity, participants, parcellation, series, self.name, **about)
+        return Cohort(connectivity, participants, parcellation, series, **self._about)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"name": self.name, "measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
 
 
 def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:

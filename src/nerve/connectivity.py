@@ -4,12 +4,9 @@ A time series is a (volumes, regions) array. A region whose series is constant h
 its row and column are NaN, never 0, so that quality control sees it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
@@ -84,25 +81,15 @@ def partial(series: np.ndarray) -> np.ndarray:
 CONNECTIVITY: dict[str, Estimator] = {"pearson": pearson, "partial": partial, "ledoit_wolf": ledoit_wolf}
 
 
-def connectivity_from_series(
-    series: np.ndarray, kind: str = "pearson", *, motion: Any = None, motion_threshold: float | None = None
-) -> np.ndarray:
-    """FC of one participant, after leaving out volumes of too much motion.
+def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.ndarray:
+    """FC of one participant.
 
     Parameters
     ----------
     series : (volumes, regions) array
     kind : {"pearson", "partial", "ledoit_wolf"}
-    motion : (volumes,) array, optional
-        Framewise displacement in mm; NaN (the first volume) counts as none.
-    motion_threshold : float, optional
-        Volumes with more than this are left out.
     """
     series = np.asarray(series, float)
-    if series.ndim != 2:
-        raise NerveError(f"The time series has shape {series.shape}, expected (volumes, regions).")
-    if motion is not None and motion_threshold is not None:
-        series = series[kept_volumes(motion, motion_threshold, len(series))]
     if len(series) < MIN_VOLUMES:
         raise NerveError(f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}.")
     return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](_moderate(series))
@@ -115,7 +102,7 @@ def _moderate(series: np.ndarray) -> np.ndarray:
 
 
 def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.ndarray:
-    """Which volumes have framewise displacement of at most `threshold` mm."""
+    """Which volumes have framewise displacement of at most `threshold` mm; NaN (the first volume) counts as none."""
     motion = np.nan_to_num(np.asarray(motion, float).ravel())
     if len(motion) == n_volumes - 1:  # FSL and C-PAC may leave out the first volume
         motion = np.concatenate([[0.0], motion])

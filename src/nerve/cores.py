@@ -4,8 +4,6 @@
 environment variables once, when they are loaded, find them set.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys

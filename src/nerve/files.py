@@ -8,8 +8,6 @@ replaced if it holds nothing but files of ours (`atomic_folder`); a file is repl
 (`check_replaceable_file`). What is written again keeps its permissions, and a link stays a link.
 """
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import hashlib
@@ -272,11 +270,12 @@ def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
 
 
 @contextmanager
-def _reading(path: Path, what: str, remedy: str = "") -> Iterator[None]:
-    """Any error while a file is read, in one sentence."""
+def _reading(name: str | os.PathLike[str], what: str, remedy: str = "") -> Iterator[Path]:
+    """The path of a file; any error while it is read becomes one sentence."""
+    path = Path(name)
     try:
         require_ending(path)
-        yield
+        yield path
     except (NerveError, MemoryError):
         raise
     except OSError as error:
@@ -292,18 +291,16 @@ def _reading(path: Path, what: str, remedy: str = "") -> Iterator[None]:
 
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Read JSON, with one sentence if it is missing or malformed."""
-    path = Path(path)
-    with _reading(path, "valid JSON"):
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+    with _reading(path, "valid JSON") as file:
+        return json.loads(file.read_text(encoding="utf-8-sig"))
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a YAML file of settings (plain values only, tags are refused); an empty one has none."""
     import yaml
 
-    path = Path(path)
-    with _reading(path, "valid YAML"):
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    with _reading(path, "valid YAML") as file:
+        content = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
     if not isinstance(content, dict | None):
         raise NerveError(f"{path}: holds no settings, expected lines like `name: value`.")
     return {str(name): value for name, value in (content or {}).items()}
@@ -314,10 +311,12 @@ def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
 
     A region may well be called NA, and a target null. For tables of others see `read_foreign_table`.
     """
-    path = Path(path)
-    separator = "," if path.suffix.lower() == ".csv" else "\t"
-    defaults: dict[str, Any] = {"sep": separator, "na_values": MISSING, "keep_default_na": False}
-    with _reading(path, "a readable table", " Save it as tab-separated UTF-8 text."), open_table(path) as stream:
+    with (
+        _reading(path, "a readable table", " Save it as tab-separated UTF-8 text.") as file,
+        open_table(file) as stream,
+    ):
+        separator = "," if file.suffix.lower() == ".csv" else "\t"
+        defaults: dict[str, Any] = {"sep": separator, "na_values": MISSING, "keep_default_na": False}
         return unguarded_table(pd.read_csv(stream, encoding="utf-8-sig", **(defaults | options)))
 
 

@@ -6,8 +6,6 @@ starts: after a kill the file may stay, and be shared with the folder. What coun
 it is done.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -16,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from nerve.checks import NerveError
+from nerve.checks import NerveError, problem
 
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)  # any other error: this file system knows no locks, and we go on without
 
@@ -29,10 +27,9 @@ def clear_errors(path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         if not isinstance(error, OSError) and "\0" not in str(path):
             raise
-        raise NerveError(
-            f"{path}: could not write ({getattr(error, 'strerror', None) or error}). "
-            "Check that the folder exists, can be written to and has space left."
-        ) from error
+        found = f"could not write ({getattr(error, 'strerror', None) or error})"
+        remedy = "Check that the folder exists, can be written to and has space left."
+        raise problem(path, found, remedy=remedy) from error
 
 
 @contextmanager

@@ -127,14 +127,13 @@ class Parcellation:
         labels, networks, hemispheres = (tuple(column[i] for i in regions) for column in columns)
         return Parcellation(labels, networks, hemispheres, self.coordinates[regions], name or self.name)
 
-    def with_outside(self, labels: Sequence[str], network: str = OUTSIDE_NETWORK) -> Parcellation:
+    def with_outside(self, labels: Sequence[str]) -> Parcellation:
         """The same regions followed by others that belong to no network, as one network of their own."""
+        networks = self.networks + (OUTSIDE_NETWORK,) * len(labels)
+        hemispheres = self.hemispheres + tuple(map(_hemisphere, labels))
+        coordinates = np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)])
         return Parcellation(
-            self.labels + tuple(labels),
-            self.networks + (network,) * len(labels),
-            self.hemispheres + tuple(map(_hemisphere, labels)),
-            np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)]),
-            f"{self.name}+{len(labels)}",
+            self.labels + tuple(labels), networks, hemispheres, coordinates, f"{self.name}+{len(labels)}"
         )
 
     def with_networks_of(self, other: Parcellation | str) -> Parcellation:
@@ -208,8 +207,6 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
         return _builtin(name)
     path = Path(source)
     if path.suffix.lower() in (".tsv", ".csv", ".txt") or path.is_file():
-        if not path.is_file():
-            raise problem(path, "there is no such file", expected="a table with columns label and network")
         return Parcellation.from_table(path)
     if orders := atlases.orders_of(name):
         raise NerveError(f"{name!r} comes in several versions: say which, {listed(orders, most=20)}.")

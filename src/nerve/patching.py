@@ -52,6 +52,8 @@ class Patching:
         if len(names) != n_groups:
             raise problem("Patching", f"{len(names)} group names for {n_groups} groups", expected="one name per group")
         groups.setflags(write=False)
+        #: A short hash of the group labels.
+        self.fingerprint = hashlib.blake2b(groups.astype("<i8").tobytes(), digest_size=8).hexdigest()
         self.group_of, self.group_names = groups, names
         self.n_regions = len(groups)  #: Number of regions, R.
         self.n_groups = n_groups  #: Number of groups, G (the paper's N_n).
@@ -59,6 +61,7 @@ class Patching:
         self.members = tuple(np.flatnonzero(groups == g) for g in range(n_groups))
         #: (n_patches, 2): the groups (l, m), l ≤ m, of each patch. The one pair order of the package.
         self.pairs = np.stack(np.triu_indices(n_groups), axis=1)
+        self.pair_names = [f"{names[a]}–{names[b]}" for a, b in self.pairs]  #: Of the patches, for tables and figures.
         self.shapes = np.bincount(groups)[self.pairs]  #: (n_patches, 2): rows and columns of each patch.
         self.sizes = self.shapes.prod(axis=1)  #: (n_patches,): entries of each patch.
         #: (n_patches + 1,): where each patch starts in the packed layout.
@@ -105,24 +108,12 @@ class Patching:
         """(S,): patch of each packed entry."""
         return np.repeat(np.arange(self.n_patches), self.sizes)
 
-    @property
-    def pair_names(self) -> list[str]:
-        """Names of the patches, for tables and figures."""
-        return [f"{self.group_names[a]}–{self.group_names[b]}" for a, b in self.pairs]
-
-    @property
-    def fingerprint(self) -> str:
-        """A short hash of the group labels."""
-        return hashlib.blake2b(self.group_of.astype("<i8").tobytes(), digest_size=8).hexdigest()
-
     def pack(self, fc: Any) -> np.ndarray:
         """(…, R, R) matrices → (…, S) packed patches."""
         fc = np.asarray(fc)
         if fc.ndim < 2 or fc.shape[-2:] != (self.n_regions, self.n_regions):
-            raise NerveError(
-                f"The matrices have shape {fc.shape}, expected (…, {self.n_regions}, {self.n_regions}): "
-                "the patching was made for another parcellation."
-            )
+            expected = f"(…, {self.n_regions}, {self.n_regions}): the patching was made for another parcellation"
+            raise NerveError(f"The matrices have shape {fc.shape}, expected {expected}.")
         flat = fc.reshape(*fc.shape[:-2], -1)
         return np.take(flat, self.rows * self.n_regions + self.cols, axis=-1)
 
@@ -150,9 +141,6 @@ class Patching:
         if not isinstance(other, Patching):
             return NotImplemented
         return np.array_equal(self.group_of, other.group_of) and self.group_names == other.group_names
-
-    def __hash__(self) -> int:
-        return hash((self.fingerprint, self.group_names))
 
     def __repr__(self) -> str:
         return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"

@@ -32,6 +32,10 @@ class Stack:
 
     def __init__(self, sources: list[Any], places: np.ndarray, regions: list[np.ndarray | None]) -> None:
         self._sources, self._places, self._regions = sources, places, regions
+        n_regions = sources[0].shape[-1] if regions[0] is None else len(regions[0])
+        self.shape = (len(places), n_regions, n_regions)  #: (participants, regions, regions).
+        self.dtype = np.result_type(*sources)  #: The common type of the sources.
+        self.nbytes = int(np.prod(self.shape)) * self.dtype.itemsize  #: Size if it were all read.
 
     @classmethod
     def of(cls, array: Any) -> Stack:
@@ -49,24 +53,6 @@ class Stack:
         sources = [source for stack in stacks for source in stack._sources]
         return cls(sources, np.concatenate(places), [regions for stack in stacks for regions in stack._regions])
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(participants, regions, regions)."""
-        regions = self._regions[0]
-        n_regions = self._sources[0].shape[-1] if regions is None else len(regions)
-        return len(self), n_regions, n_regions
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The common type of the sources."""
-        return np.result_type(*self._sources)
-
-    @property
-    def nbytes(self) -> int:
-        """Size if it were all read."""
-        n, r, _ = self.shape
-        return n * r * r * self.dtype.itemsize
-
     ndim = 3
 
     def __len__(self) -> int:
@@ -77,9 +63,6 @@ class Stack:
         index = np.arange(len(self))[rows]
         picked = self._read(np.atleast_1d(index))
         return picked[(slice(None) if index.ndim else 0, *rest)]
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = self._read(np.arange(len(self)))

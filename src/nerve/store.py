@@ -6,15 +6,13 @@ can set back) and digest. A file that differs in one of the first three is read 
 or cannot be written, the arrays are read.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +60,10 @@ class ArrayDigest:
 class _GrowingArray(ArrayDigest):
     """An .npy file to which rows are added."""
 
-    def __init__(self, path: Path, dtype: str, *shape: int) -> None:
+    def __init__(self, files: ExitStack, path: Path, dtype: str, *shape: int) -> None:
         super().__init__()
         self.path, self.dtype, self.shape = path, np.dtype(dtype), shape
-        self.stream = open(path, "w+b")  # noqa: SIM115, closed by the writer of the cohort
+        self.stream = files.enter_context(open(path, "w+b"))  # noqa: SIM115, which does not see the context
         self._write_header()
 
     def add(self, rows: np.ndarray) -> None:
@@ -91,10 +89,10 @@ class _GrowingArray(ArrayDigest):
 class CohortWriter:
     """Appends matrices to a cohort on disk, so that none but the current ones are in memory."""
 
-    def __init__(self, folder: Path, parcellation: Parcellation, dtype: str) -> None:
-        self.folder, self.parcellation, self.finished = folder, parcellation, False
-        regions = parcellation.n_regions
-        self.matrices = _GrowingArray(folder / "connectivity.npy", one_of("dtype", dtype, DTYPES), regions, regions)
+    def __init__(self, folder: Path, parcellation: Parcellation, dtype: str, files: ExitStack) -> None:
+        self.folder, self.parcellation, self.files = folder, parcellation, files  # `files` closes what was opened
+        path, regions = folder / "connectivity.npy", parcellation.n_regions
+        self.matrices = _GrowingArray(files, path, one_of("dtype", dtype, DTYPES), regions, regions)
         self.series: _GrowingArray | None = None
         self.lengths: list[int] = []
 
@@ -104,7 +102,8 @@ class CohortWriter:
         if series is None:
             return
         if self.series is None:
-            self.series = _GrowingArray(self.folder / "timeseries.npy", "float32", self.parcellation.n_regions)
+            path, regions = self.folder / "timeseries.npy", self.parcellation.n_regions
+            self.series = _GrowingArray(self.files, path, "float32", regions)
         for one in series:
             self.series.add(one)
             self.lengths.append(len(one))
@@ -130,16 +129,10 @@ class CohortWriter:
         if exclusions is not None and len(exclusions):
             write_tsv(self.folder / "exclusions.tsv", exclusions)
         write_json(self.folder / "dataset_description.json", description(name))
-        about = {
-            "format_version": FORMAT_VERSION,
-            "name": name,
-            "measure": measure,
-            "parcellation": self.parcellation.name,
-            "digests": digests(self.matrices.finish(), self.parcellation, participants, series, self.lengths),
-            "notes": notes or {},
-        }
+        made = digests(self.matrices.finish(), self.parcellation, participants, series, self.lengths)
+        about = {"format_version": FORMAT_VERSION, "name": name, "measure": measure}
+        about |= {"parcellation": self.parcellation.name, "digests": made, "notes": notes or {}}
         write_json(self.folder / "cohort.json", about)
-        self.finished = True
 
 
 @contextmanager
@@ -147,15 +140,9 @@ def writing_cohort(
     path: str | os.PathLike[str], parcellation: Parcellation | str, *, dtype: str = "float32", overwrite: bool = False
 ) -> Iterator[CohortWriter]:
     """A writer whose folder takes its name only once `finish` was called and the block ended well."""
-    with atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft:
-        writer = CohortWriter(draft, load_parcellation(parcellation), dtype)
-        try:
-            yield writer
-        finally:
-            for array in (writer.matrices, writer.series):
-                if array is not None:
-                    array.stream.close()
-        if not writer.finished:
+    with atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft, ExitStack() as files:
+        yield CohortWriter(draft, load_parcellation(parcellation), dtype, files)
+        if not (draft / "cohort.json").is_file():
             raise NerveError(f"{path}: the cohort was not finished, nothing was written.")
 
 
@@ -225,9 +212,8 @@ def _remember(path: Path, digest: str) -> None:
 
 
 def _kept(folder: Path) -> dict[str, Any]:
-    with suppress(NerveError):
-        content = read_json(folder / KEPT)
-        return content if isinstance(content, dict) else {}
+    with suppress(NerveError, TypeError, ValueError):
+        return dict(read_json(folder / KEPT))
     return {}
 
 
@@ -251,11 +237,8 @@ def digests(
     text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
     as_text = {"participant_id": str}
     table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
-    found: dict[str, Any] = {
-        "connectivity.npy": connectivity,
-        "regions.tsv": parcellation.fingerprint,
-        "participants.tsv": {name: text_digest(text) for name, text in _columns_as_text(table)},
-    }
+    found: dict[str, Any] = {"connectivity.npy": connectivity, "regions.tsv": parcellation.fingerprint}
+    found["participants.tsv"] = {name: text_digest(text) for name, text in _columns_as_text(table)}
     if series is not None:
         found |= {"timeseries.npy": series, "timeseries.tsv": text_digest(*(str(int(length)) for length in lengths))}
     return found
@@ -294,9 +277,5 @@ def description(name: str, **made: str) -> dict[str, Any]:
     """The content of dataset_description.json, as BIDS derivatives have it."""
     from nerve import __version__
 
-    return {
-        "Name": name,
-        "BIDSVersion": "1.10.0",
-        "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "nerve", "Version": __version__, **made}],
-    }
+    makers = [{"Name": "nerve", "Version": __version__, **made}]
+    return {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": makers}

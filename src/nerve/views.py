@@ -3,8 +3,6 @@
 A view is fitted on training participants and saved with the model. To add one: a class here, and a line in `VIEWS`.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,11 +21,10 @@ class View:
     """FC as it is: what the paper cuts into patches."""
 
     name: ClassVar[str] = "fc"
-    arrays: dict[str, np.ndarray]
-    """What `fit` has learned, by name: saved with the model, and all that `apply` needs."""
 
     def __init__(self) -> None:
-        self.arrays = {}
+        #: What `fit` has learned, by name: saved with the model, and all that `apply` needs.
+        self.arrays: dict[str, np.ndarray] = {}
 
     def fit(self, fc: Any) -> Self:
         """Learn from the FC of training participants, (n, R, R), in memory or on disk."""

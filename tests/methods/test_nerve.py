@@ -289,7 +289,7 @@ def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path,
     source = packing.packed_source(
         packing.PackingSource(cohort, Patching.from_parcellation(cohort.parcellation)), tmp_path
     )
-    assert isinstance(source.arrays[0], np.memmap)
+    assert isinstance(source.array, np.memmap)
     assert np.array_equal(nerve.NERVE(**TINY).fit(cohort).transform(cohort), expected)
     assert np.array_equal(nerve.NERVE(**TINY).fit(cohort, run_dir=tmp_path / "run").transform(cohort), expected)
     assert not (tmp_path / "run" / "packed.npy").exists()

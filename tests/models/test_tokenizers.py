@@ -8,6 +8,7 @@ from tests.reference import nerve_literal
 from nerve.models import TOKENIZERS, MaskedAutoencoder
 from nerve.models.tokenizers import PatchChoice
 from nerve.patching import Patching
+from nerve.training import Draws
 
 PATCHINGS = {
     "7 uneven": Patching([0, 1, 2, 3, 4, 5, 6, 0, 0, 3, 5, 5, 5, 6, 1]),
@@ -122,7 +123,7 @@ def test_scaled_init_gives_tokens_and_patches_of_unit_order(name):
     assert 0.5 < tokens.std() < 2
     rebuilt = model.tokenizer.reconstruct(torch.randn(4, patching.n_patches, 64))
     assert 0.1 < rebuilt.std() < 1
-    assert model.training_loss(packed) < 1
+    assert model.training_loss(packed, Draws(0, 0, 4)) < 1
 
 
 @every_tokenizer
@@ -152,5 +153,6 @@ def test_released_init_has_the_spreads_and_the_first_loss_of_the_released_code(n
     assert weights[0].std().item() == pytest.approx(there, rel=0.1)
     assert weights[1].std().item() == pytest.approx(back, rel=0.1)
     assert model.positions.std().item() == pytest.approx(0.0071, rel=0.05)  # Xavier of (1, 154, 256)
-    loss = model.training_loss(0.18 * torch.randn(8, patching.n_entries)).item()  # FC of real people has this size
+    packed = 0.18 * torch.randn(8, patching.n_entries)  # FC of real people has this size
+    loss = model.training_loss(packed, Draws(0, 0, 8)).item()
     assert loss == pytest.approx(first, rel=0.15)

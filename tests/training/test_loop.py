@@ -7,7 +7,7 @@ import torch
 
 import nerve.training.loop as loop_module
 from nerve.checks import NerveError
-from nerve.training import ArraySource, Draws, TrainingSettings, train
+from nerve.training import ArraySource, Draws, PairedSource, TrainingSettings, train
 from nerve.training.checkpoint import TrainingStopped
 from nerve.training.sources import split_rows
 
@@ -33,10 +33,10 @@ class Noisy(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def source() -> ArraySource:
+def source() -> PairedSource:
     generator = np.random.default_rng(0)
     x = generator.normal(size=(60, 4))
-    return ArraySource(x, x @ [1.0, -2.0, 0.5, 0.0])
+    return PairedSource(ArraySource(x), x @ [1.0, -2.0, 0.5, 0.0])
 
 
 def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -152,13 +152,13 @@ def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
 def test_every_sample_is_used_once_an_epoch_and_none_of_validation(source):
     seen: list[np.ndarray] = []
 
-    class Watching(ArraySource):
+    class Watching(PairedSource):
         def batch(self, rows):
             seen.append(np.array(rows))
             return super().batch(rows)
 
     settings = SETTINGS.model_copy(update={"epochs": 1, "validation_fraction": 0.2})
-    result = train(Noisy(), Watching(*source.arrays), settings, progress=False)
+    result = train(Noisy(), Watching(source.source, source.targets), settings, progress=False)
     steps = -(-len(result.training_rows) // 8)
     assert np.array_equal(np.sort(np.concatenate(seen[:steps])), result.training_rows)
     assert not set(result.training_rows) & set(result.validation_rows)
@@ -195,7 +195,7 @@ def test_adamw_agrees_with_a_literal_update(source):
     )
     module = Plain()
     train(module, source, settings, progress=False)
-    x, y = (np.asarray(a, np.float32).astype(float) for a in source.arrays)
+    x, y = (np.asarray(a, np.float32).astype(float) for a in (source.source.array, source.targets))
     gradient = 2 * x.T @ (x @ np.full(4, 0.1) - y) / len(y)
     gradient *= min(1, 1.0 / np.linalg.norm(gradient))
     first, second = gradient, gradient**2  # bias-corrected moments of the first step

@@ -1,7 +1,5 @@
 """BrainMass (Yang et al., 2024): two views of a participant agree, and hidden rows of FC are told apart and rebuilt."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
@@ -26,9 +24,8 @@ class RegionTransformer(nn.Module):
         self.width = math.ceil(n_regions / settings.n_heads) * settings.n_heads
         self.recompute = settings.recompute
         shape = self.width, settings.n_heads, settings.feedforward, settings.dropout
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(*shape, batch_first=True) for _ in range(settings.n_layers)
-        )
+        layers = [nn.TransformerEncoderLayer(*shape, batch_first=True) for _ in range(settings.n_layers)]
+        self.layers = nn.ModuleList(layers)
         self.reduce = nn.Sequential(nn.Linear(self.width, 8), nn.LeakyReLU())
         self.head = projection_head(8 * n_regions, 16 * n_regions, settings.projection)
 

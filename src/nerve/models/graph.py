@@ -4,8 +4,6 @@ A brain graph has a few hundred nodes and thousands of edges, the same nodes for
 products is simpler than message passing over edge lists, and faster (`benchmarks/graph_layers.py`).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -60,10 +58,10 @@ class GraphIsomorphism(nn.Module):
     The perceptron has one hidden layer with batch norm and PReLU, as in GraphMAE.
     """
 
-    def __init__(self, width_in: int, width_hidden: int, width_out: int) -> None:
+    def __init__(self, width_in: int, hidden: int, width_out: int) -> None:
         super().__init__()
         self.mlp = nn.Sequential(
-            nn.Linear(width_in, width_hidden), NodeNorm(width_hidden), nn.PReLU(), nn.Linear(width_hidden, width_out)
+            nn.Linear(width_in, hidden), NodeNorm(hidden), nn.PReLU(), nn.Linear(hidden, width_out)
         )
 
     def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:

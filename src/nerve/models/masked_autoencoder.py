@@ -2,8 +2,6 @@
 encoder on the visible tokens, mask tokens, light decoder, patches, loss on the masked ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -151,8 +149,7 @@ class MaskedAutoencoder(nn.Module):
         (participants, n_components), (participants, dim), or (participants, P, dim) for ``tokens``
         """
         if one_of("pooling", pooling, POOLINGS) == "pca":
-            apart, components = self.apart(packed), self.components
-            return apart if components is None else apart @ components
+            return self.apart(packed) @ self.components  # type: ignore[operator]  # apart refuses a model without
         encoded = self.encode(packed, None)
         if pooling == "cls":
             return encoded[:, 0]
@@ -166,10 +163,8 @@ class MaskedAutoencoder(nn.Module):
         (participants, S) → (participants, P · dim)
         """
         if self.origin is None:
-            raise NerveError(
-                "pooling is 'pca', and this model was fitted without components of its tokens. Fit it with "
-                "pooling='pca', or choose mean, cls or tokens."
-            )
+            found = "pooling is 'pca', and this model was fitted without components of its tokens."
+            raise NerveError(f"{found} Fit it with pooling='pca', or choose mean, cls or tokens.")
         return self.encoder(self.sequence(packed, None))[:, 1:].flatten(1) - self.origin
 
     @torch.no_grad()
@@ -202,7 +197,7 @@ class MaskedAutoencoder(nn.Module):
         x = self.sequence(packed, None)
         maps = []
         for block in self.encoder:
-            maps.append(block.attention_maps(x))  # type: ignore[operator]
+            maps.append(block.attention.weights(block.norm1(x)))  # type: ignore[operator, union-attr]
             x = block(x)
         return torch.stack(maps, 1)
 
@@ -260,10 +255,8 @@ def visible_count(n_patches: int, mask_ratio: float) -> int:
     """How many patches stay visible: int(P (1 - mask_ratio)), at least one."""
     visible = int(n_patches * (1 - mask_ratio)) if 0 <= mask_ratio < 1 else 0
     if visible < 1:
-        raise NerveError(
-            f"mask_ratio is {mask_ratio}, expected between 0 and 1 with at least one of the {n_patches} patches "
-            "left visible."
-        )
+        expected = f"between 0 and 1 with at least one of the {n_patches} patches left visible"
+        raise NerveError(f"mask_ratio is {mask_ratio}, expected {expected}.")
     return visible
 
 
@@ -283,12 +276,11 @@ def parameter_counts(patching: Patching, tokenizer: str = "bilinear", **options:
     """
     with torch.device("meta"):
         model = MaskedAutoencoder(patching, tokenizer, **options)
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    total = sum(sizes.values())
-    there, back = (
-        sum(size for name, size in sizes.items() if name.startswith(way))
-        for way in ("tokenizer.embed", "tokenizer.reconstruct")
-    )
+
+    def count(beginning: str) -> int:
+        return sum(weights.numel() for name, weights in model.named_parameters() if name.startswith(beginning))
+
+    there, back, total = count("tokenizer.embed"), count("tokenizer.reconstruct"), count("")
     return {"tokenizer": there, "reconstruction": back, "transformer": total - there - back, "total": total}
 
 

@@ -1,7 +1,5 @@
 """Many small operations in one thread: to wake the other threads for each of them takes longer than the work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,11 +18,14 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
 class _OneThread(torch.autograd.Function):
     """Keeps the graph of the small operations to itself, so that its way back is one step of the outer graph."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, *parameters: Any) -> Any:
+    def forward(ctx: Any, function: Function, x: torch.Tensor, *parameters: Any) -> Any:
         with torch.enable_grad(), _one_thread():
             inside = x.detach().requires_grad_(x.requires_grad)
             ctx.result = function(inside)
@@ -42,9 +43,7 @@ class _OneThread(torch.autograd.Function):
         return None, *(next(found) if source.requires_grad else None for source in ctx.sources)
 
 
-def in_one_thread(
-    function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, parameters: Iterable[torch.Tensor]
-) -> torch.Tensor:
+def in_one_thread(function: Function, x: torch.Tensor, parameters: Iterable[torch.Tensor]) -> torch.Tensor:
     """``function(x)``, forwards and backwards in one thread of the processor.
 
     Parameters

@@ -11,24 +11,47 @@ contiguous columns: nothing is gathered from the matrix or padded to the largest
 made once for the whole batch.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
-from nerve.checks import one_of
 from nerve.models.threads import in_one_thread
 from nerve.patching import Patching
 
 INITS = ("scaled", "released", "signs")
 TYPICAL_FC = 0.25  # root mean square of FC off the diagonal
-WORTH_THREADS = (
-    2**24
-)  # multiplications per patch from which several threads are quicker (`python -m benchmarks beside`)
+# multiplications per patch from which several threads are quicker (`python -m benchmarks beside`)
+WORTH_THREADS = 2**24
+
+
+class PatchChoice:
+    """K patches of each participant, sorted by patch once so that each patch is one matrix product.
+
+    Parameters
+    ----------
+    patches : (participants, K) tensor of int
+        The chosen patches of each participant.
+    n_patches : int
+    """
+
+    def __init__(self, patches: torch.Tensor, n_patches: int) -> None:
+        self.patches = patches
+        flat = patches.flatten()
+        self.order = flat.argsort(stable=True)  # from patch-major places to participant-major ones
+        self.inverse = self.order.argsort()
+        self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
+        self.participants_of_patch = (self.order // patches.shape[1]).split(self.counts)
+
+    def by_participant(self, values: torch.Tensor) -> torch.Tensor:
+        """(participants · K, dim) sorted by patch → (participants, K, dim)."""
+        return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
+
+    def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """(participants, K, dim) → for each patch (participants that chose it, dim)."""
+        return values.flatten(0, 1).index_select(0, self.order).split(self.counts)
 
 
 class Tokenizer(nn.Module):
@@ -47,7 +70,7 @@ class Tokenizer(nn.Module):
     def __init__(self, patching: Patching, dim: int, decoder_dim: int, bias: bool = False) -> None:
         super().__init__()
         self.sizes: list[int] = patching.sizes.tolist()
-        self.n_patches = patching.n_patches
+        self.mean_size, self.n_patches = patching.n_entries / patching.n_patches, patching.n_patches
         self.dim, self.decoder_dim = dim, decoder_dim
         self.embed_bias: nn.Parameter | None = None
         self.reconstruct_bias: nn.Parameter | None = None
@@ -89,19 +112,20 @@ class Tokenizer(nn.Module):
         """
 
         def tokens_of(packed: torch.Tensor) -> torch.Tensor:
-            columns = packed.split(self.sizes, dim=1)  # P of (participants, size)
-            if visible is None:
-                return torch.stack([x @ w for x, w in zip(columns, self.embed_weights(), strict=True)], 1)
-            parts = [
-                x.index_select(0, rows) @ w  # (participants that see this patch, dim)
-                for x, rows, w in zip(columns, visible.participants_of_patch, self.embed_weights(), strict=True)
-            ]
-            return torch.cat(parts)
+            columns: Iterable[torch.Tensor] = packed.split(self.sizes, dim=1)  # P of (participants, size)
+            if visible is not None:  # P of (participants that see this patch, size)
+                seen = zip(columns, visible.participants_of_patch, strict=True)
+                columns = (column.index_select(0, rows) for column, rows in seen)
+            tokens = [x @ w for x, w in zip(columns, self.embed_weights(), strict=True)]
+            return torch.stack(tokens, 1) if visible is None else torch.cat(tokens)
 
         tokens = self._patch_by_patch(tokens_of, packed)
-        if visible is None:
-            return self._with_bias(tokens, None)  # (participants, P, dim)
-        return self._with_bias(visible.by_participant(tokens), visible.patches)  # (participants, K, dim)
+        bias: torch.Tensor | None = self.embed_bias
+        if visible is not None:
+            tokens = visible.by_participant(tokens)  # (participants, K, dim)
+            if bias is not None and bias.ndim == 2:
+                bias = nn.functional.embedding(visible.patches, bias)
+        return tokens if bias is None else tokens + bias
 
     def reconstruct(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens → patches: (participants, P, decoder_dim) → packed (participants, S)."""
@@ -146,52 +170,14 @@ class Tokenizer(nn.Module):
 
     def _patch_by_patch(self, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         """A function that goes from patch to patch: in one thread where the patches are small."""
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
+        large = len(x) * self.mean_size * self.dim > WORTH_THREADS
+        if large or x.device.type != "cpu" or torch.compiler.is_compiling():
             return function(x)
-        work = len(x) * self._mean_size() * self.dim
-        return function(x) if work > WORTH_THREADS else in_one_thread(function, x, self.parameters())
-
-    def _with_bias(self, tokens: torch.Tensor, patches: torch.Tensor | None) -> torch.Tensor:
-        if self.embed_bias is None:
-            return tokens
-        one_per_patch = self.embed_bias.ndim == 2
-        chosen = one_per_patch and patches is not None
-        return tokens + (nn.functional.embedding(patches, self.embed_bias) if chosen else self.embed_bias)
+        return in_one_thread(function, x, self.parameters())
 
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
         return None
-
-    def _mean_size(self) -> float:
-        """Entries of the average patch."""
-        return sum(self.sizes) / len(self.sizes)
-
-
-class PatchChoice:
-    """K patches of each participant, sorted by patch once so that each patch is one matrix product.
-
-    Parameters
-    ----------
-    patches : (participants, K) tensor of int
-        The chosen patches of each participant.
-    n_patches : int
-    """
-
-    def __init__(self, patches: torch.Tensor, n_patches: int) -> None:
-        self.patches = patches
-        flat = patches.flatten()
-        self.order = flat.argsort(stable=True)  # from patch-major places to participant-major ones
-        self.inverse = self.order.argsort()
-        self.counts: list[int] = torch.bincount(flat, minlength=n_patches).tolist()
-        self.participants_of_patch = (self.order // patches.shape[1]).split(self.counts)
-
-    def by_participant(self, values: torch.Tensor) -> torch.Tensor:
-        """(participants · K, dim) sorted by patch → (participants, K, dim)."""
-        return values.index_select(0, self.inverse).view(*self.patches.shape, -1)
-
-    def by_patch(self, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(participants, K, dim) → for each patch (participants that chose it, dim)."""
-        return values.flatten(0, 1).index_select(0, self.order).split(self.counts)
 
 
 class BilinearTokenizer(Tokenizer):
@@ -207,8 +193,7 @@ class BilinearTokenizer(Tokenizer):
         self.pairs: list[list[int]] = patching.pairs.tolist()
         self.group_of: list[int] = patching.group_of.tolist()
         self.group_sizes = [len(members) for members in patching.members]
-        by_group = torch.from_numpy(np.concatenate(patching.members))
-        self.regions_by_group = nn.Buffer(by_group, persistent=False)
+        self.regions_by_group = nn.Buffer(torch.from_numpy(np.concatenate(patching.members)), persistent=False)
 
     def embed_weights(self) -> Iterator[torch.Tensor]:
         """U_l ⊙ U_m."""
@@ -229,10 +214,10 @@ class BilinearTokenizer(Tokenizer):
         """``scaled``: U_l ~ N(0, 1 / (n_l · size)), D ~ N(0, size / √decoder_dim). ``released``: N(0, 1)."""
         nn.init.normal_(self.embed_factors)
         nn.init.normal_(self.reconstruct_factors)
-        if one_of("init", how, INITS) == "released":
+        if how == "released":
             return
         if how == "signs":
-            self.embed_factors.sign_().mul_((self._mean_size() ** 0.5 * size) ** -0.5)
+            self.embed_factors.sign_().mul_((self.mean_size**0.5 * size) ** -0.5)
         else:
             scale = torch.tensor([[(self.group_sizes[g] * size) ** -0.5] for g in self.group_of])  # (regions, 1)
             self.embed_factors.mul_(scale)
@@ -271,10 +256,9 @@ class SpecificTokenizer(Tokenizer):
     @torch.no_grad()
     def initialise(self, how: str = "scaled", size: float = TYPICAL_FC) -> None:
         """``scaled``: N(0, 1 / (entries of a patch · size²)). ``released``: Xavier, by patch or of the largest."""
-        one_of("init", how, INITS)
         matrices = self.embed_matrix, self.reconstruct_matrix
         for there, back in [matrices] if self.shared else zip(*map(self._cut, matrices), strict=True):
-            entries = self._mean_size() if self.shared or how == "signs" else len(there)
+            entries = self.mean_size if self.shared or how == "signs" else len(there)
             _draw(there, how, entries**-0.5 / size)
             _draw(back, "scaled" if how == "signs" else how, size * self.decoder_dim**-0.5)
 

@@ -1,7 +1,5 @@
 """The pre-norm transformer block of a ViT: x + attention(norm(x)), then x + mlp(norm(x))."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -15,19 +13,14 @@ class Attention(nn.Module):
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
         if dim % heads:
-            raise NerveError(
-                f"A width of {dim} cannot be shared by {heads} attention heads. Choose a divisor of {dim}."
-            )
+            raise NerveError(f"A width of {dim} cannot be shared by {heads} attention heads. Choose a divisor of it.")
         self.heads = heads
         self.qkv = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
 
     def _split(self, x: torch.Tensor) -> list[torch.Tensor]:
-        participants, tokens, dim = x.shape
-        parts = self.qkv(x).split(dim, -1)  # split along the width: one copy fewer on the way back than unbind
-        return [
-            part.view(participants, tokens, self.heads, -1).transpose(1, 2) for part in parts
-        ]  # (…, heads, tokens, …)
+        parts = self.qkv(x).split(x.shape[-1], -1)  # split along the width: one copy fewer on the way back than unbind
+        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]  # (…, heads, tokens, …)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(participants, tokens, dim) → the same shape."""
@@ -55,10 +48,6 @@ class Block(nn.Module):
         """(participants, tokens, dim) → the same shape."""
         x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
-
-    def attention_maps(self, x: torch.Tensor) -> torch.Tensor:
-        """The attention of this layer on its input: (participants, heads, tokens, tokens)."""
-        return self.attention.weights(self.norm1(x))
 
 
 def initialise_linears(module: nn.Module) -> None:

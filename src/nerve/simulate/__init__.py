@@ -23,8 +23,6 @@ is cut into chunks. Loadings, coupling, pairs and scanners are drawn from `struc
 them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -199,7 +197,7 @@ def simulate_to(
     **settings
         As in `simulate_cohort`.
     """
-    plan = Plan(n=n, parcellation=parcellation, timepoints=timepoints, **settings)
+    plan = Plan(n, parcellation, timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
         for some in tracked(plan.scans(), f"simulating {n} participants", -(-n // CHUNK), shown=progress):
             writer.append(*some)

@@ -1,7 +1,5 @@
 """A simulated cohort: its settings, checked, its participants, their scans, and what was planted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +59,11 @@ class Plan:
             (0 <= self.strength <= 0.3, f"strength is {self.strength}", "a change of FC between 0 and 0.3"),
             (0 <= self.ages[0] < self.ages[1], f"ages are {tuple(self.ages)}", "the youngest and an older oldest"),
         )
+        squared = self.autocorrelation**2
+        #: Independent volumes that give FC the same sampling noise: T (1 - φ²) / (1 + φ²).
+        self.effective_volumes = max(10, round(self.timepoints * (1 - squared) / (1 + squared)))
+        numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
+        self.factor_names = (*NAMED_FACTORS[: self.n_factors], *numbered)
         self.parcellation: Parcellation = load_parcellation(self.parcellation)
         self.sites: tuple[str, ...] = _site_names(self.sites, self.name)
         self.targets: tuple[Target, ...] = self._checked_targets()
@@ -70,10 +73,9 @@ class Plan:
     def _checked_targets(self) -> tuple[Target, ...]:
         """The targets, if their names differ and the factors that they name exist."""
         if self.targets is None and self.n_factors < len(NAMED_FACTORS):
-            raise NerveError(
-                f"n_factors is {self.n_factors}, expected at least {len(NAMED_FACTORS)} for the default targets. "
-                "State targets of your own to use fewer."
-            )
+            expected = f"at least {len(NAMED_FACTORS)} for the default targets"
+            remedy = "State targets of your own to use fewer."
+            raise NerveError(f"n_factors is {self.n_factors}, expected {expected}. {remedy}")
         targets = default_targets() if self.targets is None else tuple(self.targets)
         names = [target.name for target in targets]
         if len(set(names)) != len(names):
@@ -82,12 +84,6 @@ class Plan:
             for factor in target.factors:
                 one_of(f"A factor of target {target.name!r}", factor, self.factor_names)
         return targets
-
-    @property
-    def factor_names(self) -> tuple[str, ...]:
-        """The named factors, then factor4, factor5 …"""
-        numbered = [f"factor{k + 1}" for k in range(len(NAMED_FACTORS), self.n_factors)]
-        return (*NAMED_FACTORS[: self.n_factors], *numbered)
 
     @cached_property
     def population(self) -> Population:
@@ -119,12 +115,6 @@ class Plan:
             explained = scores @ (target.true_r * target.weights(self.factor_names)) + covariates
             table[target.name] = (explained + np.sqrt(target.noise_variance) * rest).round(6)
         return table
-
-    @property
-    def effective_volumes(self) -> int:
-        """Independent volumes that give FC the same sampling noise: T (1 - φ²) / (1 + φ²)."""
-        squared = self.autocorrelation**2
-        return max(10, round(self.timepoints * (1 - squared) / (1 + squared)))
 
     def series(self, person: Person) -> np.ndarray:
         """(volumes, R): the time series; where they are not kept, `effective_volumes` independent ones."""

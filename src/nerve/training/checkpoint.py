@@ -4,8 +4,6 @@ A checkpoint is one file: tensors of the module and the optimiser, and counters 
 written whole or not at all, so there is no moment at which a kill leaves half a checkpoint. Nothing is pickled.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -16,9 +14,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, load_file, save
+from safetensors.torch import load, save
 
-from nerve.checks import NerveError, as_utf8, listed
+from nerve.checks import NerveError, listed
 from nerve.files import atomic_file
 from nerve.training.optimizers import Optimizer
 
@@ -43,9 +41,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], state: dict[str, 
 def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
     """Read named tensors, with one sentence if the file is missing, cut short or of another kind."""
     try:
-        if as_utf8(str(path)) != str(path):  # safetensors opens no such name
-            return load(Path(path).read_bytes())
-        return load_file(path)
+        return load(Path(path).read_bytes())  # safetensors opens no name that is not UTF-8
     except FileNotFoundError as error:
         raise NerveError(f"{path}: there is no such file; a complete run folder holds it.") from error
     except (SafetensorError, OSError) as error:
@@ -86,12 +82,9 @@ def restore_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], w
 def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], where: object) -> None:
     """Refuse weights that are not those of the module; one without numbers (on the device `meta`) will do."""
     own, given = ({name: _described(t) for name, t in some.items()} for some in (module.state_dict(), tensors))
-    wrong = [
-        f"{name} is {given.get(name, 'missing')}, expected {own.get(name, 'none')}"
-        for name in sorted(own.keys() | given.keys())
-        if own.get(name) != given.get(name)
-    ]
-    if wrong:
+    names = sorted({name for name, _ in own.items() ^ given.items()})
+    if names:
+        wrong = [f"{name} is {given.get(name, 'missing')}, expected {own.get(name, 'none')}" for name in names]
         raise NerveError(f"{where}: the weights do not fit the model: {listed(wrong, most=3)}.")
 
 

@@ -1,7 +1,5 @@
 """Random numbers of one training step, the same however many processes share its batch."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

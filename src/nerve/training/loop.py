@@ -1,7 +1,5 @@
 """The loop: batches in a fixed order, one verb of the module, AdamW, clipping, validation, checkpoints."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time
@@ -96,10 +94,8 @@ def train(
         except RuntimeError as error:
             if trainer.processes.count == 1:
                 raise
-            raise NerveError(
-                f"A process of this run ended, or could not be reached ({str(error).splitlines()[0]}). "
-                "Start it again with --resume."
-            ) from error
+            found = f"A process of this run ended, or could not be reached ({str(error).splitlines()[0]})."
+            raise NerveError(f"{found} Start it again with --resume.") from error
     if settings.keep == "best" and trainer.best_weights:
         module.load_state_dict(trainer.best_weights)
     module.eval()
@@ -128,10 +124,9 @@ class _Trainer:
         self.steps_per_epoch = max(1, -(-len(self.training) // settings.batch_size))
         self.total_steps = settings.total_steps(self.steps_per_epoch)
         if len(self.training) // self.steps_per_epoch < self.processes.count:
-            raise NerveError(
-                f"There are {len(self.training)} participants and batches of {settings.batch_size}, fewer than the "
-                f"{self.processes.count} processes. Start fewer processes or use larger batches."
-            )
+            found = f"There are {len(self.training)} participants and batches of {settings.batch_size}, fewer than the"
+            remedy = "Start fewer processes or use larger batches."
+            raise NerveError(f"{found} {self.processes.count} processes. {remedy}")
         self.optimizer = Optimizer(module, settings)
         self.dtype = settings.autocast_dtype(self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
@@ -193,11 +188,8 @@ class _Trainer:
                     saved = now
                 if stopping and not done:
                     self.processes.wait()
-                    raise disk.TrainingStopped(
-                        f"Stopped at step {self.step} of {self.total_steps}; the checkpoint is in {self.run_dir}. "
-                        "Add --resume to go on.",
-                        stop[0] if stop else 0,
-                    )
+                    found = f"Stopped at step {self.step} of {self.total_steps}; the checkpoint is in {self.run_dir}."
+                    raise disk.TrainingStopped(f"{found} Add --resume to go on.", stop[0] if stop else 0)
 
     def _status(self, loss: float, throughput: float) -> str:
         validation = self.history[-1]["validation_loss"] if self.history else None

@@ -4,8 +4,6 @@ torch's optimiser classes import its compiler when the first of them is made, wh
 itself (two seconds per process). Its functions, which do the work, do not.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -13,7 +11,6 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from nerve.checks import NerveError
 from nerve.training.settings import TrainingSettings
 
 
@@ -22,8 +19,6 @@ class Optimizer:
 
     def __init__(self, module: torch.nn.Module, settings: TrainingSettings) -> None:
         parameters = [p for p in module.parameters() if p.requires_grad]
-        if not parameters:
-            raise NerveError(f"{type(module).__name__} has no trainable parameters: there is nothing to train.")
         self.param_groups = [{"params": parameters}]  # as torch's scaler expects
         self.parameters, self.settings, self.lr = parameters, settings, settings.lr
         self.state: dict[torch.Tensor, dict[str, torch.Tensor]] = {}
@@ -41,9 +36,8 @@ class Optimizer:
             if parameter not in self.state:
                 zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
                 self.state[parameter] = {"step": torch.tensor(0.0)} | zeros
-        averages, squares, steps = (
-            [self.state[parameter][name] for parameter in moved] for name in ("exp_avg", "exp_avg_sq", "step")
-        )
+        memory = [self.state[parameter] for parameter in moved]
+        averages, squares, steps = ([one[name] for one in memory] for name in ("exp_avg", "exp_avg_sq", "step"))
         function = adamw if self.settings.optimizer == "adamw" else adam  # the decay of AdamW is not in the gradient
         beta1, beta2 = self.settings.betas
         arguments |= {"beta1": beta1, "beta2": beta2, "eps": self.settings.eps, "amsgrad": False}

@@ -1,7 +1,5 @@
 """Where batches come from: a source has a length and gives the batch of some rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -25,26 +23,23 @@ class Source(Protocol):
 
 
 class ArraySource:
-    """Arrays that share their first axis, in memory or memory-mapped, read row by row and given in float32.
+    """The rows of an array, in memory or memory-mapped, given in float32.
 
     Examples
     --------
-    >>> source = ArraySource(np.arange(6.0).reshape(3, 2), np.arange(3.0))
-    >>> x, y = source.batch(np.array([2, 0]))
-    >>> x.shape, y.tolist()
-    (torch.Size([2, 2]), [2.0, 0.0])
+    >>> ArraySource(np.arange(6.0).reshape(3, 2)).batch(np.array([2, 0])).tolist()
+    [[4.0, 5.0], [0.0, 1.0]]
     """
 
-    def __init__(self, *arrays: Any) -> None:
-        self.arrays = arrays
+    def __init__(self, array: Any) -> None:
+        self.array = array
 
     def __len__(self) -> int:
-        return len(self.arrays[0])
+        return len(self.array)
 
-    def batch(self, rows: np.ndarray) -> Any:
-        """A tensor for one array, a tuple of tensors for several."""
-        tensors = tuple(torch.from_numpy(np.ascontiguousarray(array[rows], np.float32)) for array in self.arrays)
-        return tensors[0] if len(tensors) == 1 else tensors
+    def batch(self, rows: np.ndarray) -> torch.Tensor:
+        """(batch, …) rows at these positions."""
+        return torch.from_numpy(np.ascontiguousarray(self.array[rows], np.float32))
 
 
 class CohortSource:
@@ -63,8 +58,7 @@ class CohortSource:
         """The participants at these positions."""
         values = self.cohort.inputs(self.kind, rows)
         check_numbers(values, self.cohort, rows)
-        samples = [torch.from_numpy(np.asarray(value, np.float32)) for value in values]
-        return samples if self.kind == "timeseries" else torch.stack(samples)
+        return [torch.from_numpy(one) for one in values] if self.kind == "timeseries" else torch.from_numpy(values)
 
 
 def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
@@ -73,12 +67,9 @@ def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
         largest = float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))  # no copy is made
         if not largest < LARGEST:  # nor is NaN
             found = "missing values" if np.isnan(largest) else f"values of {largest:.0e}"
-            raise problem(
-                f"Participant {cohort.participants['participant_id'].iloc[int(row)]} of {cohort.name}",
-                f"the input holds {found}",
-                expected=f"numbers below {LARGEST:.0e}",
-                remedy="`nerve check` lists such participants and what can be done.",
-            )
+            where = f"Participant {cohort.participants['participant_id'].iloc[int(row)]} of {cohort.name}"
+            remedy = "`nerve check` lists such participants and what can be done."
+            raise problem(where, f"the input holds {found}", expected=f"numbers below {LARGEST:.0e}", remedy=remedy)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
