@@ -90,6 +90,8 @@ def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.nd
     kind : {"pearson", "partial", "ledoit_wolf"}
     """
     series = np.asarray(series, float)
+    if series.ndim != 2:
+        raise NerveError(f"The time series has shape {series.shape}, expected (volumes, regions).")
     if len(series) < MIN_VOLUMES:
         raise NerveError(f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}.")
     return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](_moderate(series))

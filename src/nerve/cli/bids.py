@@ -87,7 +87,7 @@ def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
 
 def _encoder(model: str, cohort: Any) -> Any:
     """A trained model; a cohort that is not like its training cohort is warned about."""
-    from nerve.experiments.work import compared
+    from nerve.methods.runs import compared
 
     encoder = nerve.NERVE.from_pretrained(model)
     compared(encoder, cohort)

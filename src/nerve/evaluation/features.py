@@ -42,11 +42,6 @@ class Features:
     removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not
     permutes: ClassVar[bool] = True  # whether targets can be permuted a thousand times in reasonable time
 
-    @property
-    def quick(self) -> bool:
-        """Whether another few folds, to predict the site, take seconds rather than hours."""
-        return self.permutes
-
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
         """The model that is fitted in each fold, and the source of its features."""
         raise NotImplementedError

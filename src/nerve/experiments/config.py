@@ -16,17 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from nerve.checks import NerveError, brief, did_you_mean, listed
 from nerve.files import read_yaml
 from nerve.methods import make_method
-from nerve.methods.settings import Device, Seed
+from nerve.methods.settings import Device, Seed, said
 from nerve.parcellation import Parcellation
 from nerve.protocol import FIELDS, NONE, Protocol, known_fields
 
 Model = TypeVar("Model")
 # what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults
 PAPER_PROTOCOL: dict[str, Any] = {"covariates": ("age", "sex"), "motion": NONE, "pretrain_scope": "all"}
-
-
-def _said(default: Any, says: str, **more: Any) -> Any:
-    return Field(default, description=says, **more)
 
 
 class _Strict(BaseModel):
@@ -39,15 +35,15 @@ class CohortConfig(_Strict):
     Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then holds for this cohort.
     """
 
-    path: str | None = _said(None, "Folder of a cohort; looked for beside the config file, then in the current folder.")
-    simulate: dict[str, Any] | None = _said(None, "Arguments of `simulate_cohort` instead of a path.")
-    label: str | None = _said(None, "What tables call it.")
-    target_labels: dict[str, str] = _said({}, "What tables call the targets.")
-    columns: dict[str, str] = _said({}, "our name: name in the participants table.")
-    train_on: str | None = _said(None, "Another cohort of the file: all is fitted on that one and predicts this one.")
-    pretrain: bool = _said(True, "Train encoders on it; false: out of domain.")
-    timeseries: bool = _said(True, "Use its time series where a method needs them.")
-    protocol: dict[str, Any] = _said({}, "Fields of the protocol for this cohort.")
+    path: str | None = said(None, "Folder of a cohort; looked for beside the config file, then in the current folder.")
+    simulate: dict[str, Any] | None = said(None, "Arguments of `simulate_cohort` instead of a path.")
+    label: str | None = said(None, "What tables call it.")
+    target_labels: dict[str, str] = said({}, "What tables call the targets.")
+    columns: dict[str, str] = said({}, "our name: name in the participants table.")
+    train_on: str | None = said(None, "Another cohort of the file: all is fitted on that one and predicts this one.")
+    pretrain: bool = said(True, "Train encoders on it; false: out of domain.")
+    timeseries: bool = said(True, "Use its time series where a method needs them.")
+    protocol: dict[str, Any] = said({}, "Fields of the protocol for this cohort.")
 
     @model_validator(mode="before")
     @classmethod
@@ -70,16 +66,16 @@ class CohortConfig(_Strict):
 class MethodConfig(_Strict):
     """One row of the table, or several: lists in `settings` are swept, `permutations` adds null models."""
 
-    method: str | None = _said(None, "A name of `nerve methods`.")
-    features: str | None = _said(None, "Instead: the folder of a trained model, or a table of numbers.")
-    label: str | None = _said(None, "What tables call it.")
-    group: str = _said("", "Rows of one group stand together between rules.")
-    preset: str | None = _said(None, "Settings to begin with; the experiment's by default.")
-    settings: dict[str, Any] = _said({}, "Parameters of the method; lists are swept.")
-    cohorts: list[str] | None = _said(None, "Only these cohorts are predicted by it; all by default.", min_length=1)
-    select: bool = _said(False, "One row: the variant chosen in each fold on training participants only.")
+    method: str | None = said(None, "A name of `nerve methods`.")
+    features: str | None = said(None, "Instead: the folder of a trained model, or a table of numbers.")
+    label: str | None = said(None, "What tables call it.")
+    group: str = said("", "Rows of one group stand together between rules.")
+    preset: str | None = said(None, "Settings to begin with; the experiment's by default.")
+    settings: dict[str, Any] = said({}, "Parameters of the method; lists are swept.")
+    cohorts: list[str] | None = said(None, "Only these cohorts are predicted by it; all by default.", min_length=1)
+    select: bool = said(False, "One row: the variant chosen in each fold on training participants only.")
     permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
-    scope: Literal["all", "train_folds", "other_people", "not stated"] = _said(
+    scope: Literal["all", "train_folds", "other_people", "not stated"] = said(
         "not stated", "Of `features`: whether whatever made them had seen the tested participants."
     )
 
@@ -117,7 +113,7 @@ class SlurmConfig(_Strict):
     memory_gb: float | None = Field(None, gt=0)
     array_limit: int = Field(32, ge=1, description="Jobs at a time.")
     requeue: int = Field(20, ge=0, description="How often a job that ran out of time may be requeued.")
-    extra: dict[str, Any] = _said({}, "Further sbatch parameters.")
+    extra: dict[str, Any] = said({}, "Further sbatch parameters.")
 
 
 class ExperimentConfig(_Strict):
@@ -125,16 +121,16 @@ class ExperimentConfig(_Strict):
 
     name: str = "experiment"
     title: str = ""
-    kind: Literal["experiment", "evaluation"] = _said("experiment", "Which command has made the file.")
-    layout: Literal["methods", "tokenizers", "parcellations"] = _said("methods", "The paper's table to print.")
-    parcellation: str | None = _said(None, "Order of regions for all cohorts, by label; that of the first by default.")
-    preset: str = _said("small", "Preset of methods that name none; every method knows small and paper.")
+    kind: Literal["experiment", "evaluation"] = said("experiment", "Which command has made the file.")
+    layout: Literal["methods", "tokenizers", "parcellations"] = said("methods", "The paper's table to print.")
+    parcellation: str | None = said(None, "Order of regions for all cohorts, by label; that of the first by default.")
+    preset: str = said("small", "Preset of methods that name none; every method knows small and paper.")
     device: Device = "auto"
-    interpret: bool = _said(False, "Maps of the last NERVE row: weights, attention, patch importance.")
+    interpret: bool = said(False, "Maps of the last NERVE row: weights, attention, patch importance.")
     seeds: list[Seed] = Field([0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    protocol: dict[str, Any] = _said({}, "Fields of the protocol, over those of the paper: `nerve.Protocol`.")
+    protocol: dict[str, Any] = said({}, "Fields of the protocol, over those of the paper: `nerve.Protocol`.")
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")

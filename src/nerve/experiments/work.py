@@ -28,10 +28,10 @@ from nerve.experiments.select import BestVariant
 from nerve.experiments.store import DONE, UNAVAILABLE, fingerprint
 from nerve.files import atomic_file, claim, read_json, write_json, write_npy, write_tsv
 from nerve.interpret.pretraining import describe_run
-from nerve.methods import METHODS, load_method, make_method, method_class
+from nerve.methods import NAME_OF_CLASS, load_method, make_method, method_class
 from nerve.methods.base import read_configuration
 from nerve.methods.pretrained import located
-from nerve.quality.likeness import Likeness
+from nerve.methods.runs import compared
 from nerve.store import open_npy
 
 if TYPE_CHECKING:
@@ -302,8 +302,7 @@ def given(path: str) -> tuple[type[FromTable], str, str, str]:
         return FromTable, "features", GIVEN, "fc"
     with located(path) as folder:
         config = read_configuration(folder)
-    names = {target.partition(":")[2]: name for name, target in METHODS.items()}
-    name = names.get(str(config.get("method")))
+    name = NAME_OF_CLASS.get(str(config.get("method")))
     if name is None or not hasattr(method_class(name), "transform"):
         raise NerveError(
             f"{path}: holds a {config.get('method')}, which was trained on a target, expected an encoder. "
@@ -345,15 +344,6 @@ def _in_folds(kind: type[Learned], name: str, cohort: Cohort, fit_one: Callable[
     features = kind(name, np.zeros(len(cohort), bool))
     features.estimator = _Noting(features, fit_one)
     return features
-
-
-def compared(model: Any, cohort: Cohort) -> Likeness:
-    """How like a model's training cohort a cohort is; where it is not, that is warned about."""
-    like: Likeness = model.likeness(cohort)
-    for difference in like.differences:
-        text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
-        warnings.warn(text, NerveWarning, stacklevel=3)
-    return like
 
 
 def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:

@@ -33,6 +33,7 @@ METHODS: dict[str, str] = {
     "factors": "nerve.methods.factors:Factors",
     "covariates": "nerve.methods.references:Covariates",
 }
+NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}  # as models on disk say it
 READS = {"fc": "FC", "upper": "FC", "timeseries": "time series", "participants": "covariates"}
 
 
@@ -93,10 +94,9 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
     from nerve.methods.base import read_configuration
     from nerve.methods.pretrained import located
 
-    classes = {target.partition(":")[2]: name for name, target in METHODS.items()}
     with located(path) as folder:
         made_by = str(read_configuration(folder).get("method"))
-        name = classes[one_of(f"The method of {path}", made_by, list(classes))]
+        name = NAME_OF_CLASS[one_of(f"The method of {path}", made_by, list(NAME_OF_CLASS))]
         return method_class(name).load(folder, device=device)
 
 

@@ -137,10 +137,7 @@ def embed_file(
     if pooling == "tokens" and suffix != ".npy":
         raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
-    like = encoder.likeness(people)
-    for difference in like.differences:
-        text = f"Cohort {people.name!r} does not look like what the model was trained on. {difference}"
-        warnings.warn(text, NerveWarning, stacklevel=2)
+    like = compared(encoder, people)
     if like.differences and on_difference is not None:
         on_difference(like, people.name)
     values = encoder.transform(people, pooling, progress=progress)
@@ -174,3 +171,12 @@ def _is_embedding(path: Path) -> bool:
         content = files.read_json(path)
         return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
     return False
+
+
+def compared(model: Any, cohort: Cohort) -> Likeness:
+    """How like a model's training cohort a cohort is; where it is not, that is warned about."""
+    like: Likeness = model.likeness(cohort)
+    for difference in like.differences:
+        text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
+        warnings.warn(text, NerveWarning, stacklevel=3)
+    return like
