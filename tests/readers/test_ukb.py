@@ -93,7 +93,7 @@ def test_ids_are_asked_for(tmp_path, groups):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0)}, ids=False)
     with pytest.raises(NerveError, match=r"no ids.*--ids FILE"):
         read_cohort(source, parcellation=groups(21))
-    with pytest.raises(NerveError, match="1 rows for 2 ids"):
+    with pytest.raises(NerveError, match="it holds 1 participants and there are 2 ids"):
         read_cohort(source, parcellation=groups(21), ids=["1", "2"])
 
 

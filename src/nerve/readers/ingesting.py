@@ -121,27 +121,22 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
         writing_cohort(out, regions, dtype=chosen.dtype, overwrite=chosen.overwrite) as writer,
     ):
         total = np.zeros((regions.n_regions,) * 2)
-        for person in people:
-            writer.append(person.matrix[None], None if person.series is None else [np.nan_to_num(person.series)])
-            total += person.matrix
-        notes += [*_order_notes(total / max(writer.matrices.n_rows, 1), regions), *reader.account()]
+        for matrix, series in people:
+            writer.append(matrix[None], None if series is None else [np.nan_to_num(series)])
+            total += matrix
+        order = check_order(total / max(writer.matrices.n_rows, 1), regions)
+        if order.better:
+            notes.append(
+                f"{_DOUBT} the region order looks wrong: read as {order.better} the network contrast is "
+                f"{order.others[order.better]:.3f}, as {regions.name} {order.contrast:.3f} (--order {order.better}?)"
+            )
+        notes += reader.account()
         exclusions = pd.DataFrame(list(reader.excluded.items()), columns=["participant_id", "reason"])
         name, measure = chosen.name or out.name, "pearson" if reader.first is None else reader.first.measure
         writer.finish(reader.table(), name=name, measure=measure, exclusions=exclusions, notes=record)
     for note in notes:
         log.info(note)
     return Report(out, plan.reader.name, plan.n_scans, len(reader.rows), exclusions, notes)
-
-
-def _order_notes(mean: np.ndarray, regions: Parcellation) -> list[str]:
-    """A warning when the group mean fits another order of the parcellation clearly better."""
-    order = check_order(mean, regions)
-    if not order.better:
-        return []
-    return [
-        f"{_DOUBT} the region order looks wrong: read as {order.better} the network contrast is "
-        f"{order.others[order.better]:.3f}, as {regions.name} {order.contrast:.3f} (--order {order.better}?)"
-    ]
 
 
 class PeopleReader:
@@ -176,19 +171,14 @@ class PeopleReader:
     def account(self) -> list[str]:
         """What readers said and how many could not be used; an error, if none could."""
         if not self.rows:
-            raise self._nobody_left()
+            reasons = [f"participant {who}: {why}" for who, why in self.excluded.items() if who in self.plan.people]
+            first = f"{reasons[0].rstrip('.')}."
+            if len(reasons) == 1:
+                raise NerveError(f"The only participant was left out, nothing was written: {first}")
+            raise NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
         notes = [note if n == 1 else f"{note} ({n} scans)" for note, n in self.said.items()]
         unread = len(self.excluded) - len(self.plan.excluded)
         return notes + [f"{counted(unread)} could not be used; exclusions.tsv says why"] * bool(unread)
-
-    def _nobody_left(self) -> NerveError:
-        reasons = [f"participant {who}: {why}" for who, why in self.excluded.items() if who in self.plan.people]
-        if not reasons:
-            return NerveError("No participant is left, nothing was written.")
-        first = f"{reasons[0].rstrip('.')}."
-        if len(reasons) == 1:
-            return NerveError(f"The only participant was left out, nothing was written: {first}")
-        return NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
 
     def table(self) -> pd.DataFrame:
         """The rows of the participants who were used, with what their files told of motion, volumes and scans."""

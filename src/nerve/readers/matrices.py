@@ -14,10 +14,8 @@ from nerve.connectivity import inverse_fisher_z
 from nerve.readers.base import Looked, Options
 
 TOLERANCE = 1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
-MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
 LARGEST_Z = 10.0  # beyond it values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
-_THOROUGHLY = 5  # scans of which the eigenvalues are looked at
 
 
 def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.ndarray:
@@ -76,6 +74,12 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     return matrix
 
 
+def is_symmetric(matrices: np.ndarray) -> bool:
+    """Whether all of (…, R, R) matrices are symmetric but for rounding, missing entries apart."""
+    known = np.nan_to_num(np.asarray(matrices, np.float64), posinf=1.0, neginf=-1.0)
+    return bool(np.allclose(known, known.swapaxes(-1, -2), atol=TOLERANCE))
+
+
 def _symmetric(inner: np.ndarray, where: object) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
@@ -101,12 +105,11 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
 
 
-def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
+def shown_values(matrix: np.ndarray) -> str:
     """What the entries of a matrix prove to be: "r", "z", or an empty string.
 
     An infinite diagonal, or one that is the same large number throughout, is that of Fisher z; so are entries beyond 1
-    of a matrix that is none of covariances. A diagonal of ones with entries up to 1 is that of r, unless the matrix
-    has clearly negative eigenvalues as r and none as z (`thorough`).
+    of a matrix that is none of covariances. A diagonal of ones with entries up to 1 is that of r.
 
     Examples
     --------
@@ -123,15 +126,13 @@ def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     finite = known[np.isfinite(known)]
     ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
     blank = not len(known) or bool(np.all(known == 0))
-    if largest > LARGEST_Z or not np.isfinite(largest):
+    if largest > LARGEST_Z:
         return ""
     constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE and finite[0] >= _DIAGONAL_OF_Z
     if np.isinf(known).any() or constant:
         return "z"
     if largest > 1 + TOLERANCE:
         return "z" if ones or blank else ""
-    if thorough and (ones or blank) and _only_as_z(matrix):
-        return "z"
     return "r" if ones else ""
 
 
@@ -142,9 +143,8 @@ def decided_values(looked: Looked, options: Options, source: object) -> tuple[st
     if any(reading.says_values for _, reading in looked):
         return "r", True, []
     files: dict[str, list[str]] = {"r": [], "z": [], "": []}
-    for i, (scan, reading) in enumerate(looked):
-        shown = shown_values(np.asarray(reading.matrix), thorough=i < _THOROUGHLY)
-        files[shown].append(scan.path.name if scan.key is None else scan.participant)
+    for scan, reading in looked:
+        files[shown_values(reading.array)].append(scan.path.name if scan.key is None else scan.participant)
     if files["r"] and files["z"]:
         raise NerveError(mixed(source, files["r"], files["z"]))
     if not files["z"]:
@@ -160,20 +160,3 @@ def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("ot
         "keep the others out with --id-pattern, or say what all files hold with --values r or --values z "
         "(who does not fit is then left out)."
     )
-
-
-def _only_as_z(matrix: np.ndarray) -> bool:
-    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
-    as_r = np.nan_to_num(matrix, nan=0.0)
-    np.fill_diagonal(as_r, 1.0)
-    if negative_share(as_r) <= MOST_NEGATIVE:
-        return False
-    as_z = inverse_fisher_z(as_r * ~np.eye(len(matrix), dtype=bool))
-    np.fill_diagonal(as_z, 1.0)
-    return negative_share(as_z) < MOST_NEGATIVE / 3
-
-
-def negative_share(matrix: np.ndarray) -> float:
-    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
-    eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
-    return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))

@@ -37,8 +37,6 @@ class Person:
     mean_fd : float
         Mean framewise displacement over the scans, NaN if not known.
     n_volumes, n_scans : int
-    missing : (R,) array of bool
-        The regions without data.
     notes : tuple of str
     reason : str
         Why there is no matrix.
@@ -53,7 +51,11 @@ class Person:
     measure: str = "pearson"
     notes: tuple[str, ...] = ()
     reason: str = ""
-    missing: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+
+    @property
+    def missing(self) -> np.ndarray:
+        """The (R,) regions without data."""
+        return np.isnan(self.matrix.diagonal())
 
 
 class Doubt(NerveError):
@@ -84,7 +86,7 @@ def read_person(plan: Plan, scans: Sequence[Scan]) -> Person:
         return Person(person, reason=f"the scans hold different measures ({listed(map(in_words, measures))})")
     notes = [note for part in parts for note in part.notes] + [f"scan left out: {reason}" for reason in reasons]
     joined = parts[0] if len(parts) == 1 else _joined(parts)
-    return replace(joined, notes=tuple(notes), missing=np.isnan(joined.matrix.diagonal()))
+    return replace(joined, notes=tuple(notes))
 
 
 def _from_matrix(plan: Plan, scan: Scan, reading: Reading) -> Person:

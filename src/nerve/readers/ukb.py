@@ -15,6 +15,7 @@ from pathlib import Path
 from nerve.checks import listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import Version, one_version
+from nerve.readers.names import people_of
 from nerve.readers.opening import files_below, once
 from nerve.readers.text import is_number, read_numbers
 from nerve.readers.unfolding import from_triangle
@@ -92,20 +93,16 @@ def _n_leading(path: Path) -> int | None:
 
 
 def _rows(path: Path, options: Options) -> list[Scan]:
-    skip, numbers = _n_leading(path) or 0, _numbers(path)
-    ids = numbers.rows or [str(int(number)) for number in numbers.values[:, 0]] if skip else options.ids
-    n_rows, n_columns = numbers.values.shape
-    if ids is None:
-        found, expected = f"the {n_rows} rows hold {n_columns} values and no ids", "an id in the first column"
-        remedy = "Give the ids in the order of the rows with --ids FILE."
-        raise problem(path, found, expected=expected, remedy=remedy)
-    if len(ids) != n_rows:
-        raise problem(path, f"{n_rows} rows for {len(ids)} ids", expected="one id per row")
-    repeated = [person for person, count in Counter(ids).items() if count > 1]
+    """A scan per row, named by the first column where that holds ids."""
+    skip, numbers = _n_leading(path), _numbers(path)
+    if skip:
+        ids = numbers.rows or tuple(str(int(number)) for number in numbers.values[:, 0])
+        options = replace(options, ids=ids)
+    scans = people_of(path, len(numbers.values), options, skip=int(bool(skip) and numbers.rows is None))
+    repeated = [person for person, count in Counter(options.ids).items() if count > 1]
     if repeated:  # z statistics are not averaged
         raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant")
-    extra = {"skip": int(skip and numbers.rows is None)}
-    return [Scan(person, path, "fc", key=i, extra=extra) for i, person in enumerate(ids)]
+    return scans
 
 
 _numbers = once(read_numbers)
