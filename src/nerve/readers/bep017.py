@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,11 +47,17 @@ class BEP017(Reader):
         """One scan per recording, all of one atlas and one measure."""
         names = parse_names(files_below(source, MATRIX))
         chosen = one_version({"fc": names}, options, _version, "meas-PearsonCorrelation")[1]
-        return of_one_task([_scan(name, source) for name in chosen], options)
+        top = source if source.is_dir() else source.parent
+        return of_one_task([_scan(name, top) for name in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix, with the labels of its nodes and its measure where the data set names them."""
-        about = _sidecar(scan)
+        sidecar = scan.extra["sidecar"]
+        about = {} if sidecar is None else read_json(sidecar)
+        if not isinstance(about, dict):
+            raise problem(sidecar, "it does not describe a matrix", expected="a JSON object")
+        if about.get("Directed") is True:
+            raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
         measure = measure_of(str(about.get("RelationshipMeasure") or scan.extra["measure"] or "pearson"))
         matrix = read_numbers(scan.path).values
         if about.get("ValidDiagonal") is False:
@@ -76,8 +81,8 @@ class BEP017(Reader):
         return replace(options, parcellation=Parcellation.from_table(table, name=str(named) if named else None))
 
 
-def _scan(name: BidsName, source: Path) -> Scan:
-    beside = {key: _inherited(name, source, ending) for key, ending in BESIDE.items()}
+def _scan(name: BidsName, top: Path) -> Scan:
+    beside = {key: _inherited(name, top, ending) for key, ending in BESIDE.items()}
     return name.as_scan("fc", extra={"measure": name.get("meas", "stat"), **beside})
 
 
@@ -87,16 +92,12 @@ def _version(name: BidsName) -> Version:
     return Version(atlas, "_".join(variant))
 
 
-def _inherited(name: BidsName, source: Path, ending: str) -> Path | None:
+def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:
     """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
-    top = source if source.is_dir() else source.parent
-    for folder in (name.path.parent, *name.path.parent.parents):
-        fitting = [path for path in _with_ending(folder, ending) if _entities_of(path, ending) <= name.entities.items()]
-        if fitting:
-            return max(fitting, key=lambda path: (path.name.count("_"), path.name))
-        if folder == top:
-            return None
-    return None
+    folders = [folder for folder in name.path.parents if folder.is_relative_to(top)]
+    files = [path for folder in folders for path in _with_ending(folder, ending)]
+    fitting = [path for path in files if _entities_of(path, ending) <= name.entities.items()]
+    return max(fitting, key=lambda path: (len(path.parts), path.name.count("_"), path.name), default=None)
 
 
 @lru_cache(maxsize=256)
@@ -108,16 +109,6 @@ def _entities_of(path: Path, ending: str) -> set[tuple[str, str]]:
     """The entities of a name; a word that is none is an entity that no matrix has."""
     words = [word.partition("-") for word in path.name.removesuffix(ending).split("_")]
     return {(key, label) for key, _, label in words}
-
-
-def _sidecar(scan: Scan) -> dict[str, Any]:
-    path = scan.extra["sidecar"]
-    about = {} if path is None else read_json(path)
-    if not isinstance(about, dict):
-        raise problem(path, "it does not describe a matrix", expected="a JSON object")
-    if about.get("Directed") is True:
-        raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
-    return about
 
 
 @lru_cache(maxsize=16)

@@ -114,7 +114,7 @@ class Version:
     variant: str = ""
 
     def __str__(self) -> str:
-        return f"{self.atlas}_{self.variant}" if self.variant else self.atlas
+        return f"{self.atlas}_{self.variant}" if self.variant else self.atlas or "unnamed"
 
 
 def version_of(name: BidsName) -> Version:
@@ -126,19 +126,17 @@ def version_of(name: BidsName) -> Version:
 def one_version(
     kinds: Mapping[str, Sequence[Named]], options: Options, version: Callable[[Named], Version], preferred: str = ""
 ) -> tuple[str, list[Named], Version]:
-    """The kind to read, what there is of it in one version, and which; `preferred` is that of `choose_version`."""
-    kind = chosen_kind(kinds, options)
+    """The kind to read (`fc`, `series`, or empty if there is neither), what there is of it in one version, and which.
+
+    `preferred` is that of `choose_version`.
+    """
+    wanted = ["series", "fc"] if options.prefers_series else ["fc", "series"]
+    wanted = [options.data] if options.data in kinds else wanted  # a layout may have one kind only
+    kind = next((one for one in wanted if kinds.get(one)), "")
     if not kind:
         return "", [], Version("")
     chosen = choose_version(map(version, kinds[kind]), options, preferred)
     return kind, [name for name in kinds[kind] if version(name) == chosen], chosen
-
-
-def chosen_kind(kinds: Mapping[str, Sequence[object]], options: Options) -> str:
-    """Matrices or series, for the whole source: `fc`, `series` or empty if there is neither."""
-    wanted = ["series", "fc"] if options.prefers_series else ["fc", "series"]
-    wanted = [options.data] if options.data in kinds else wanted  # a layout may have one kind only
-    return next((kind for kind in wanted if kinds.get(kind)), "")
 
 
 def choose_version(available: Iterable[Version], options: Options, preferred: str = "") -> Version:

@@ -138,29 +138,16 @@ def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
         step = float(time.step)
         key_of = _keys_at(vertices, label_vertices, keys)
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
-    empty = np.full(len(data), np.nan)
-    means = [data[:, key_of == key].mean(axis=1) if (key_of == key).any() else empty for key in wanted]
-    return (
-        np.column_stack([np.empty((len(data), 0)), *means]),
-        tuple(str(table[key][0]) for key in wanted),
-        _repetition_time(scan, step),
-    )
+    means = pd.DataFrame(data.T).groupby(key_of).mean().reindex(wanted)  # (labels, volumes)
+    return means.to_numpy().T, tuple(str(table[key][0]) for key in wanted), _repetition_time(scan, step)
 
 
 def _keys_at(vertices: Any, label_vertices: Any, keys: np.ndarray) -> np.ndarray:
     """The label key of every vertex or voxel of one axis, from those of another; 0 where the other has none."""
-    found = np.zeros(len(vertices), int)
-    labelled = {name: (part, keys[where]) for name, where, part in label_vertices.iter_structures()}
-    for name, where, part in vertices.iter_structures():
-        if name in labelled:
-            known, its_keys = labelled[name]
-            found[where] = pd.Series(its_keys, index=_codes(known)).reindex(_codes(part), fill_value=0)
-    return found
-
-
-def _codes(part: Any) -> np.ndarray:
-    """One integer a vertex, or a voxel, of one structure."""
-    return part.vertex if part.surface_mask.all() else part.voxel @ np.array([1, 1 << 12, 1 << 24])
+    here, there = (
+        pd.MultiIndex.from_arrays([axis.name, axis.vertex, *axis.voxel.T]) for axis in (vertices, label_vertices)
+    )
+    return pd.Series(keys, index=there).reindex(here, fill_value=0).to_numpy()
 
 
 def _repetition_time(scan: Scan, header: float) -> float:
