@@ -40,7 +40,6 @@ BESIDE = {
 class BEP017(Reader):
     """A data set of BIDS connectivity matrices."""
 
-    name = "bep017"
     describe = "BIDS connectivity matrices (BEP017: relmat.dense.tsv with JSON and nodeindices)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

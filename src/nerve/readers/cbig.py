@@ -24,7 +24,6 @@ class CBIG(Reader):
     column, which is the upper one row by row. Labels come from a `struct_names.mat` beside the matrices.
     """
 
-    name = "cbig"
     describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

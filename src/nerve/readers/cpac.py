@@ -6,11 +6,9 @@ Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the f
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 from nerve.atlases import SCHAEFER_SIZES
-from nerve.checks import NerveWarning
 from nerve.parcellation import load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import BidsName, Version, by_scan, of_one_task, one_version, parse_names, schaefer_of
@@ -18,8 +16,8 @@ from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
 WITHDRAWN = (
-    "The Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to 1 s, so "
-    "the band-pass filter is wrong): if these files are of that release, use the XCP-D release of July 2026 instead."
+    "WARNING: the Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to "
+    "1 s, so the band-pass filter is wrong): if these files are of it, use the XCP-D release of July 2026 instead."
 )
 _RECOMMENDED = "reg-36Parameter"  # by RBC, where several are there
 
@@ -27,7 +25,6 @@ _RECOMMENDED = "reg-36Parameter"  # by RBC, where several are there
 class CPAC(Reader):
     """Derivatives of C-PAC as the Reproducible Brain Charts release them."""
 
-    name = "cpac"
     describe = "RBC C-PAC derivatives (…_correlations.tsv, …_timeseries.1D)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -39,7 +36,6 @@ class CPAC(Reader):
             return []
         motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
         others = {_version(name) for name in kinds[kind]} - {version}
-        warnings.warn(WITHDRAWN, NerveWarning, stacklevel=2)
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
         extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
         recordings = by_scan(chosen).values()
@@ -50,7 +46,7 @@ class CPAC(Reader):
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
         values = read_numbers(scan.path).values
         motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
-        notes = ["C-PAC derivatives: RBC withdrew its release of these in May 2026"]
+        notes = [WITHDRAWN]
         if scan.extra.get("left"):
             left = ", ".join(scan.extra["left"])
             notes.append(f"Matrices of {scan.extra['strategy']} were taken; the source also has {left} (--atlas).")

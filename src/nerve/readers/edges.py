@@ -41,7 +41,6 @@ _Long = tuple[str, str, str]  # the columns of a long table: the two of regions,
 class Edges(Reader):
     """One table with the edges of all participants."""
 
-    name = "edges"
     describe = "a table of edges, one row per participant or one per pair of regions"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

@@ -23,7 +23,6 @@ _KINDS = {"connectome": "fc", "timeseries": "series"}
 class GigaH5(Reader):
     """HDF5 files of giga_connectome."""
 
-    name = "giga_h5"
     describe = "giga_connectome's .h5 files, one for all participants or one each"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

@@ -5,12 +5,13 @@ r or Fisher z is decided once for a source from what its matrices show, never fi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from nerve.checks import NerveError, listed, problem
-from nerve.connectivity import inverse_fisher_z
+from nerve.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
 from nerve.readers.base import Looked, Options
 
 TOLERANCE = 1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
@@ -46,31 +47,27 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     diagonal = matrix.diagonal().copy()
     np.fill_diagonal(matrix, 0.0)
     missing = ((matrix == 0) | np.isnan(matrix)).all(axis=1)
-    present = np.flatnonzero(~missing)
-    if len(present) < 2:
+    if (~missing).sum() < 2:
         raise problem(where, "all regions are missing or zero", remedy="Leave the participant out.")
-    inner = matrix if not missing.any() else matrix[np.ix_(present, present)]
-    bad = np.argwhere(~np.isfinite(inner))
+    matrix[missing] = matrix[:, missing] = 0.0  # until all else is checked
+    bad = np.argwhere(~np.isfinite(matrix))
     if len(bad):
         row, column = bad[0] + 1
         found = f"{len(bad)} entries of regions that have data are not finite (the first in row {row}, column {column})"
         expected = "numbers, or whole rows of missing regions"
         remedy = "Make the matrix again, or set the whole row and column of the region to n/a."
         raise problem(where, found, expected=expected, remedy=remedy)
-    inner = _symmetric(inner, where)
+    matrix = _symmetric(matrix, where)
     if values != "other":
-        low, high = float(inner.min()), float(inner.max())
+        low, high = float(matrix.min()), float(matrix.max())
         if low < -1 - TOLERANCE or high > 1 + TOLERANCE:
             found, remedy = f"values run from {low:.3g} to {high:.3g}", "If they are Fisher z, say --values z."
             raise problem(where, found, expected="correlations in [-1, 1]", remedy=remedy)
-        np.clip(inner, -1.0, 1.0, out=inner)
+        np.clip(matrix, -1.0, 1.0, out=matrix)
     if values == "r":
-        _check_diagonal(diagonal[present], where)
-    np.fill_diagonal(inner, np.nan_to_num(diagonal[present], posinf=0.0) if values == "other" else 1.0)
-    if not missing.any():
-        return inner
-    matrix[:] = np.nan
-    matrix[np.ix_(present, present)] = inner
+        _check_diagonal(diagonal[~missing], where)
+    np.fill_diagonal(matrix, np.nan_to_num(diagonal, posinf=0.0) if values == "other" else 1.0)
+    matrix[missing] = matrix[:, missing] = np.nan
     return matrix
 
 
@@ -80,17 +77,17 @@ def is_symmetric(matrices: np.ndarray) -> bool:
     return bool(np.allclose(known, known.swapaxes(-1, -2), atol=TOLERANCE))
 
 
-def _symmetric(inner: np.ndarray, where: object) -> np.ndarray:
+def _symmetric(matrix: np.ndarray, where: object) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
-        worst = float((inner - inner.T).max())  # the difference is antisymmetric: its maximum is its largest size
+        worst = float((matrix - matrix.T).max())  # the difference is antisymmetric: its maximum is its largest size
     if worst == 0:
-        return inner
+        return matrix
     if worst <= TOLERANCE:
-        return (inner + inner.T) / 2
+        return (matrix + matrix.T) / 2
     found = f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})"
     remedy = "Check that the file holds FC and is whole."
-    if not np.tril(inner, -1).any() or not np.triu(inner, 1).any():
+    if not np.tril(matrix, -1).any() or not np.triu(matrix, 1).any():
         remedy = "Only one triangle is filled: copy it to the other."
     raise problem(where, found, expected=f"at most {TOLERANCE:g}", remedy=remedy)
 
@@ -160,3 +157,19 @@ def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("ot
         "keep the others out with --id-pattern, or say what all files hold with --values r or --values z "
         "(who does not fit is then left out)."
     )
+
+
+def average(matrices: np.ndarray, measure: str) -> np.ndarray:
+    """The mean in Fisher z of (runs, R, R) matrices; a region that one run lacks is taken from the others.
+
+    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. Two regions that no
+    run has both of are missing: nothing is known of their relation.
+    """
+    correlations = measure in CORRELATIONS
+    z = fisher_z(matrices) if correlations else matrices
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # regions that all runs lack stay NaN
+        mean = np.nanmean(z, axis=0)
+    present = ~np.isnan(mean.diagonal())
+    unknown = present & np.isnan(mean[:, present]).any(axis=1)
+    mean[unknown], mean[:, unknown] = np.nan, np.nan
+    return (inverse_fisher_z(mean) if correlations else mean).astype(np.float32)

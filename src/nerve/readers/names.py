@@ -223,25 +223,23 @@ def participants_axis(paths: Sequence[str], names: Sequence[str]) -> Axis:
     if all(names):
         before, after = _around(paths, names)
         axes.append(Axis(list(names), f"(?:^|/){before}(?P<id>[^/]+?){after}$", "the file name"))
-    differing = _without_twins([axis for axis in axes if axis.n_participants > 1])
+    differing = [axis for axis in axes if axis.n_participants > 1]
     if not differing:
         return _one_participant(paths, names, axes)
-    finest = max(differing, key=lambda axis: axis.n_participants)
-    rivals = [axis for axis in differing if axis is not finest and not (finest.finer(axis) and axis.is_group)]
+    finest = max(reversed(differing), key=lambda axis: axis.n_participants)  # of equals the last, which is the name
+    # what tells the same files apart as the finest, and what only groups its participants, is no other reading
+    rivals = [axis for axis in differing if not axis.finer(finest) and not (finest.finer(axis) and axis.is_group)]
     owners = [axis for axis in rivals if finest.finer(axis) and all(map(str.startswith, finest.values, axis.values))]
     if owners:  # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
         return Axis(owners[-1].values, owners[-1].pattern, rest=finest.values)
+    if not rivals and finest.words == "the file name":
+        rivals = _parts_of(paths, finest)
     if rivals:
-        raise _several(paths, [finest, *rivals])
-    parts = _parts_of(paths, finest) if finest.words == "the file name" else []
-    if parts:
-        raise _several(paths, [finest, *parts])
+        axes = [finest, *rivals]
+        ways = [f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})" for axis in axes]
+        sentence = f"The {len(paths)} files can be read as participants in several ways: {listed(ways)}."
+        raise TwoReadings(sentence, paths, axes)
     return Axis(finest.values, finest.pattern, rest=[""] * len(paths))
-
-
-def _several(paths: Sequence[str], axes: Sequence[Axis]) -> TwoReadings:
-    ways = listed([f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})" for axis in axes])
-    return TwoReadings(f"The {len(paths)} files can be read as participants in several ways: {ways}.", paths, axes)
 
 
 def _folders(paths: Sequence[str]) -> list[Axis]:
@@ -262,15 +260,6 @@ def _around(paths: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
     if len({(before, after) for before, _, after in stems}) == 1 and all(found for _, found, _ in stems):
         return re.escape(stems[0][0]), re.escape(stems[0][2])
     return "", r"\.[^/]+"
-
-
-def _without_twins(axes: Sequence[Axis]) -> list[Axis]:
-    """One axis of those that tell the same files apart; the last, which is the name if that is one of them."""
-    kept: list[Axis] = []
-    for axis in reversed(axes):
-        if not any(axis.finer(other) and other.finer(axis) for other in kept):
-            kept.append(axis)
-    return kept[::-1]
 
 
 def _parts_of(paths: Sequence[str], axis: Axis) -> list[Axis]:

@@ -32,7 +32,6 @@ _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images 
 class NIfTI(Reader):
     """Preprocessed BOLD images with their confounds."""
 
-    name = "nifti"
     describe = "fMRIPrep or DeepPrep images + confounds (needs --atlas-image and the extra `fmri`)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from nerve.checks import NerveError, listed, problem
-from nerve.connectivity import (
-    CORRELATIONS,
-    connectivity_from_series,
-    fisher_z,
-    in_words,
-    inverse_fisher_z,
-    kept_volumes,
-)
+from nerve.connectivity import connectivity_from_series, in_words, kept_volumes
 from nerve.readers.base import Reading, Scan
-from nerve.readers.matrices import clean_matrix, mixed, shown_values
+from nerve.readers.matrices import average, clean_matrix, mixed, shown_values
 from nerve.readers.planning import Plan, read_scan
 from nerve.readers.regions import reorder_matrix
 
@@ -131,25 +123,9 @@ def _joined(parts: Sequence[Person]) -> Person:
     runs = [(run - run.mean(axis=0)) / np.maximum(run.std(axis=0), 1e-12) for run in series]
     return replace(
         parts[0],
-        matrix=_average(np.stack([part.matrix for part in parts]), parts[0].measure),
+        matrix=average(np.stack([part.matrix for part in parts]), parts[0].measure),
         series=np.concatenate(runs) if len(runs) == len(parts) else None,
         mean_fd=float(np.mean(motion)) if motion else float("nan"),
         n_volumes=sum(part.n_volumes for part in parts),
         n_scans=len(parts),
     )
-
-
-def _average(matrices: np.ndarray, measure: str) -> np.ndarray:
-    """The mean in Fisher z of (runs, R, R) matrices; a region that one run lacks is taken from the others.
-
-    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. Two regions that no
-    run has both of are missing: nothing is known of their relation.
-    """
-    correlations = measure in CORRELATIONS
-    z = fisher_z(matrices) if correlations else matrices
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # regions that all runs lack stay NaN
-        mean = np.nanmean(z, axis=0)
-    present = ~np.isnan(mean.diagonal())
-    unknown = present & np.isnan(mean[:, present]).any(axis=1)
-    mean[unknown], mean[:, unknown] = np.nan, np.nan
-    return (inverse_fisher_z(mean) if correlations else mean).astype(np.float32)

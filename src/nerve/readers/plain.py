@@ -39,7 +39,6 @@ class Plain(Reader):
     damaged matrix is never taken for a time series.
     """
 
-    name = "plain"
     describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
     fallback = True
 

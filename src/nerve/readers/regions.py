@@ -46,11 +46,11 @@ class Regions:
         if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
         try:
-            index = None if labels is None else _labelled_positions(labels, self.target)
+            index = _labelled_positions(labels, self.target)
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
+        order = self.order
         if index is None or labels is None:
-            order = _with_aseg(self.order, n_regions)
             if n_regions != order.n_regions:
                 expected = f"{order.n_regions} ({order.name})"
                 raise problem(where, f"{n_regions} regions", expected=expected, remedy=OTHER_ATLAS)
@@ -139,8 +139,11 @@ def _kept(target: Parcellation, extra: list[str]) -> Parcellation:
 
 
 @lru_cache(maxsize=64)
-def _labelled_positions(labels: tuple[str, ...], target: Parcellation) -> np.ndarray | None:
-    return None if _only_codes(labels, target) else _as_parcellation(labels).positions_of(target)
+def _labelled_positions(labels: tuple[str, ...] | None, target: Parcellation) -> np.ndarray | None:
+    """For each region of the target its position among the labels; None where there are none that mean anything."""
+    if labels is None or _only_codes(labels, target):
+        return None
+    return _as_parcellation(labels).positions_of(target)
 
 
 @lru_cache(maxsize=64)

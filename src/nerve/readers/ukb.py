@@ -34,7 +34,6 @@ _LONGEST_ROW = 1 << 22  # bytes: a first line longer than this is no row of netm
 class UKB(Reader):
     """Netmats of the UK Biobank."""
 
-    name = "ukb"
     describe = "UK Biobank netmats (text, one row per participant, 210 or 1,485 values)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -45,8 +44,7 @@ class UKB(Reader):
             _, bulk, _ = one_version({"fc": bulk}, options, lambda one: Version(one[1][2]))
             return _one_visit([Scan(found[1], path, "fc", session=found[3]) for path, found in bulk], options)
         tables = [path for path in files if _n_leading(path) is not None]
-        if len(tables) > 1:
-            _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
+        _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
         return _rows(tables[0], options) if tables else []
 
     def read(self, scan: Scan, options: Options) -> Reading:
