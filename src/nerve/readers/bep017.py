@@ -24,7 +24,7 @@ from nerve.connectivity import VALUES, measure_of
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names
+from nerve.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names, version_of
 from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
@@ -71,9 +71,8 @@ class BEP017(Reader):
     def completed(self, options: Options, scans: list[Scan]) -> Options:
         """With the atlas that the data set brings with it, if it has networks and the user names none."""
         table, name = (scans[0].extra[key] for key in ("atlas", "atlas_name"))
-        if options.parcellation or options.order or table is None:
-            return options
-        if not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
+        unwanted = options.rows is not None or table is None
+        if unwanted or not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
             return options
         about = {} if name is None else read_json(name)
         named = about.get("Name") if isinstance(about, dict) else None
@@ -87,8 +86,7 @@ def _scan(name: BidsName, top: Path) -> Scan:
 
 def _version(name: BidsName) -> Version:
     atlas = "-".join(filter(None, (name.get("atlas"), name.get("seg"), name.get("scale"))))
-    variant = [f"{key}-{name.get(key)}" for key in ("meas", "stat", "desc") if name.get(key)]
-    return Version(atlas, "_".join(variant))
+    return replace(version_of(name, "meas", "stat", "desc"), atlas=atlas)
 
 
 def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:

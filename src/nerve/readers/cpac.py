@@ -11,7 +11,16 @@ from pathlib import Path
 from nerve.atlases import SCHAEFER_SIZES
 from nerve.parcellation import load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.derivatives import BidsName, Version, by_scan, of_one_task, one_version, parse_names, schaefer_of
+from nerve.readers.derivatives import (
+    BidsName,
+    Version,
+    by_scan,
+    of_one_task,
+    one_version,
+    parse_names,
+    schaefer_of,
+    version_of,
+)
 from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
@@ -66,8 +75,7 @@ def _is_series(name: BidsName) -> bool:
 
 
 def _version(name: BidsName) -> Version:
-    strategy = name.get("reg")
-    return Version(name.get("atlas"), f"reg-{strategy}" if strategy else "")
+    return version_of(name, "reg")
 
 
 def _labels(atlas: str, n_regions: int) -> tuple[str, ...] | None:

@@ -117,10 +117,10 @@ class Version:
         return f"{self.atlas}_{self.variant}" if self.variant else self.atlas or "unnamed"
 
 
-def version_of(name: BidsName) -> Version:
-    """Atlas and variant of a derivative, from the entities of its name."""
-    desc = name.get("desc")
-    return Version(name.get("seg", "atlas", "parcellation"), f"desc-{desc}" if desc else "")
+def version_of(name: BidsName, *variants: str) -> Version:
+    """Atlas and variant of a derivative, from the entities of its name (`desc`, or others that tell variants apart)."""
+    told = [f"{key}-{name.get(key)}" for key in variants or ("desc",) if name.get(key)]
+    return Version(name.get("seg", "atlas", "parcellation"), "_".join(told))
 
 
 def one_version(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -72,13 +73,10 @@ class Edges(Reader):
 def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
     """A scan per participant (and session) of the table, with the rows that are theirs."""
     table = _table(path)
-    names = [str(name) for name in table.columns]
-    ids = _id_column(names)
-    session = next((name for name in names if name.lower() in _SESSIONS and name != ids), None)
-    sessions = [""] * len(table) if session is None else table[session].astype(str)
-    rows: dict[tuple[str, str], list[int]] = {}
-    for i, key in enumerate(zip(table[ids].astype(str), sessions, strict=True)):
-        rows.setdefault(key, []).append(i)
+    ids = _id_column(list(table.columns))
+    sessions = [table[name] for name in table.columns if name.lower() in _SESSIONS and name != ids]
+    session = sessions[0] if sessions else pd.Series("", table.index)
+    rows: Any = table.groupby([table[ids].astype(str), session.astype(str)], sort=False).indices
     way = None
     if isinstance(layout, _Wide):
         repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]

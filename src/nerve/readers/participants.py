@@ -51,8 +51,8 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
         return {str(ours): str(theirs) for ours, theirs in columns.items()}
     text = os.fspath(columns)
     if Path(text).suffix.lower() in (".yaml", ".yml", ".json"):
-        content: object = read_yaml(text)
-        content = content.get("columns", content) if isinstance(content, dict) else content
+        content = read_yaml(text)
+        content = content.get("columns", content)
         if not isinstance(content, dict) or not all(isinstance(one, str | int | float) for one in content.values()):
             raise problem(text, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`")
         return parse_columns(content)
