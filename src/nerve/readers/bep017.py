@@ -29,12 +29,8 @@ from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
-BESIDE = {
-    "sidecar": "_relmat.json",
-    "nodes": "_nodeindices.tsv",
-    "atlas": "_dseg.tsv",
-    "atlas_name": "_description.json",
-}
+ATLAS = {"atlas": "_dseg.tsv", "atlas_name": "_description.json"}
+BESIDE = {"sidecar": "_relmat.json", "nodes": "_nodeindices.tsv", **ATLAS}
 
 
 class BEP017(Reader):

@@ -33,10 +33,8 @@ class CIFTI(Reader):
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan a file, of one atlas where names tell the atlas."""
-        kinds = {
-            kind: [_named(path, source) for path in files_below(source, ending)]
-            for kind, ending in (("fc", MATRIX), ("series", SERIES))
-        }
+        files = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
+        kinds = {kind: [_named(path, source) for path in paths] for kind, paths in files.items()}
         kind, chosen, _ = one_version(kinds, options, version_of)
         return of_one_task([name.as_scan(kind) for name in chosen], options)
 

@@ -7,8 +7,10 @@ Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the f
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nerve.atlases import SCHAEFER_SIZES
+from nerve.checks import listed
 from nerve.parcellation import load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import (
@@ -46,24 +48,23 @@ class CPAC(Reader):
         motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
         others = {_version(name) for name in kinds[kind]} - {version}
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
-        extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
+        notes = [WITHDRAWN]
+        if same_atlas:
+            notes.append(
+                f"Matrices of {version.variant} were taken; the source also has {listed(same_atlas)} (--atlas)."
+            )
+        more: dict[str, Any] = {"extra": {"atlas": version.atlas}, "notes": tuple(notes)}
         recordings = by_scan(chosen).values()
-        scans = [name.as_scan(kind, motion_path=name.companion(motion), extra=extra) for name in recordings]
-        return of_one_task(scans, options)
+        return of_one_task([n.as_scan(kind, motion_path=n.companion(motion), **more) for n in recordings], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
         values = read_numbers(scan.path).values
         motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
-        notes = [WITHDRAWN]
-        if scan.extra.get("left"):
-            left = ", ".join(scan.extra["left"])
-            notes.append(f"Matrices of {scan.extra['strategy']} were taken; the source also has {left} (--atlas).")
-        labels = None if options.order is not None else _labels(scan.extra.get("atlas", ""), values.shape[1])
+        labels = None if options.order is not None else _labels(scan.extra["atlas"], values.shape[1])
         stated = labels is not None
-        if stated:
-            notes.append(f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.")
-        return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=tuple(notes), stated=stated)
+        notes = (f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.",) * stated
+        return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=notes, stated=stated)
 
 
 def _is_matrix(name: BidsName) -> bool:

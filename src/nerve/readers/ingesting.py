@@ -122,10 +122,9 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
             total += matrix
         order = check_order(total / max(writer.matrices.n_rows, 1), regions)
         if order.better:
-            notes.append(
-                f"{_DOUBT} the region order looks wrong: read as {order.better} the network contrast is "
-                f"{order.others[order.better]:.3f}, as {regions.name} {order.contrast:.3f} (--order {order.better}?)"
-            )
+            as_other = f"read as {order.better} the network contrast is {order.others[order.better]:.3f}"
+            as_this = f"as {regions.name} {order.contrast:.3f}"
+            notes.append(f"{_DOUBT} the region order looks wrong: {as_other}, {as_this} (--order {order.better}?)")
         notes += reader.account()
         exclusions = pd.DataFrame(list(reader.excluded.items()), columns=["participant_id", "reason"])
         name, measure = chosen.name or out.name, "pearson" if reader.first is None else reader.first.measure
@@ -188,9 +187,8 @@ class Spool:
         lacking = np.any(self.missing, axis=0)
         kept, gone = np.flatnonzero(~lacking), self._labels(lacking)
         if len(kept) < 2:
-            raise NerveError(
-                "No two regions have data in everyone. Use --missing drop-participant, or check the parcellation."
-            )
+            remedy = "Use --missing drop-participant, or check the parcellation"
+            raise NerveError(f"No two regions have data in everyone. {remedy}.")
         if not gone:
             return self.target, self
         are = "is" if len(gone) == 1 else "are"
@@ -202,10 +200,8 @@ class Spool:
         """Everyone, with missing entries taken from the mean over the participants who have them."""
         nobody = self._labels(np.all(self.missing, axis=0))
         if nobody and len(self.missing):
-            raise NerveError(
-                f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)}), so that there is no group "
-                "mean to fill in. Use --missing drop-region."
-            )
+            found = f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)})"
+            raise NerveError(f"{found}, so that there is no group mean to fill in. Use --missing drop-region.")
         n_lacking = int(self.missing.any(axis=1).sum())
         if n_lacking:
             notes.append(f"{counted(n_lacking)} had missing regions filled in with the group mean")

@@ -32,7 +32,7 @@ _DEEPEST = 20  # cells within cells
 def refuse_unsound(source: Path | bytes, where: object) -> None:
     """Raise a `NerveError` unless the tags of a MAT v5 file (or its bytes) fit together."""
     try:
-        data = memoryview(source if isinstance(source, bytes) else np.memmap(source, mode="r"))  # it may be gigabytes
+        data = memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data  # may be gigabytes
         order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:_HEADER]), "")
         _require(order != "")
         for kind, content in _elements(data[_HEADER:], order, top=True):

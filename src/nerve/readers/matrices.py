@@ -152,11 +152,9 @@ def decided_values(looked: Looked, options: Options, source: object) -> tuple[st
 
 def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)) -> str:
     """The sentence about a source of which some matrices are r and some Fisher z."""
-    return (
-        f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r. Read one kind: "
-        "keep the others out with --id-pattern, or say what all files hold with --values r or --values z "
-        "(who does not fit is then left out)."
-    )
+    remedy = "keep the others out with --id-pattern, or say what all files hold with --values r or --values z"
+    found = f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r"
+    return f"{found}. Read one kind: {remedy} (who does not fit is then left out)."
 
 
 def average(matrices: np.ndarray, measure: str) -> np.ndarray:

@@ -88,10 +88,10 @@ def _of_one_space(images: list[BidsName], options: Options) -> list[BidsName]:
 def _check_needs(options: Options) -> tuple[Path, Denoising]:
     """The label image and the denoising, once everything that reading images needs is there."""
     if options.atlas_image is None:
-        raise NerveError(
-            "Images of voxels need a label image of the regions: give --atlas-image FILE (a .nii.gz whose values 1 … R "
-            "are the regions in the order of --parcellation, or a .dlabel.nii for surfaces)."
+        kinds = (
+            "a .nii.gz whose values 1 … R are the regions in the order of --parcellation, or a .dlabel.nii for surfaces"
         )
+        raise NerveError(f"Images of voxels need a label image of the regions: give --atlas-image FILE ({kinds}).")
     if importlib.util.find_spec("nilearn") is None:
         raise NerveError("Reading images of voxels needs nilearn. Install it: pip install nilearn.")
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
@@ -143,9 +143,8 @@ def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
 
 def _keys_at(vertices: Any, label_vertices: Any, keys: np.ndarray) -> np.ndarray:
     """The label key of every vertex or voxel of one axis, from those of another; 0 where the other has none."""
-    here, there = (
-        pd.MultiIndex.from_arrays([axis.name, axis.vertex, *axis.voxel.T]) for axis in (vertices, label_vertices)
-    )
+    axes = (vertices, label_vertices)
+    here, there = (pd.MultiIndex.from_arrays([axis.name, axis.vertex, *axis.voxel.T]) for axis in axes)
     return pd.Series(keys, index=there).reindex(here, fill_value=0).to_numpy()
 
 

@@ -51,9 +51,8 @@ def _results(workers: list[Worker], items: Iterable[Any]) -> Iterator[Any]:
         for worker in busy:
             yield worker.result()
     except WorkerDied as death:
-        raise NerveError(
-            "A reading process was ended from outside (is memory short?). Try fewer with --jobs."
-        ) from death
+        found = "A reading process was ended from outside (is memory short?)"
+        raise NerveError(f"{found}. Try fewer with --jobs.") from death
     finally:
         for worker in workers:
             worker.end()

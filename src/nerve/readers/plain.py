@@ -55,9 +55,8 @@ class Plain(Reader):
         families = ([path for path in data if path.name.endswith(one)] for one in (".npy", ".npz", ".mat", TEXT))
         files, left_out = _one_kind(next(filter(None, families), []), options)
         left_out |= {path: "another type of file is read" for path in data if path not in {*files, *left_out}}
-        return self._decided(_scans(files, source, options), options) + [
-            Scan("", path, left_out=reason) for path, reason in left_out.items()
-        ]
+        others = [Scan("", path, left_out=reason) for path, reason in left_out.items()]
+        return self._decided(_scans(files, source, options), options) + others
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""

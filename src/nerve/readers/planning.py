@@ -198,10 +198,8 @@ def group_scans(scans: Sequence[Scan], rule: str = "average") -> tuple[People, l
     who = f"{counted(len(several))} {'has' if len(several) == 1 else 'have'}"
     if rule == "refuse":
         example = listed([scan.path.name for scan in people[several[0]]], most=3)
-        raise NerveError(
-            f"{who} several scans ({listed(several, most=3)}; for {several[0]}: {example}), "
-            "expected one each. Choose with --session, --task or --repeats average|first|last."
-        )
+        found = f"{who} several scans ({listed(several, most=3)}; for {several[0]}: {example}), expected one each"
+        raise NerveError(f"{found}. Choose with --session, --task or --repeats average|first|last.")
     if rule == "average":
         return people, [f"{who} several scans, averaged in Fisher z (--repeats average)"]
     pick = 0 if rule == "first" else -1

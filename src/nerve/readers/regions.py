@@ -102,10 +102,10 @@ def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
         return f"regions in the order of {target.name}, matched by label"
     if match == "stated":
         return f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"
-    return (
-        f"WARNING: the files have no labels, and were taken for {order.name} only because they have {order.n_regions} "
-        f"regions: not confirmed. If that is what they are, say --order {order.name}."
+    found = (
+        f"the files have no labels, and were taken for {order.name} only because they have {order.n_regions} regions"
     )
+    return f"WARNING: {found}: not confirmed. If that is what they are, say --order {order.name}."
 
 
 def _with_known(options: Options, labels: tuple[str, ...]) -> Options:

@@ -22,8 +22,7 @@ from nerve.readers.unfolding import from_triangle
 
 N_NODES = (21, 55)
 NOT_CORRELATIONS = (
-    "Entries of UK Biobank netmats are z statistics, not r: they are kept as they are "
-    "(--values z turns Fisher's z into r)."
+    "Entries of UK Biobank netmats are z statistics, not r, and are kept (--values z turns Fisher's into r)."
 )
 _BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
 _TEXT = (".txt", ".csv", ".tsv", ".dat")
