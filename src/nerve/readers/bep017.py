@@ -29,8 +29,7 @@ from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
-ATLAS = {"atlas": "_dseg.tsv", "atlas_name": "_description.json"}
-BESIDE = {"sidecar": "_relmat.json", "nodes": "_nodeindices.tsv", **ATLAS}
+BESIDE = {"sidecar": "_relmat.json", "nodes": "_nodeindices.tsv", "atlas": "_dseg.tsv", "about": "_description.json"}
 
 
 class BEP017(Reader):
@@ -66,7 +65,7 @@ class BEP017(Reader):
 
     def completed(self, options: Options, scans: list[Scan]) -> Options:
         """With the atlas that the data set brings with it, if it has networks and the user names none."""
-        table, name = (scans[0].extra[key] for key in ("atlas", "atlas_name"))
+        table, name = (scans[0].extra[key] for key in ("atlas", "about"))
         unwanted = options.rows is not None or table is None
         if unwanted or not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
             return options

@@ -40,13 +40,13 @@ class GigaH5(Reader):
 
 def _arrays(path: Path) -> Iterator[tuple[BidsName, str]]:
     """The arrays of a file that are named as giga_connectome names them; a session may stand only above them."""
-    items: dict[str, bool] = {}
+    keys: list[str] = []
     try:
         with h5py.File(require_file(path), "r") as file:  # visiting follows no links to other files
-            file.visititems(lambda key, item: items.update({key: isinstance(item, h5py.Dataset)}))
+            file.visit(keys.append)
     except Exception:  # another kind of file, or a damaged one
         return
-    for key in sorted(key for key, is_array in items.items() if is_array):
+    for key in sorted(keys):
         *above, last = key.split("/")
         name = parse_name(f"{last}.h5")
         if name is not None and name.suffix in _KINDS:

@@ -196,11 +196,7 @@ _whole_text = once(read_numbers)
 
 def _volumes_first(numbers: Numbers, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """(volumes, regions) and the labels; turned round where labels or numbers say that the rows are regions."""
-    array = numbers.values
-    counted = numbers.rows is None or all(re.fullmatch(r"[A-Za-z]*\d+(\.0)?", row) for row in numbers.rows)
-    if numbers.rows is not None and not counted:
-        return array.T, numbers.rows
-    fits = [size in expected_sizes(options) for size in array.shape]
-    if fits == [True, False] and (numbers.columns is None or len(numbers.columns) not in expected_sizes(options)):
-        return array.T, numbers.rows
-    return array, numbers.columns
+    labelled = not all(re.fullmatch(r"[A-Za-z]*\d+(\.0)?", row) for row in numbers.rows or ())
+    if labelled or [size in expected_sizes(options) for size in numbers.values.shape] == [True, False]:
+        return numbers.values.T, numbers.rows
+    return numbers.values, numbers.columns

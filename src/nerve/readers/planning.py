@@ -78,6 +78,7 @@ class Plan:
 def make_plan(source: Path, options: Options) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
     reader, found = find_scans(source, options)
+    options = reader.completed(options, found)
     people, notes = group_scans(filter_scans(found, options), options.repeats)
     n_scans = _n_readable(found)
     notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
@@ -87,7 +88,6 @@ def make_plan(source: Path, options: Options) -> Plan:
         notes.append(f"participants from {options.participants}")
     table, excluded, table_notes = join_participants(people, options)
     people = {person: people[person] for person in table["participant_id"]}
-    options = reader.completed(options, found)
     looked = look_at(reader, people, options)
     regions, region_notes = plan_regions(looked[0][1], options, looked[0][0].where)
     values, said, value_notes = decided_values(looked, options, source)
@@ -257,6 +257,7 @@ def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     path = Path(source)
     chosen = options_of(path, options)
     reader, found = find_scans(path, chosen)
+    chosen = reader.completed(chosen, found)
     wanted = filter_scans(found, chosen)
     people, _ = group_scans(wanted, chosen.repeats)
     _, excluded, _ = join_participants(people, chosen)

@@ -12,12 +12,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from nerve.checks import listed, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import Version, one_version
 from nerve.readers.names import people_of
 from nerve.readers.opening import files_below, once
-from nerve.readers.text import is_number, read_numbers
+from nerve.readers.text import first_lines, is_number, read_numbers
 from nerve.readers.unfolding import from_triangle
 
 N_NODES = (21, 55)
@@ -27,7 +27,6 @@ NOT_CORRELATIONS = (
 _BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
 _TEXT = (".txt", ".csv", ".tsv", ".dat")
 _NAMED = re.compile(r"netmat|ukb|2575[0-3]", re.IGNORECASE)
-_LONGEST_ROW = 1 << 22  # bytes: a first line longer than this is no row of netmats
 
 
 class UKB(Reader):
@@ -41,10 +40,14 @@ class UKB(Reader):
         bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
         if bulk:
             _, bulk, _ = one_version({"fc": bulk}, options, lambda one: Version(one[1][2]))
-            return _one_visit([Scan(found[1], path, "fc", session=found[3]) for path, found in bulk], options)
+            return [Scan(found[1], path, "fc", session=found[3]) for path, found in bulk]
         tables = [path for path in files if _n_leading(path) is not None]
         _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
         return _rows(tables[0], options) if tables else []
+
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """With the first visit of each participant, unless the user says otherwise: visits are years apart."""
+        return replace(options, repeats="first") if options.repeats == "average" else options
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """One participant's matrix, with 1 on the diagonal."""
@@ -58,18 +61,6 @@ class UKB(Reader):
         return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
 
 
-def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
-    """The first visit of each participant, unless the user names one: visits are years apart, and z is not averaged."""
-    if options.session is not None:
-        return scans
-    latest_first = sorted(scans, key=lambda scan: (int(scan.session), scan.path), reverse=True)
-    first = {scan.participant: scan for scan in latest_first}
-    if len(first) == len(scans):
-        return scans
-    note = "some participants have several imaging visits: the first visit of each is read (--session takes another)"
-    return [replace(scan, notes=(note,)) for scan in first.values()]
-
-
 def _n_leading(path: Path) -> int | None:
     """How many columns of ids (0 or 1) stand before the values of the first row; None for other tables.
 
@@ -78,9 +69,8 @@ def _n_leading(path: Path) -> int | None:
     """
     sizes = {n * (n - 1) // 2 for n in N_NODES}
     try:
-        with open(path, "rb") as stream:
-            words = stream.readline(_LONGEST_ROW).decode("latin-1").replace(",", " ").split()
-    except OSError:
+        words, _ = first_lines(path)
+    except NerveError:  # reported when it is read, or by another reader
         return None
     for skip in (0, 1):
         known = _NAMED.search(path.name) or (skip and words and re.fullmatch(r"\d{7}", words[0]))
