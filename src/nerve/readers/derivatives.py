@@ -100,10 +100,7 @@ def parse_names(paths: Iterable[Path]) -> list[BidsName]:
 
 def by_scan(names: Iterable[BidsName]) -> dict[tuple[str, ...], BidsName]:
     """The first file of each recording."""
-    index: dict[tuple[str, ...], BidsName] = {}
-    for name in names:
-        index.setdefault(name.scan, name)
-    return index
+    return {name.scan: name for name in reversed(list(names))}
 
 
 @dataclass(frozen=True, order=True)

@@ -19,10 +19,10 @@ from nerve.checks import NerveError, listed, problem
 from nerve.files import read_json
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.cifti import WHOLE, load_image
-from nerve.readers.confounds import Denoising, clean_series, read_confounds, regressors
+from nerve.readers.confounds import Denoising, clean_series, regressors
 from nerve.readers.derivatives import BidsName, by_scan, of_one_task, parse_names
 from nerve.readers.opening import files_below, once, require_file, sentences
-from nerve.readers.text import column_of_numbers
+from nerve.readers.text import column_of_numbers, read_table
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
@@ -50,7 +50,7 @@ class NIfTI(Reader):
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
-        table = None if scan.motion_path is None else read_confounds(scan.motion_path)
+        table = None if scan.motion_path is None else read_table(require_file(scan.motion_path), index_col=False)
         if table is None and denoising.strategy != "none":
             found = "there is no …_desc-confounds_timeseries.tsv for it"
             raise problem(scan.path, found, remedy="Put it beside the image, or say --denoise none.")
@@ -104,9 +104,8 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
     image = load_image(scan.path)
     if len(image.shape) != 4:
         raise problem(scan.path, f"the image has {len(image.shape)} dimensions", expected="4 (x, y, z, volumes)")
-    order = options.rows
     with sentences(scan.path, WHOLE):
-        n_regions = max(order.n_regions if order else 0, _largest_label(atlas))
+        n_regions = max(options.rows.n_regions if options.rows else 0, _largest_label(atlas))
         masker = NiftiLabelsMasker(load_image(atlas), standardize=None, resampling_target="data", reports=False)
         found = masker.fit_transform(image)  # (volumes, labels that have voxels)
         present = [int(value) for column, value in masker.region_ids_.items() if column != "background"]

@@ -54,8 +54,6 @@ class Plan:
         Scans of each participant.
     table : DataFrame
         Their rows of the participants table, in the same order.
-    n_scans : int
-        How many scans were found in all.
     excluded : dict
         Participant → reason, of those without data or without a row.
     notes : list of str
@@ -70,7 +68,6 @@ class Plan:
     looked: dict[Any, Reading]
     people: People
     table: pd.DataFrame
-    n_scans: int
     excluded: dict[str, str]
     notes: list[str]
 
@@ -80,8 +77,8 @@ def make_plan(source: Path, options: Options) -> Plan:
     reader, found = find_scans(source, options)
     options = reader.completed(options, found)
     people, notes = group_scans(filter_scans(found, options), options.repeats)
-    n_scans = _n_readable(found)
-    notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
+    scans = counted(_n_readable(found), "scan")
+    notes.insert(0, f"format {reader.name}: {reader.describe}; {scans} of {counted(len(people))}")
     left_out = Counter(scan.left_out for scan in found if scan.left_out)
     notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()]
     if isinstance(options.participants, (str, os.PathLike)):
@@ -93,7 +90,7 @@ def make_plan(source: Path, options: Options) -> Plan:
     values, said, value_notes = decided_values(looked, options, source)
     notes += [*table_notes, *region_notes, *value_notes]
     read = {scan.entry: reading for scan, reading in looked}
-    return Plan(reader, options, regions, values, said, read, people, table, n_scans, excluded, notes)
+    return Plan(reader, options, regions, values, said, read, people, table, excluded, notes)
 
 
 def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
@@ -103,10 +100,8 @@ def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
     convention, the last, is asked only when no other finds anything. If none does, the refusal of one that knows the
     layout is raised.
     """
-    if source.is_symlink() and not source.exists():
-        require_file(source)
     if not source.exists():
-        raise problem(source, "there is no such file or folder")
+        require_file(source)  # says why
     if (source / "cohort.json").is_file():
         remedy = "Use it as it is, or `nerve.Cohort.load(...).align(...)`."
         raise problem(source, "this is a cohort already", remedy=remedy)
