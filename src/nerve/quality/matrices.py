@@ -48,8 +48,7 @@ def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float]
     diagonal = matrix.diagonal().copy()
     np.fill_diagonal(matrix, 0.0)
     missing = ~np.any(np.nan_to_num(matrix, posinf=1.0, neginf=1.0), axis=1)
-    matrix[missing] = np.nan
-    matrix[:, missing] = np.nan
+    matrix[missing] = matrix[:, missing] = np.nan
     inner = matrix[np.ix_(~missing, ~missing)]
     broken = ~np.isfinite(inner)
     inner = np.where(broken, 0.0, inner)

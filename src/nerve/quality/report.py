@@ -213,8 +213,7 @@ def _eigenvalue_rows(facts: pd.DataFrame, negative: np.ndarray, cohort: Cohort) 
     elif negative.any():
         verdict, detail = "warning", f"{negative.sum()} damaged or of another kind: {who}"
     elif unusual.any():
-        verdict = "warning"
-        detail = f"a little below zero, as of values rounded to two or three decimals: {who}"
+        verdict, detail = "warning", f"a little below zero, as of values rounded to two or three decimals: {who}"
     else:
         verdict, detail = "note", "of averages of several scans or filled-in regions, as expected"
     yield "smallest eigenvalue", value, verdict, detail

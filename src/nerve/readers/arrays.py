@@ -82,7 +82,7 @@ def read_words(path: Path, name: str) -> tuple[str, ...]:
             return tuple(str(np.asarray(word).ravel()[0]).strip() if np.size(word) else "" for word in words)
         cells = [file[cell] for cell in own_dataset(file, name, path)[()].ravel()]
         for cell in cells:
-            _refuse_bomb(path, cell.shape, cell.dtype.itemsize)
+            refuse_giant(path, cell.shape, cell.dtype.itemsize)
         return tuple("".join(map(chr, np.asarray(cell).ravel())).strip() for cell in cells)
 
 
@@ -93,7 +93,7 @@ def _read_mat(path: Path, name: str) -> np.ndarray:
         else:
             array = scipy.io.loadmat(path, variable_names=[name])[name]
         if hasattr(array, "toarray"):
-            _refuse_bomb(path, array.shape, 8)
+            refuse_giant(path, array.shape, 8)
             array = array.toarray()
         return as_numbers(array, path)
 
@@ -131,11 +131,12 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
     shape = list(dataset.shape)
     if along is not None and along < len(shape):
         shape[len(shape) - 1 - along] = 1
-    _refuse_bomb(path, shape, dataset.dtype.itemsize)
+    refuse_giant(path, shape, dataset.dtype.itemsize)
     return dataset
 
 
-def _refuse_bomb(path: Path, shape: Any, itemsize: int) -> None:
+def refuse_giant(path: Path, shape: Any, itemsize: int) -> None:
+    """Refuse an array of more bytes than a file of this size can hold, however it was packed."""
     refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
 
 

@@ -139,6 +139,7 @@ class Reading:
         return cls(matrix=array, **more) if kind == "fc" else cls(series=array, **more)
 
 
+PROBES = 5  # scans that a reader may open to learn about its source
 Looked = list[tuple[Scan, Reading]]  # scans that were read to learn about their source
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from nerve.checks import problem
+from nerve.readers.arrays import refuse_giant
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import BidsName, of_one_task, one_version, parse_name, version_of
 from nerve.readers.names import inside
 from nerve.readers.opening import files_below, require_file, sentences
-from nerve.unpacking import refuse_bomb
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
 WHOLE = "a whole image of the kind that its name says"
@@ -66,8 +66,7 @@ def load_image(path: Path) -> Any:
 
     with sentences(require_file(path), WHOLE):
         image: Any = nibabel.load(path)
-        size = int(np.prod(image.shape, dtype=object)) * int(image.get_data_dtype().itemsize)
-        refuse_bomb(path, path.stat().st_size, size)
+        refuse_giant(path, image.shape, image.get_data_dtype().itemsize)
         return image
 
 

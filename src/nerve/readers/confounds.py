@@ -22,7 +22,6 @@ from nerve.readers.text import column_of_numbers
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 TISSUE = ("csf", "white_matter")
-GLOBAL = ("global_signal",)
 _ALL_TERMS = ("", "_derivative1", "_power2", "_derivative1_power2")
 N_COMPCOR = 5
 
@@ -33,7 +32,7 @@ STRATEGIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "8p": (MOTION + TISSUE, ("",)),
     "24p": (MOTION, _ALL_TERMS),
     "32p": (MOTION + TISSUE, _ALL_TERMS),
-    "36p": (MOTION + TISSUE + GLOBAL, _ALL_TERMS),
+    "36p": ((*MOTION, *TISSUE, "global_signal"), _ALL_TERMS),
     "acompcor": (MOTION, ("", "_derivative1")),
 }
 

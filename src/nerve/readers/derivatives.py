@@ -169,8 +169,7 @@ def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
     if len(others) == len(tasks):
         raise NerveError(f"The source holds several tasks ({listed(tasks)}). Name one with --task {tasks[0]}.")
     note = f"only scans at rest are read; the source also has {listed(others)} (--task takes another)"
-    rest = [scan for scan in scans if scan.task not in others]
-    return [replace(scan, notes=(*scan.notes, note)) for scan in rest]
+    return [replace(scan, notes=(*scan.notes, note)) for scan in scans if scan.task not in others]
 
 
 def schaefer_of(atlas: str) -> tuple[int, int]:

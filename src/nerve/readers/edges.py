@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
-from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.base import PROBES, Options, Reader, Reading, Scan
 from nerve.readers.opening import TEXT, files_below, is_data, once
 from nerve.readers.participants import ID_COLUMNS
 from nerve.readers.text import column_of_numbers, first_lines, is_number, read_table
@@ -23,7 +23,6 @@ from nerve.readers.unfolding import expected_sizes, proved_unfolding, unfoldings
 _ENDS = re.compile(r"(?:region|roi|node|label|parcel|seed|var|name)s?[_ .]?(?:[12ab]|i|j)|source|target|from|to|i|j|row|col(?:umn)?", re.IGNORECASE)  # fmt: skip  # noqa: E501
 _SESSIONS = ("session_id", "session", "ses", "visit", "eventname")
 _BETWEEN = ("<->", "->", "--", "__", "_to_", "_vs_", " - ", " to ", "~", "|", ":", "-", "/", ".", "_", " ")
-_PROBES = 5
 _Ends = tuple[tuple[int, int], ...]  # positions of the two regions of each edge
 
 
@@ -83,7 +82,7 @@ def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
         if repeated:
             raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
         if not layout.ends:
-            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
+            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:PROBES]]
             way = proved_unfolding(some, options, path)
     extra = {"layout": layout, "unfolding": way}
     return [

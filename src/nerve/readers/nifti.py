@@ -26,6 +26,7 @@ from nerve.readers.text import column_of_numbers, read_table
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
+_FD = "framewise_displacement"
 _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images are in the first
 
 
@@ -50,17 +51,15 @@ class NIfTI(Reader):
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
-        table = None if scan.motion_path is None else read_table(require_file(scan.motion_path), index_col=False)
-        if table is None and denoising.strategy != "none":
+        path = scan.motion_path
+        table = pd.DataFrame() if path is None else read_table(require_file(path), index_col=False)
+        if path is None and denoising.strategy != "none":
             found = "there is no …_desc-confounds_timeseries.tsv for it"
             raise problem(scan.path, found, remedy="Put it beside the image, or say --denoise none.")
         extract = _surface_series if scan.path.name.endswith(SURFACES) else _volume_series
         series, labels, repetition_time = extract(scan, atlas, options)
-        nuisance, motion = None, None
-        if table is not None:
-            nuisance = regressors(table, denoising.strategy, scan.path)
-            if "framewise_displacement" in table.columns:
-                motion = column_of_numbers(table, "framewise_displacement", scan.path)
+        nuisance = regressors(table, denoising.strategy, scan.path)
+        motion = column_of_numbers(table, _FD, scan.path) if _FD in table.columns else None
         cleaned = clean_series(series, nuisance, denoising, repetition_time, scan.path)
         notes = (f"Region series {denoising.describe()} (--denoise).",)
         return Reading(series=cleaned, labels=labels, motion=motion, notes=notes)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
+from nerve.checks import NerveError, listed
 from nerve.connectivity import connectivity_from_series, in_words, kept_volumes
 from nerve.progress import tracked
 from nerve.readers.base import Reading, Scan
@@ -79,27 +79,23 @@ def read_person(plan: Plan, scans: Sequence[Scan]) -> Person:
             raise
         except NerveError as error:
             reasons.append(str(error))
-        except MemoryError:
-            reasons.append(str(problem(scan.where, "there is not enough memory to read it")))
     if not parts:
         return Person(person, reason=listed(reasons, most=2))
     measures = dict.fromkeys(part.measure for part in parts)
     if len(measures) > 1:
         return Person(person, reason=f"the scans hold different measures ({listed(map(in_words, measures))})")
     notes = [note for part in parts for note in part.notes] + [f"scan left out: {reason}" for reason in reasons]
-    joined = parts[0] if len(parts) == 1 else _joined(parts)
-    return replace(joined, notes=tuple(notes))
+    return replace(parts[0] if len(parts) == 1 else _joined(parts), notes=tuple(notes))
 
 
 def _from_matrix(plan: Plan, scan: Scan, reading: Reading) -> Person:
     """The participant by one scan alone."""
     notes, measure = reading.notes, reading.measure or ("other" if reading.values == "other" else "pearson")
-    matrix = np.asarray(reading.matrix)
     if not plan.said and reading.values is None:
-        shown = shown_values(matrix)
+        shown = shown_values(reading.array)
         if shown not in ("", plan.values):
             raise Doubt(mixed("The source", **{shown: [scan.where]}))
-    matrix = clean_matrix(matrix, scan.where, reading.values or plan.values).astype(np.float32)
+    matrix = clean_matrix(reading.array, scan.where, reading.values or plan.values).astype(np.float32)
     matrix = reorder_matrix(matrix, plan.regions.positions(len(matrix), reading.labels, scan.where))
     if plan.options.fd_threshold is not None:
         notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
@@ -145,8 +141,7 @@ class PeopleReader:
     """Reads the participants of a plan in parallel, keeping account of who is left out and of what readers say."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.options = plan.options
+        self.plan, self.options = plan, plan.options
         self.excluded = dict(plan.excluded)
         self.first: Person | None = None  # what it holds, everyone must
         self.said: Counter[str] = Counter()

@@ -13,7 +13,7 @@ import numpy as np
 
 from nerve.checks import NerveError, problem
 from nerve.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice
-from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.base import PROBES, Options, Reader, Reading, Scan
 from nerve.readers.matrices import TOLERANCE, is_symmetric
 from nerve.readers.names import people_of, scan_of, scans_of
 from nerve.readers.opening import TEXT, files_below, is_data, once
@@ -29,7 +29,6 @@ _HOLDS = {
     "fc": re.compile(r"(roi)?(rs)?(fc\w*|corr\w*|conn\w*|netmats?\d?|pearson|matrix)", re.IGNORECASE),
 }
 _WORDS = {"z": "Fisher z", "series": "time series", "fc": "matrices"}
-_PROBES = 5
 
 
 class Plain(Reader):
@@ -75,7 +74,7 @@ class Plain(Reader):
 
     def _decided(self, scans: Sequence[Scan], options: Options) -> list[Scan]:
         """Decide from the first scans that can be read whether they are matrices or series, and how vectors unfold."""
-        for scan in scans[:_PROBES]:
+        for scan in scans[:PROBES]:
             with suppress(NerveError):  # reported when it is read
                 self._probed[scan.entry] = _load(scan, options)
         arrays = [numbers.values for numbers in self._probed.values()]

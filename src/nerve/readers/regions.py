@@ -49,12 +49,11 @@ class Regions:
             index = _labelled_positions(labels, self.target)
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
-        order = self.order
         if index is None or labels is None:
-            if n_regions != order.n_regions:
-                expected = f"{order.n_regions} ({order.name})"
+            if n_regions != self.order.n_regions:
+                expected = f"{self.order.n_regions} ({self.order.name})"
                 raise problem(where, f"{n_regions} regions", expected=expected, remedy=OTHER_ATLAS)
-            return np.arange(n_regions) if order is self.target else order.positions_of(self.target)
+            return np.arange(n_regions) if self.order is self.target else self.order.positions_of(self.target)
         lacking = np.flatnonzero(index < 0)
         if len(lacking) > MOST_LACKING * len(index):
             names = listed([self.target.labels[i] for i in lacking], most=2)
@@ -78,9 +77,8 @@ def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Reg
     target = options.parcellation or options.order
     if target is None:
         raise problem(where, f"the data have {n_regions} regions and no usable labels", remedy=_suggestion(n_regions))
-    order = options.order or target
+    order = _with_aseg(options.order or target, n_regions)
     by_label = labels is not None and not _only_codes(labels, target)
-    order = order if by_label else _with_aseg(order, n_regions)
     file = _as_parcellation(labels) if labels is not None and by_label else order
     known = set(file.positions_of(target).tolist())
     extra = [label for i, label in enumerate(file.labels) if i not in known]
@@ -164,5 +162,4 @@ def _suggestion(n_regions: int) -> str:
         if size in SCHAEFER_SIZES:
             names = f"schaefer{size}-17{suffix} or schaefer{size}-7{suffix}"
             return f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
-    table = "--parcellation TSV with columns label and network"
-    return f"Describe them: {table}, one row per region in the order of the data."
+    return "Describe them: --parcellation TSV with columns label and network, one row per region in the data's order."

@@ -16,7 +16,7 @@ import numpy as np
 from nerve.checks import problem
 from nerve.connectivity import inverse_fisher_z
 from nerve.parcellation import Parcellation
-from nerve.quality.order import AT_LEAST, CLEARLY_HIGHER, network_means
+from nerve.quality.order import clearly_higher, network_means
 from nerve.readers.base import Options
 from nerve.readers.matrices import TOLERANCE, is_symmetric
 from nerve.readers.regions import N_ASEG, OTHER_ATLAS
@@ -146,8 +146,7 @@ def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: obj
         expected = f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries"
         raise problem(where, found, expected=expected, remedy=OTHER_ATLAS)
     # a symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways
-    square = [one for one in ways if one.order == "square"]
-    ways = square or [one for one in ways if one.diagonal] or ways
+    ways = [one for one in ways if one.order == "square"] or [one for one in ways if one.diagonal] or ways
     if len(ways) == 1:
         return ways[0]
     correlations = {one: [_correlations(matrix, options.values) for matrix in matrices[one]] for one in ways}
@@ -184,5 +183,4 @@ def _by_networks(means: dict[Unfolding, np.ndarray], regions: Parcellation | Non
     networks = np.array(regions.networks)
     contrasts = {one: float(np.subtract(*network_means(mean, networks))) for one, mean in means.items()}
     best, second = sorted(contrasts, key=lambda one: -contrasts[one])[:2]
-    bar = max(contrasts[second] * CLEARLY_HIGHER, contrasts[second] + AT_LEAST)
-    return best if contrasts[best] > bar else None
+    return best if clearly_higher(contrasts[best], contrasts[second]) else None
