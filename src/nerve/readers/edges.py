@@ -75,7 +75,7 @@ def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
     ids = _id_column(list(table.columns))
     sessions = [table[name] for name in table.columns if name.lower() in _SESSIONS and name != ids]
     session = sessions[0] if sessions else pd.Series("", table.index)
-    rows: Any = table.groupby([table[ids].astype(str), session.astype(str)], sort=False).indices
+    rows: Any = table.groupby([table[ids].astype(str), session.fillna("").astype(str)], sort=False).indices
     way = None
     if isinstance(layout, _Wide):
         repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]
@@ -174,9 +174,7 @@ def _cut_names(names: Sequence[str], mark: str) -> dict[str, tuple[str, str]]:
     """Each name as the two labels of which the rarer is as frequent as can be."""
     cuts = {name: _cuts(name, mark) for name in names}
     counts = Counter(label for ways in cuts.values() for way in ways for label in set(way))
-    return {
-        name: max(ways, key=lambda way: sorted(counts[label] for label in way)) for name, ways in cuts.items() if ways
-    }
+    return {name: max(ways, key=lambda way: sorted(counts[end] for end in way)) for name, ways in cuts.items() if ways}
 
 
 def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
