@@ -249,6 +249,13 @@ def test_vectors_are_unfolded_as_they_were_made(tmp_path, fc, form, kind):
     expect(read(tmp_path, **({} if kind == "each" else {"ids": tmp_path / "ids.txt"})), ids, fc)
 
 
+def test_vectors_after_ids_in_one_text(tmp_path, fc):
+    upper = fc[:, *np.triu_indices(REGIONS, 1)]
+    lines = ["\t".join([f"S{i}", *(f"{value:.6f}" for value in upper[i])]) for i in range(N)]
+    (tmp_path / "vectors.tsv").write_text("\n".join(lines) + "\n")
+    expect(read(tmp_path), [f"S{i}" for i in range(N)], fc)
+
+
 def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
     rng = np.random.default_rng(0)
     weak = np.stack([np.corrcoef(rng.normal(size=(REGIONS, 20000))) for _ in range(3)])
