@@ -202,6 +202,22 @@ def test_dpabi_gives_one_kind_of_file(tmp_path, fc, series, ending, settings):
     assert "6 files are left out" in log or log.count("3 files are left out") == 2
 
 
+@pytest.mark.parametrize("diagonal", [0.0, 1.0])
+def test_fisher_z_up_to_1_is_proved_by_eigenvalues(tmp_path, diagonal):
+    rng = np.random.default_rng(0)
+    r = [np.corrcoef(rng.normal(size=(REGIONS, 25))) for _ in range(7)]  # fewer volumes than regions
+    for i, one in enumerate(r):
+        np.save(tmp_path / f"S{i}.npy", np.where(OFF, np.clip(np.arctanh(one * OFF), -0.999, 0.999), diagonal))
+    if diagonal == 1:  # which is that of r
+        with pytest.raises(
+            NerveError, match=r"S0\.npy, S1\.npy .* can only hold Fisher z, and S5\.npy, S6\.npy only r"
+        ):
+            read(tmp_path)
+        expect(read(tmp_path, values="z"), [f"S{i}" for i in range(7)], r, atol=0.02)
+    else:
+        expect(read(tmp_path), [f"S{i}" for i in range(7)], r, atol=0.02)
+
+
 def test_matrices_and_fisher_z_beside_each_other_are_not_averaged(tmp_path, fc):
     for i in range(3):
         save_text(folder_of(tmp_path / f"S{i}/FCmat.txt"), fc[i])

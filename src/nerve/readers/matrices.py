@@ -15,8 +15,10 @@ from nerve.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
 from nerve.readers.base import Looked, Options
 
 TOLERANCE = 1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
+MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
 LARGEST_Z = 10.0  # beyond it values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
+_THOROUGHLY = 5  # scans of which the eigenvalues are looked at
 
 
 def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.ndarray:
@@ -100,11 +102,12 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
 
 
-def shown_values(matrix: np.ndarray) -> str:
+def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     """What the entries of a matrix prove to be: "r", "z", or an empty string.
 
     An infinite diagonal, or one that is the same large number throughout, is that of Fisher z; so are entries beyond 1
-    of a matrix that is none of covariances. A diagonal of ones with entries up to 1 is that of r.
+    of a matrix that is none of covariances. A diagonal of ones with entries up to 1 is that of r, unless the matrix
+    has clearly negative eigenvalues as r and none as z (`thorough`).
 
     Examples
     --------
@@ -128,6 +131,8 @@ def shown_values(matrix: np.ndarray) -> str:
         return "z"
     if largest > 1 + TOLERANCE:
         return "z" if ones or blank else ""
+    if thorough and (ones or blank) and _only_as_z(matrix):
+        return "z"
     return "r" if ones else ""
 
 
@@ -138,8 +143,9 @@ def decided_values(looked: Looked, options: Options, source: object) -> tuple[st
     if any(reading.says_values for _, reading in looked):
         return "r", True, []
     files: dict[str, list[str]] = {"r": [], "z": [], "": []}
-    for scan, reading in looked:
-        files[shown_values(reading.array)].append(scan.path.name if scan.key is None else scan.participant)
+    for i, (scan, reading) in enumerate(looked):
+        shown = shown_values(reading.array, thorough=i < _THOROUGHLY)
+        files[shown].append(scan.path.name if scan.key is None else scan.participant)
     if files["r"] and files["z"]:
         raise NerveError(mixed(source, files["r"], files["z"]))
     if not files["z"]:
@@ -153,6 +159,18 @@ def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("ot
     remedy = "keep the others out with --id-pattern, or say what all files hold with --values r or --values z"
     found = f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r"
     return f"{found}. Read one kind: {remedy} (who does not fit is then left out)."
+
+
+def _only_as_z(matrix: np.ndarray) -> bool:
+    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
+    as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
+    return negative_share(as_r) > MOST_NEGATIVE and negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
+
+
+def negative_share(matrix: np.ndarray) -> float:
+    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
+    eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
+    return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
 
 
 def average(matrices: np.ndarray, measure: str) -> np.ndarray:

@@ -18,14 +18,13 @@ from nerve.connectivity import inverse_fisher_z
 from nerve.parcellation import Parcellation
 from nerve.quality.order import clearly_higher, network_means
 from nerve.readers.base import Options
-from nerve.readers.matrices import TOLERANCE, is_symmetric
+from nerve.readers.matrices import MOST_NEGATIVE, TOLERANCE, is_symmetric, negative_share
 from nerve.readers.regions import N_ASEG, OTHER_ATLAS
 
 ORDERS = {
     "upper": "the upper triangle row by row (the lower one column by column)",
     "lower": "the lower triangle row by row (the upper one column by column)",
 }
-MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
 CLEARLY_MORE = 3.0  # times as much below zero: the other order is wrong
 
 
@@ -167,12 +166,6 @@ def _correlations(matrix: np.ndarray, values: str) -> np.ndarray:
     if values == "z" or (values == "auto" and np.nanmax(np.abs(off), initial=0.0) > 1 + TOLERANCE):
         matrix = inverse_fisher_z(matrix)
     return np.where(np.eye(len(matrix)), 1.0, matrix)
-
-
-def negative_share(matrix: np.ndarray) -> float:
-    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
-    eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
-    return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
 
 
 def _by_networks(means: dict[Unfolding, np.ndarray], regions: Parcellation | None) -> Unfolding | None:
