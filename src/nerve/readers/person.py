@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed
+from nerve.checks import NerveError, listed, problem
 from nerve.connectivity import connectivity_from_series, in_words, kept_volumes
 from nerve.progress import tracked
 from nerve.readers.base import Reading, Scan
@@ -79,6 +79,8 @@ def read_person(plan: Plan, scans: Sequence[Scan]) -> Person:
             raise
         except NerveError as error:
             reasons.append(str(error))
+        except MemoryError:
+            reasons.append(str(problem(scan.where, "there is not enough memory to read it")))
     if not parts:
         return Person(person, reason=listed(reasons, most=2))
     measures = dict.fromkeys(part.measure for part in parts)

@@ -215,13 +215,13 @@ def look_at(reader: Reader, people: People, options: Options) -> Looked:
     some = firsts[:: len(firsts) // _LOOKED_AT + 1]
     others = [scan for scans in people.values() for scan in scans[1:]]
     looked: Looked = []
-    refusals: list[NerveError] = []
+    refusals: list[NerveError | MemoryError] = []
     for i, scan in enumerate([*some, *others[:_LOOKED_AT]]):
         if looked and (options.values != "auto" or looked[-1][1].says_values or i >= len(some)):
             break
         try:
             looked.append((scan, read_scan(reader, scan, options)))
-        except NerveError as error:  # reported when it is read
+        except (NerveError, MemoryError) as error:  # reported when it is read
             refusals.append(error)
     if not looked:
         raise refusals[0]
