@@ -52,6 +52,8 @@ def read_parcels(path: Path) -> Reading:
     from nibabel.cifti2 import ParcelsAxis, SeriesAxis
 
     kinds = [type(axis) for axis in axes]
+    if kinds == [ParcelsAxis, SeriesAxis]:
+        axes, kinds, data = axes[::-1], kinds[::-1], data.T
     if kinds in ([ParcelsAxis, ParcelsAxis], [SeriesAxis, ParcelsAxis]):
         labels = tuple(str(label).strip() for label in axes[1].name)
         return Reading.of("fc" if kinds[0] is ParcelsAxis else "series", data, labels=labels)
