@@ -18,6 +18,7 @@ from nerve.cli import app
 from nerve.cohort import Cohort
 from nerve.parcellation import load_parcellation
 from nerve.readers import read_cohort
+from nerve.readers.ids import natural_key
 from nerve.readers.names import TwoReadings
 from nerve.simulate import simulate_cohort
 
@@ -265,11 +266,23 @@ def test_vectors_are_unfolded_as_they_were_made(tmp_path, fc, form, kind):
     expect(read(tmp_path, **({} if kind == "each" else {"ids": tmp_path / "ids.txt"})), ids, fc)
 
 
-def test_vectors_after_ids_in_one_text(tmp_path, fc):
+@pytest.mark.parametrize("ids", [["S0", "S1", "S2", "S3", "S4"], ["100307", "7", "103111", "0", "105014"]])
+@pytest.mark.parametrize(("mark", "name"), [("\t", "vectors.tsv"), (" ", "netmats1.txt")])
+def test_vectors_after_ids_in_one_text(tmp_path, fc, ids, mark, name):
     upper = fc[:, *np.triu_indices(REGIONS, 1)]
-    lines = ["\t".join([f"S{i}", *(f"{value:.6f}" for value in upper[i])]) for i in range(N)]
-    (tmp_path / "vectors.tsv").write_text("\n".join(lines) + "\n")
-    expect(read(tmp_path), [f"S{i}" for i in range(N)], fc)
+    lines = [mark.join([who, *(f"{value:.6f}" for value in row)]) for who, row in zip(ids, upper, strict=True)]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    expect(read(tmp_path), sorted(ids, key=natural_key), fc[[ids.index(who) for who in sorted(ids, key=natural_key)]])
+
+
+def test_as_many_vectors_after_ids_as_values_are_no_matrix(tmp_path):
+    regions = pd.DataFrame({"label": ["a", "b", "c", "d"], "network": ["x", "x", "y", "y"]})
+    regions.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    r = [np.corrcoef(np.random.default_rng(seed).normal(size=(4, 50))) for seed in range(6)]
+    lines = [" ".join([f"S{i}", *(f"{value:.6f}" for value in r[i][np.triu_indices(4, 1)])]) for i in range(6)]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
+    cohort = read(tmp_path / "vectors.txt", parcellation=tmp_path / "atlas.tsv", unfolding="upper")
+    expect(cohort, [f"S{i}" for i in range(6)], r)
 
 
 def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):

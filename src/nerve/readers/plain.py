@@ -123,6 +123,8 @@ def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> li
     if is_text and not alone:
         return []
     try:
+        if is_text and (named := _named_rows(path, options)):
+            return named
         shapes = {"": _whole_text(path).values.shape} if is_text else array_shapes(path)
         matrices = [name for name, shape in shapes.items() if len(shape) == 2]
         several = path.suffix == ".npz" and options.variable not in shapes and len(matrices) > 1
@@ -135,9 +137,19 @@ def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> li
         return []
     if name is None or axis is None:
         return []
-    if is_text and axis == 0 and _whole_text(path).rows:  # what stands before the rows are ids
-        options = replace(options, ids=_whole_text(path).rows)
     return people_of(path, shapes[name][axis], options, axis=axis, variable=name)
+
+
+def _named_rows(path: Path, options: Options) -> list[Scan]:
+    """Rows of vectors after an id; the first number of a row is its id where only then the others fit."""
+    numbers, sizes = _whole_text(path), expected_sizes(options)
+    (n_rows, n_values), skip, ids = numbers.values.shape, 0, None if numbers.columns else numbers.rows
+    if ids is None and sizes and n_values > 1 and not unfoldings(n_values, sizes):
+        first = numbers.values[:, 0].tolist()
+        skip, ids = 1, tuple(str(int(one)) for one in first if one.is_integer())
+    if ids is None or len(ids) < n_rows or sizes & {n_rows, n_values} or not unfoldings(n_values - skip, sizes):
+        return []
+    return people_of(path, n_rows, replace(options, ids=ids), axis=0, variable="", skip=skip)
 
 
 def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
@@ -183,7 +195,8 @@ def _load(scan: Scan, options: Options) -> Numbers:
     if isinstance(scan.key, str):
         return Numbers(read_array(path, scan.key))
     if scan.key is not None:
-        return Numbers(_slice(path, scan.extra["variable"], scan.key, scan.extra["axis"]))
+        array = _slice(path, scan.extra["variable"], scan.key, scan.extra["axis"])
+        return Numbers(array[scan.extra.get("skip", 0) :])
     if path.name.endswith(TEXT):
         return _whole_text(path)
     name = "" if path.suffix == ".npy" else choose_variable(array_shapes(path), NAMES, options.variable, path)
