@@ -56,7 +56,11 @@ class BEP017(Reader):
         matrix = read_numbers(scan.path).values
         if about.get("ValidDiagonal") is False:
             np.fill_diagonal(matrix, 0.0)
-        labels = None if scan.extra["nodes"] is None else _labels(scan.extra["nodes"])
+        nodes = None if scan.extra["nodes"] is None else _nodes(scan.extra["nodes"])
+        if nodes is not None and len(nodes) != len(matrix):
+            expected = f"{len(nodes)}, as {scan.extra['nodes'].name} lists"
+            raise problem(scan.path, f"the matrix has {len(matrix)} rows", expected=expected)
+        labels = None if nodes is None or "label" not in nodes.columns else tuple(nodes["label"])
         return Reading(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure)
 
     def completed(self, options: Options, scans: list[Scan]) -> Options:
@@ -100,11 +104,11 @@ def _entities_of(path: Path, ending: str) -> set[tuple[str, str]]:
 
 
 @lru_cache(maxsize=16)
-def _labels(path: Path) -> tuple[str, ...] | None:
-    """The labels of a table of nodes, if it has any, in the order of the matrix."""
+def _nodes(path: Path) -> pd.DataFrame:
+    """The table of nodes in the order of the matrix."""
     nodes = read_tsv(path, dtype={"label": str})
     known_columns(["matrix_index"], nodes.columns, path)
     position = pd.to_numeric(nodes["matrix_index"].astype(str), errors="coerce")
     if position.isna().any() or sorted(position - position.min()) != list(range(len(nodes))):
         raise NerveError(f"{path}: matrix_index does not count the rows of the matrix, expected 0, 1, 2 ….")
-    return None if "label" not in nodes.columns else tuple(nodes["label"].iloc[np.argsort(position.to_numpy())])
+    return nodes.iloc[np.argsort(position.to_numpy())]
