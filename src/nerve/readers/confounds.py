@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, listed, one_of, problem
 from nerve.connectivity import MIN_VOLUMES
-from nerve.readers.text import column_of_numbers
+from nerve.readers.opening import require_file
+from nerve.readers.text import column_of_numbers, read_table
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 TISSUE = ("csf", "white_matter")
@@ -87,6 +89,14 @@ class Denoising:
         no_band = self.high_pass is None and self.low_pass is None
         band = "no band-pass" if no_band else f"band {self.high_pass or 0:g}–{high} Hz"
         return f"detrended, cleaned of {self.strategy} confounds, {band}"
+
+
+def read_confounds(path: Path) -> pd.DataFrame:
+    """The table of confounds of one scan."""
+    table = read_table(require_file(path))
+    if table.empty or not isinstance(table.index, pd.RangeIndex):
+        raise problem(path, "the confounds table has no rows or no proper header", remedy="Make it again.")
+    return table
 
 
 def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray | None:

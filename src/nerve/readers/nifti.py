@@ -19,10 +19,10 @@ from nerve.checks import NerveError, listed, problem
 from nerve.files import read_json
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.cifti import WHOLE, load_image
-from nerve.readers.confounds import Denoising, clean_series, regressors
+from nerve.readers.confounds import Denoising, clean_series, read_confounds, regressors
 from nerve.readers.derivatives import BidsName, by_scan, of_one_task, parse_names
 from nerve.readers.opening import files_below, once, require_file, sentences
-from nerve.readers.text import column_of_numbers, read_table
+from nerve.readers.text import column_of_numbers
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
@@ -51,9 +51,8 @@ class NIfTI(Reader):
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
-        path = scan.motion_path
-        table = pd.DataFrame() if path is None else read_table(require_file(path), index_col=False)
-        if path is None and denoising.strategy != "none":
+        table = pd.DataFrame() if scan.motion_path is None else read_confounds(scan.motion_path)
+        if table.empty and denoising.strategy != "none":
             found = "there is no …_desc-confounds_timeseries.tsv for it"
             raise problem(scan.path, found, remedy="Put it beside the image, or say --denoise none.")
         extract = _surface_series if scan.path.name.endswith(SURFACES) else _volume_series
