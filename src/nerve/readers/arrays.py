@@ -57,7 +57,11 @@ def read_array(path: Path, name: str = "") -> np.ndarray:
         return _read_mat(path, name)
     with sentences(require_file(path), "an array of numbers"):
         if path.suffix == ".npz":
-            return as_numbers(_open_npz(path)[name], path)
+            archive = _open_npz(path)
+            for member in archive.zip.infolist():
+                if member.filename in (name, f"{name}.npy"):
+                    refuse_bomb(path, path.stat().st_size, member.file_size)
+            return as_numbers(archive[name], path)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
             raise problem(path, "it is an archive of arrays", remedy="Name it .npz.")
@@ -157,9 +161,7 @@ _open_hdf5 = once(h5py.File)
 
 @once
 def _open_npz(path: Path) -> Any:
-    archive: Any = np.load(path, allow_pickle=False)
-    refuse_bomb(path, path.stat().st_size, sum(member.file_size for member in archive.zip.infolist()))
-    return archive
+    return np.load(path, allow_pickle=False)
 
 
 def as_numbers(array: Any, path: Path) -> np.ndarray:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
+
 from nerve.checks import NerveError, problem
 
 Result = TypeVar("Result")
@@ -100,6 +102,8 @@ def _found(error: Exception) -> str:
         return f"line {ragged[2]} has {ragged[3]} values and the lines before it have {ragged[1]}"
     if type(error) is KeyError and error.args:
         return f"it has no variable {error.args[0]!r}"
+    if isinstance(error, pd.errors.EmptyDataError):
+        return "it holds no rows"
     if isinstance(error, (EOFError, zlib.error)):
         return "the packed file is damaged or cut off"
     if "pickle" in words.lower() or "Python objects" in words:
