@@ -203,6 +203,16 @@ def test_dpabi_gives_one_kind_of_file(tmp_path, fc, series, ending, settings):
     assert "6 files are left out" in log or log.count("3 files are left out") == 2
 
 
+def test_of_twenty_participants_one_alone_may_prove_fisher_z(tmp_path, fc):
+    weak, strong = np.arctanh(fc[0] * OFF * 0.5), np.arctanh(fc[0] * OFF)
+    strong[0, 1] = strong[1, 0] = 1.5
+    for i in range(20):
+        np.save(tmp_path / f"S{i:02d}.npy", strong if i == 7 else weak)
+    cohort = read(tmp_path)
+    assert any("hold Fisher z, as 1 of 20 looked at prove" in note for note in cohort.notes["log"])
+    np.testing.assert_allclose(cohort.connectivity[0], np.tanh(weak) + np.eye(REGIONS), atol=1e-6)
+
+
 @pytest.mark.parametrize("diagonal", [0.0, 1.0])
 def test_fisher_z_up_to_1_is_proved_by_eigenvalues(tmp_path, diagonal):
     rng = np.random.default_rng(0)

@@ -63,6 +63,7 @@ def test_rounding_of_text_files_is_forgiven(fc):
         (lambda m: m + np.outer(np.arange(6), np.ones(6)) * 0.01 * (1 - np.eye(6)), r"not symmetric.*up to 0.05"),
         (lambda m: np.where(np.eye(6, k=1) + np.eye(6, k=-1) > 0, np.nan, m), r"10 entries .* not finite"),
         (lambda m: np.zeros((6, 6)), r"all regions are missing or zero"),
+        (lambda m: m[:1, :1], r"the matrix has one entry, expected at least two regions"),
     ],
 )
 def test_each_fault_is_named(fc, spoil, sentence):

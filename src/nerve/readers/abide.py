@@ -22,14 +22,15 @@ class ABIDE(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """The series of one atlas; several atlases in one folder need `--atlas`."""
         named = [(path, match) for path in files_below(source, ".1D") if (match := _NAME.fullmatch(path.name))]
-        _, chosen, _ = one_version({"series": named}, options, lambda one: Version(one[1]["atlas"]))
-        return [Scan(match["person"], path, "series") for path, match in chosen]
+        _, chosen, version = one_version({"series": named}, options, lambda one: Version(one[1]["atlas"]))
+        extra = {"atlas": version.atlas}
+        return [Scan(match["person"], path, "series", extra=extra) for path, match in chosen]
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The series, with the numbers of the regions as labels."""
         numbers, known = read_numbers(scan.path), options.rows
         if known is not None and known.name.startswith("schaefer"):
-            found = "the series are of another atlas by their name"
+            found = f"the series are of the atlas {scan.extra['atlas']} by their name"
             remedy = "Describe the atlas: --parcellation TSV with columns label and network."
             raise problem(scan.path, found, expected=f"{known.name}, which --parcellation says", remedy=remedy)
         return Reading(series=numbers.values, labels=numbers.columns)

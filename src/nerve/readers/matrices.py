@@ -42,6 +42,8 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         shape = " x ".join(map(str, matrix.shape))
         raise problem(where, f"the matrix is {shape}", expected="a square matrix", remedy="Write it again.")
+    if len(matrix) < 2:
+        raise problem(where, "the matrix has one entry", expected="at least two regions")
     if values == "z":
         matrix = inverse_fisher_z(matrix)
     diagonal = matrix.diagonal().copy()

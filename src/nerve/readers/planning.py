@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
@@ -31,7 +32,7 @@ from nerve.readers.regions import Regions, plan_regions
 People = dict[str, list[Scan]]
 COLUMNS = ("file", "participant", "session", "task", "run", "shape", "values", "what becomes of it")
 _DATA = (*TEXT, ".npy", ".npz", ".mat", ".h5", ".nii", ".nii.gz")
-_LOOKED_AT = 20  # scans, at most, from which regions and values are learned
+_LOOKED_AT = 20  # scans from which regions and values are learned
 
 
 @dataclass
@@ -212,7 +213,8 @@ def look_at(reader: Reader, people: People, options: Options) -> Looked:
     If none can be read, it is said why the first cannot.
     """
     firsts = [scans[0] for scans in people.values()]
-    some = firsts[:: len(firsts) // _LOOKED_AT + 1]
+    spaced = np.linspace(0, len(firsts) - 1, min(_LOOKED_AT, len(firsts))).astype(int)
+    some = [firsts[i] for i in spaced]
     others = [scan for scans in people.values() for scan in scans[1:]]
     looked: Looked = []
     refusals: list[NerveError | MemoryError] = []
