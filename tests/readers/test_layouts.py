@@ -404,6 +404,15 @@ def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
     assert (cohort.notes["format"], cohort.notes["region_match"]) == ("edges", "label")
 
 
+def test_names_of_edges_are_cut_into_labels_of_the_others(tmp_path):
+    labels = ["LH_SalVentAttnB_PFCl_1", "LH_ContC_Cingp_1", "RH_VisCent_ExStr_3"]
+    pd.DataFrame({"label": labels, "network": ["a", "b", "c"]}).to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    r = np.array([[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]])
+    pairs = {f"{labels[i]}_{labels[j]}": [r[i, j]] * 2 for i, j in zip(*np.triu_indices(3, 1), strict=True)}
+    pd.DataFrame({"participant_id": ["S0", "S1"], **pairs}).to_csv(tmp_path / "edges.csv", index=False)
+    expect(read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv"), ["S0", "S1"], [r, r])
+
+
 @pytest.mark.slow
 def test_a_wide_table_with_counted_edges_is_unfolded_by_proof(tmp_path, fc):
     table = pd.DataFrame(fc[:, *np.tril_indices(REGIONS, -1)]).rename(columns=lambda i: f"V{i + 1}")

@@ -171,10 +171,16 @@ def _in_order(labels: Iterable[object]) -> tuple[str, ...]:
 
 
 def _cut_names(names: Sequence[str], mark: str) -> dict[str, tuple[str, str]]:
-    """Each name as the two labels of which the rarer is as frequent as can be."""
+    """Each name as two labels; names that can be cut in several equally good ways are cut into labels of the others."""
     cuts = {name: _cuts(name, mark) for name in names}
     counts = Counter(label for ways in cuts.values() for way in ways for label in set(way))
-    return {name: max(ways, key=lambda way: sorted(counts[end] for end in way)) for name, ways in cuts.items() if ways}
+    best: dict[str, list[tuple[str, str]]] = {}
+    for name, ways in cuts.items():
+        score = {way: min(counts[label] for label in way) for way in ways}
+        best[name] = [way for way in ways if score[way] == max(score.values())]
+    known = {label for ways in best.values() if len(ways) == 1 for label in ways[0]}
+    fitting = {name: [way for way in ways if known.issuperset(way)] for name, ways in best.items()}
+    return {name: ways[0] for name, ways in fitting.items() if len(ways) == 1}
 
 
 def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
