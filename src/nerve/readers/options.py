@@ -18,7 +18,7 @@ from nerve.readers import READERS
 from nerve.readers.base import Options
 from nerve.readers.ids import normal_id
 from nerve.readers.participants import parse_columns, table_ids
-from nerve.readers.text import read_table
+from nerve.readers.text import read_lines
 from nerve.readers.unfolding import ORDERS
 from nerve.store import DTYPES
 
@@ -88,7 +88,7 @@ def _check_pattern(pattern: str) -> None:
 
 def _listed_ids(ids: Any) -> tuple[str, ...]:
     if isinstance(ids, (str, os.PathLike)):
-        ids = read_table(Path(ids), header=None, dtype=str, keep_default_na=False)[0].tolist()
-        if ids[0] in ("participant_id", "id", "eid", "subject"):
+        ids = [re.split(r"[\t,;]", line)[0].strip() for line in read_lines(Path(ids))]
+        if ids and ids[0] in ("participant_id", "id", "eid", "subject"):
             ids = ids[1:]
     return tuple(normal_id(one) for one in ids)

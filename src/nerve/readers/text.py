@@ -216,6 +216,13 @@ def first_lines(path: Path) -> tuple[list[str], list[str]]:
     return text.first, text.second
 
 
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text in any encoding, without those that are empty."""
+    with sentences(require_file(path), "a text file"):
+        content = path.read_bytes()
+        return [line.strip() for line in content.decode(_encoding(content, path)).splitlines() if line.strip()]
+
+
 def _content(path: Path) -> bytes | None:
     """The bytes of a file; None for a packed or large one, which is read piece by piece."""
     piecewise = path.suffix.lower() in PACKED or path.stat().st_size > LARGE_TABLE
