@@ -413,6 +413,15 @@ def test_names_of_edges_are_cut_into_labels_of_the_others(tmp_path):
     expect(read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv"), ["S0", "S1"], [r, r])
 
 
+def test_sessions_of_a_table_are_words_and_its_first_column_may_be_values(tmp_path):
+    pd.DataFrame({"label": ["a", "b", "c"], "network": ["x", "y", "y"]}).to_csv(tmp_path / "atlas.tsv", sep="\t")
+    lines = ["a_b,a_c,b_c,participant_id,Session", "0.1,0.2,0.3,S0,01", "0.2,0.3,0.4,S0,02", "n/a,0.3,0.5,S1,01"]
+    (tmp_path / "edges.csv").write_text("\n".join(lines) + "\n")
+    cohort = read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv", session="01")
+    expect(cohort, ["S0"], [[[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]]])
+    assert "entries of regions that have data are not finite" in cohort.exclusions["reason"].item()
+
+
 @pytest.mark.slow
 def test_a_wide_table_with_counted_edges_is_unfolded_by_proof(tmp_path, fc):
     table = pd.DataFrame(fc[:, *np.tril_indices(REGIONS, -1)]).rename(columns=lambda i: f"V{i + 1}")

@@ -102,8 +102,9 @@ def _values(path: Path, wide: _Wide) -> np.ndarray:
 
 @once
 def _table(path: Path) -> pd.DataFrame:
-    words = dict.fromkeys([*ID_COLUMNS, *_SESSIONS], str)
-    return read_table(path, dtype=words, converters={0: str}, na_values=["n/a"])  # the first column may be ids too
+    first, _ = first_lines(path)
+    words = [name for name in first if name in ID_COLUMNS or name == first[0] or name.lower() in _SESSIONS]
+    return read_table(path, dtype=dict.fromkeys(words, str), na_values=["n/a"])
 
 
 def _id_column(columns: Sequence[str]) -> str:
