@@ -69,6 +69,12 @@ def test_not_enough_memory_for_one_participant_is_a_reason_at_any_step(tmp_path,
     assert reason.endswith("sub-01.npy (participant 01): there is not enough memory to read it.")
 
 
+def test_the_report_counts_scans_and_participants(tmp_path):
+    write_people(tmp_path / "in", 2, **{"01_run-2": fc(5)})
+    report = ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION)
+    assert (report.format, report.n_scans, report.n_participants) == ("plain", 3, 2)
+
+
 def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):
     for session in (1, 2):
         for person in ("a", "b"):

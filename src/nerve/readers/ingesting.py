@@ -45,8 +45,8 @@ class Report:
         The cohort.
     format : str
         The reader that was used.
-    n_participants : int
-        Participants written.
+    n_scans, n_participants : int
+        Scans found, participants written.
     exclusions : DataFrame
         participant_id and reason of everyone who was left out.
     notes : list of str
@@ -55,6 +55,7 @@ class Report:
 
     path: Path
     format: str = ""
+    n_scans: int = 0
     n_participants: int = 0
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
     notes: list[str] = field(default_factory=list)
@@ -130,7 +131,7 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
         writer.finish(reader.table(), name=name, measure=measure, exclusions=exclusions, notes=record)
     for note in notes:
         log.info(note)
-    return Report(out, plan.reader.name, len(reader.rows), exclusions, notes)
+    return Report(out, plan.reader.name, plan.n_scans, len(reader.rows), exclusions, notes)
 
 
 @contextmanager

@@ -55,6 +55,8 @@ class Plan:
         Scans of each participant.
     table : DataFrame
         Their rows of the participants table, in the same order.
+    n_scans : int
+        How many scans were found in all.
     excluded : dict
         Participant → reason, of those without data or without a row.
     notes : list of str
@@ -69,6 +71,7 @@ class Plan:
     looked: dict[Any, Reading]
     people: People
     table: pd.DataFrame
+    n_scans: int
     excluded: dict[str, str]
     notes: list[str]
 
@@ -78,8 +81,8 @@ def make_plan(source: Path, options: Options) -> Plan:
     reader, found = find_scans(source, options)
     options = reader.completed(options, found)
     people, notes = group_scans(filter_scans(found, options), options.repeats)
-    scans = counted(_n_readable(found), "scan")
-    notes.insert(0, f"format {reader.name}: {reader.describe}; {scans} of {counted(len(people))}")
+    n_scans = _n_readable(found)
+    notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
     left_out = Counter(scan.left_out for scan in found if scan.left_out)
     notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()]
     if isinstance(options.participants, (str, os.PathLike)):
@@ -91,7 +94,7 @@ def make_plan(source: Path, options: Options) -> Plan:
     values, said, value_notes = decided_values(looked, options, source)
     notes += [*table_notes, *region_notes, *value_notes]
     read = {scan.entry: reading for scan, reading in looked}
-    return Plan(reader, options, regions, values, said, read, people, table, excluded, notes)
+    return Plan(reader, options, regions, values, said, read, people, table, n_scans, excluded, notes)
 
 
 def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
