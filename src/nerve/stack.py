@@ -64,6 +64,9 @@ class Stack:
         picked = self._read(np.atleast_1d(index))
         return picked[(slice(None) if index.ndim else 0, *rest)]
 
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = self._read(np.arange(len(self)))
         return whole if dtype is None else whole.astype(dtype)

@@ -63,6 +63,13 @@ def test_several_atlases_must_be_chosen_among(tmp_path, series):
         read_cohort(tmp_path, parcellation=CUSTOM, atlas="aal")
 
 
+def test_the_atlas_of_the_name_is_told_where_another_is_expected(tmp_path, series):
+    for person, one in series.items():
+        write(tmp_path, person, one)
+    with pytest.raises(NerveError, match=r"series are of the atlas cc30 by their name, expected schaefer100-17"):
+        read_cohort(tmp_path, parcellation="schaefer100-17")
+
+
 @pytest.mark.realdata
 def test_the_original_series_give_the_released_matrices(shared_data):
     cohort = read_cohort(

@@ -143,6 +143,7 @@ def test_participants_whose_files_hold_another_measure_are_left_out_with_a_reaso
     [
         (lambda place: _rewrite(place, "*.dense.tsv", "1\t2\n2\tx\n"), "holds text"),
         (lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\tlabel\n0\ta\n"), "the matrix has 12 rows"),
+        (lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\n0\n"), "rows, expected 1, as .*nodeindices"),
         (lambda place: _rewrite(place, "*_nodeindices.tsv", "label\na\n"), "no column 'matrix_index'"),
         (lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\n0\n0\n"), "does not count the rows"),
         (lambda place: _rewrite(place, "*_relmat.json", "[1]"), "does not describe a matrix"),

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.readers.write_formats import random_fc, random_series, write_dtseries, write_pconn, write_ptseries
+from nibabel import cifti2
+from tests.readers.write_formats import (
+    parcels_axis,
+    random_fc,
+    random_series,
+    write_dtseries,
+    write_pconn,
+    write_ptseries,
+)
 
 from nerve.checks import NerveError
 from nerve.parcellation import load_parcellation
@@ -45,6 +53,16 @@ def test_series_of_an_hcp_folder_are_averaged_over_runs(tmp_path, shuffled):
     off = ~np.eye(100, dtype=bool)
     np.testing.assert_allclose(cohort.connectivity[0][off], expected[off], atol=1e-5)
     assert len(cohort) == 1
+
+
+def test_series_whose_axes_are_the_other_way_round_are_turned(tmp_path, shuffled):
+    order, labels = shuffled
+    series = random_series(60, 100, 0)
+    axes = (parcels_axis(labels), cifti2.SeriesAxis(0, 0.72, 60))
+    image = cifti2.Cifti2Image(series[:, order].T.astype(np.float32), axes)
+    image.to_filename(tmp_path / "100307.rfMRI_REST.ptseries.nii")
+    cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
+    np.testing.assert_allclose(cohort.connectivity[0], np.corrcoef(series.T), atol=1e-5)
 
 
 def test_parcels_that_the_surface_lacks_are_named_and_can_be_left_out(tmp_path):

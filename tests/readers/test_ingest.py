@@ -22,6 +22,7 @@ from nerve.cohort import Cohort
 from nerve.parcellation import load_parcellation
 from nerve.readers import READERS, get_reader, ingest, read_cohort
 from nerve.readers.parallel import in_order
+from nerve.readers.plain import Plain
 
 PARCELLATION = load_parcellation("schaefer100-17")
 
@@ -48,6 +49,30 @@ def test_the_public_name_and_every_reader_say_what_they_are():
     for name in READERS:
         assert get_reader(name).name == name
         assert get_reader(name).describe
+
+
+@pytest.mark.parametrize("step", ["nerve.readers.plain.Plain.read", "nerve.readers.person.clean_matrix"])
+def test_not_enough_memory_for_one_participant_is_a_reason_at_any_step(tmp_path, monkeypatch, step):
+    module, _, name = step.rpartition(".")
+    owner = Plain if module.endswith("Plain") else sys.modules[module]
+    original = getattr(owner, name)
+
+    def short_of_memory(*given):
+        if any("sub-01" in str(one) for one in given):  # the scan, or where it is
+            raise MemoryError
+        return original(*given)
+
+    monkeypatch.setattr(owner, name, short_of_memory)
+    cohort = read(write_people(tmp_path / "in"), jobs=1)
+    assert list(cohort.participants["participant_id"]) == ["00", "02"]
+    reason = cohort.exclusions.set_index("participant_id")["reason"]["01"]
+    assert reason.endswith("sub-01.npy (participant 01): there is not enough memory to read it.")
+
+
+def test_the_report_counts_scans_and_participants(tmp_path):
+    write_people(tmp_path / "in", 2, **{"01_run-2": fc(5)})
+    report = ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION)
+    assert (report.format, report.n_scans, report.n_participants) == ("plain", 3, 2)
 
 
 def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):

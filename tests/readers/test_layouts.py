@@ -18,6 +18,7 @@ from nerve.cli import app
 from nerve.cohort import Cohort
 from nerve.parcellation import load_parcellation
 from nerve.readers import read_cohort
+from nerve.readers.ids import natural_key
 from nerve.readers.names import TwoReadings
 from nerve.simulate import simulate_cohort
 
@@ -202,6 +203,32 @@ def test_dpabi_gives_one_kind_of_file(tmp_path, fc, series, ending, settings):
     assert "6 files are left out" in log or log.count("3 files are left out") == 2
 
 
+def test_of_twenty_participants_one_alone_may_prove_fisher_z(tmp_path, fc):
+    weak, strong = np.arctanh(fc[0] * OFF * 0.5), np.arctanh(fc[0] * OFF)
+    strong[0, 1] = strong[1, 0] = 1.5
+    for i in range(20):
+        np.save(tmp_path / f"S{i:02d}.npy", strong if i == 7 else weak)
+    cohort = read(tmp_path)
+    assert any("hold Fisher z, as 1 of 20 looked at prove" in note for note in cohort.notes["log"])
+    np.testing.assert_allclose(cohort.connectivity[0], np.tanh(weak) + np.eye(REGIONS), atol=1e-6)
+
+
+@pytest.mark.parametrize("diagonal", [0.0, 1.0])
+def test_fisher_z_up_to_1_is_proved_by_eigenvalues(tmp_path, diagonal):
+    rng = np.random.default_rng(0)
+    r = [np.corrcoef(rng.normal(size=(REGIONS, 25))) for _ in range(7)]  # fewer volumes than regions
+    for i, one in enumerate(r):
+        np.save(tmp_path / f"S{i}.npy", np.where(OFF, np.clip(np.arctanh(one * OFF), -0.999, 0.999), diagonal))
+    if diagonal == 1:  # which is that of r
+        with pytest.raises(
+            NerveError, match=r"S0\.npy, S1\.npy .* can only hold Fisher z, and S5\.npy, S6\.npy only r"
+        ):
+            read(tmp_path)
+        expect(read(tmp_path, values="z"), [f"S{i}" for i in range(7)], r, atol=0.02)
+    else:
+        expect(read(tmp_path), [f"S{i}" for i in range(7)], r, atol=0.02)
+
+
 def test_matrices_and_fisher_z_beside_each_other_are_not_averaged(tmp_path, fc):
     for i in range(3):
         save_text(folder_of(tmp_path / f"S{i}/FCmat.txt"), fc[i])
@@ -247,6 +274,25 @@ def test_vectors_are_unfolded_as_they_were_made(tmp_path, fc, form, kind):
         for person, vector in zip(ids, vectors, strict=True):
             np.save(tmp_path / f"{person}_vec.npy", vector)
     expect(read(tmp_path, **({} if kind == "each" else {"ids": tmp_path / "ids.txt"})), ids, fc)
+
+
+@pytest.mark.parametrize("ids", [["S0", "S1", "S2", "S3", "S4"], ["100307", "7", "103111", "0", "105014"]])
+@pytest.mark.parametrize(("mark", "name"), [("\t", "vectors.tsv"), (" ", "netmats1.txt")])
+def test_vectors_after_ids_in_one_text(tmp_path, fc, ids, mark, name):
+    upper = fc[:, *np.triu_indices(REGIONS, 1)]
+    lines = [mark.join([who, *(f"{value:.6f}" for value in row)]) for who, row in zip(ids, upper, strict=True)]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    expect(read(tmp_path), sorted(ids, key=natural_key), fc[[ids.index(who) for who in sorted(ids, key=natural_key)]])
+
+
+def test_as_many_vectors_after_ids_as_values_are_no_matrix(tmp_path):
+    regions = pd.DataFrame({"label": ["a", "b", "c", "d"], "network": ["x", "x", "y", "y"]})
+    regions.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    r = [np.corrcoef(np.random.default_rng(seed).normal(size=(4, 50))) for seed in range(6)]
+    lines = [" ".join([f"S{i}", *(f"{value:.6f}" for value in r[i][np.triu_indices(4, 1)])]) for i in range(6)]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
+    cohort = read(tmp_path / "vectors.txt", parcellation=tmp_path / "atlas.tsv", unfolding="upper")
+    expect(cohort, [f"S{i}" for i in range(6)], r)
 
 
 def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
@@ -356,6 +402,24 @@ def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
     cohort = read(tmp_path)
     expect(cohort, [f"P{i}" for i in range(N)], fc)
     assert (cohort.notes["format"], cohort.notes["region_match"]) == ("edges", "label")
+
+
+def test_names_of_edges_are_cut_into_labels_of_the_others(tmp_path):
+    labels = ["LH_SalVentAttnB_PFCl_1", "LH_ContC_Cingp_1", "RH_VisCent_ExStr_3"]
+    pd.DataFrame({"label": labels, "network": ["a", "b", "c"]}).to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    r = np.array([[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]])
+    pairs = {f"{labels[i]}_{labels[j]}": [r[i, j]] * 2 for i, j in zip(*np.triu_indices(3, 1), strict=True)}
+    pd.DataFrame({"participant_id": ["S0", "S1"], **pairs}).to_csv(tmp_path / "edges.csv", index=False)
+    expect(read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv"), ["S0", "S1"], [r, r])
+
+
+def test_sessions_of_a_table_are_words_and_its_first_column_may_be_values(tmp_path):
+    pd.DataFrame({"label": ["a", "b", "c"], "network": ["x", "y", "y"]}).to_csv(tmp_path / "atlas.tsv", sep="\t")
+    lines = ["a_b,a_c,b_c,participant_id,Session", "0.1,0.2,0.3,S0,01", "0.2,0.3,0.4,S0,02", "n/a,0.3,0.5,S1,01"]
+    (tmp_path / "edges.csv").write_text("\n".join(lines) + "\n")
+    cohort = read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv", session="01")
+    expect(cohort, ["S0"], [[[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]]])
+    assert "entries of regions that have data are not finite" in cohort.exclusions["reason"].item()
 
 
 @pytest.mark.slow

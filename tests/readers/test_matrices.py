@@ -63,6 +63,7 @@ def test_rounding_of_text_files_is_forgiven(fc):
         (lambda m: m + np.outer(np.arange(6), np.ones(6)) * 0.01 * (1 - np.eye(6)), r"not symmetric.*up to 0.05"),
         (lambda m: np.where(np.eye(6, k=1) + np.eye(6, k=-1) > 0, np.nan, m), r"10 entries .* not finite"),
         (lambda m: np.zeros((6, 6)), r"all regions are missing or zero"),
+        (lambda m: m[:1, :1], r"the matrix has one entry, expected at least two regions"),
     ],
 )
 def test_each_fault_is_named(fc, spoil, sentence):
@@ -103,3 +104,16 @@ def test_a_length_that_is_no_triangle_is_refused():
 def test_small_covariances_are_not_taken_for_fisher_z():
     assert shown_values(np.array([[4.0, 1.5], [1.5, 2.0]])) == ""
     assert shown_values(np.array([[1.0, 1.5], [1.5, 1.0]])) == "z"
+
+
+@pytest.mark.parametrize("diagonal", [0.0, 1.0, np.nan])
+def test_eigenvalues_below_zero_as_r_and_none_as_z_prove_fisher_z(diagonal):
+    off = 1 - np.eye(100)
+    r = np.corrcoef(np.random.default_rng(0).normal(size=(100, 25)))  # fewer volumes than regions
+    z = np.arctanh(r * off)
+    assert np.abs(z).max() < 1
+    assert shown_values(np.where(off, z, diagonal), thorough=True) == "z"
+    assert shown_values(np.where(off, r, diagonal), thorough=True) == ("r" if diagonal == 1 else "")
+    long = np.corrcoef(np.random.default_rng(0).normal(size=(100, 500)))  # z of these differ from r by nothing much
+    assert shown_values(np.where(off, np.arctanh(long * off), diagonal), thorough=True) in ("", "r")
+    assert shown_values(np.where(off, -0.9, diagonal), thorough=True) != "z"  # negative as z too

@@ -160,6 +160,16 @@ def test_a_scan_too_short_for_its_confounds_is_refused(tmp_path, atlas):
         read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas)
 
 
+@pytest.mark.parametrize("spoil", ["no rows", "a name too few"])
+def test_confounds_without_rows_or_a_proper_header_are_refused(tmp_path, atlas, spoil):
+    write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0))
+    path = next((tmp_path / "source").rglob("*confounds_timeseries.tsv"))
+    header, rest = path.read_text().split("\n", 1)
+    path.write_text(header + "\n" if spoil == "no rows" else header.partition("\t")[2] + "\n" + rest)
+    with pytest.raises(NerveError, match=r"confounds table has no rows or no proper header\. Make it again"):
+        read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas)
+
+
 def test_confounds_of_another_length_are_refused(tmp_path, atlas):
     write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(50, 0))
     with pytest.raises(NerveError, match="50 rows of confounds for 60 volumes"):

@@ -84,6 +84,16 @@ def test_one_array_of_all_people_with_ids_from_the_table(tmp_path, people, layou
     np.testing.assert_allclose(cohort.connectivity[2], people["p1"], atol=1e-6)  # p3 stands in the first row
 
 
+@pytest.mark.parametrize(
+    "text", ["S 1\nS 2\nS 3\n", "\n S 1 \n\nS 2\nS 3", "S 1\nS 2,x\nS 3\ty\n", "id\nS 1\nS 2\nS 3\n"]
+)
+def test_a_file_of_ids_has_one_per_line_whatever_is_in_it(tmp_path, people, text):
+    np.save(tmp_path / "all.npy", np.stack(list(people.values())))
+    (tmp_path / "ids.txt").write_text(text)
+    cohort = read(tmp_path / "all.npy", ids=tmp_path / "ids.txt")
+    assert cohort.participants["participant_id"].tolist() == ["S 1", "S 2", "S 3"]
+
+
 def test_ids_of_a_stack_from_a_file_and_refused_when_they_do_not_fit(tmp_path, people):
     np.save(tmp_path / "all.npy", np.stack(list(people.values())))
     (tmp_path / "ids.txt").write_text("a\nb\nc\n")

@@ -166,6 +166,21 @@ def test_giants_are_refused_by_what_they_claim(tmp_path):
         load_image(tmp_path / "c.nii.gz")
 
 
+def test_the_packing_of_each_array_counts_not_that_of_an_archive(tmp_path):
+    giant, people = np.zeros(17_000_000), {f"S{i:02d}": np.eye(1000) for i in range(18)}  # 144 MB in all
+    np.savez_compressed(tmp_path / "x.npz", giant=giant, **people)
+    assert 100 * (tmp_path / "x.npz").stat().st_size < 144e6
+    assert np.array_equal(read_array(tmp_path / "x.npz", "S17"), np.eye(1000))
+    with pytest.raises(NerveError, match=r"bytes unpack to 136,000,\d+ or more"):
+        read_array(tmp_path / "x.npz", "giant")
+
+
+def test_a_table_without_rows_is_called_so(tmp_path):
+    (tmp_path / "people.csv").write_text("# nobody yet\n")
+    with pytest.raises(NerveError, match=r"people\.csv: it holds no rows, expected a table with names of columns"):
+        load_table(tmp_path / "people.csv")
+
+
 def test_a_first_line_without_end_is_not_read_whole(tmp_path):
     (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(b"0\t" * 2**15, 1) * 400)
     with pytest.raises(NerveError, match=r"its first line does not end|unpack to"):

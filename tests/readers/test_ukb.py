@@ -71,7 +71,7 @@ def test_of_several_visits_the_first_is_read_unless_another_is_named(tmp_path, g
         write_ukb_bulk(tmp_path / "bulk", "1000000", netmat(21, instance), instance=instance)
     first = read_cohort(tmp_path / "bulk", parcellation=groups(21))
     np.testing.assert_allclose(first.connectivity[0], netmat(21, 2), rtol=1e-5)
-    assert any("first visit" in note for note in first.notes["log"])
+    assert any("reduced to the first one by session" in note for note in first.notes["log"])
     second = read_cohort(tmp_path / "bulk", parcellation=groups(21), session="3")
     np.testing.assert_allclose(second.connectivity[0], netmat(21, 3), rtol=1e-5)
 
@@ -93,7 +93,7 @@ def test_ids_are_asked_for(tmp_path, groups):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0)}, ids=False)
     with pytest.raises(NerveError, match=r"no ids.*--ids FILE"):
         read_cohort(source, parcellation=groups(21))
-    with pytest.raises(NerveError, match="1 rows for 2 ids"):
+    with pytest.raises(NerveError, match="it holds 1 participants and there are 2 ids"):
         read_cohort(source, parcellation=groups(21), ids=["1", "2"])
 
 

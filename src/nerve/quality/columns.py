@@ -54,8 +54,7 @@ def _no_target(name: str, known: pd.Series) -> str:
         return "index"
     if all(_DATE.search(str(value)) for value in known):
         return "dates"
-    each_its_own = known.is_unique and len(known) > 2
-    if each_its_own and (_ID.fullmatch(name) or in_numbers(known).isna().all()):
+    if known.is_unique and len(known) > 2 and (_ID.fullmatch(name) or in_numbers(known).isna().all()):
         return "ids"
     return ""
 

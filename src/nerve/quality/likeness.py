@@ -137,23 +137,15 @@ def _differences(r: float, trained: Signature, found: Signature, cohort: Cohort)
         mean[above] = mean[above[::-1]] = found.mean
         better = check_order(mean, cohort.parcellation).better
         hint = f"The rows look as if they were in the order of {better}" if better else "Other regions or another order"
-        yield (
-            f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more. "
-            f"{hint}: check the labels of the regions (`nerve check`)."
-        )
+        said = f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more"
+        yield f"{said}. {hint}: check the labels of the regions (`nerve check`)."
     if found.largest > _BEYOND >= trained.largest:
-        yield (
-            f"Values go up to {found.largest:.2f}, expected correlations as in {theirs}: these may "
-            "be Fisher z. Ingest again with --values z."
-        )
+        said = f"Values go up to {found.largest:.2f}, expected correlations as in {theirs}"
+        yield f"{said}: these may be Fisher z. Ingest again with --values z."
     elif not 1 / SPREAD < found.spread / trained.spread < SPREAD:
-        yield (
-            f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in {theirs}: "
-            "another measure (partial correlations, say), filter or length of scan."
-        )
+        said = f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in {theirs}"
+        yield f"{said}: another measure (partial correlations, say), filter or length of scan."
     if abs(found.negative - trained.negative) > NEGATIVE:
         regressed, kept = ("this cohort", theirs) if found.negative > trained.negative else (theirs, "this cohort")
-        yield (
-            f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}, as "
-            f"if the global signal had been regressed out in {regressed} and not in {kept}."
-        )
+        said = f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}"
+        yield f"{said}, as if the global signal had been regressed out in {regressed} and not in {kept}."

@@ -1,4 +1,4 @@
-"""One pass over the matrices of a cohort, a few at a time: missing, out of range, asymmetric, twice, not positive."""
+"""One pass over the matrices of a cohort, one at a time: missing, out of range, asymmetric, twice, not positive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from scipy.linalg import lapack
 from nerve.cohort import Cohort
 from nerve.progress import tracked
 
-CHUNK = 32  # matrices in memory at a time
 TOLERANCE = 2e-3  # float16 near 1 is this coarse
 ROUNDING = {"float16": 5e-3, "float32": 1e-3}  # how far below zero it takes an eigenvalue of a correlation matrix
 POSITIVE = ("pearson", "covariance")  # measures whose matrices have no negative eigenvalue
@@ -33,15 +32,13 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
     facts = []
     rounding = ROUNDING[str(cohort.connectivity.dtype)] if cohort.measure in POSITIVE else None
-    starts = range(0, len(cohort), CHUNK)
-    for start in tracked(starts, "checking", len(starts), shown=progress):
-        for matrix in np.asarray(cohort.connectivity[start : start + CHUNK]):
-            fact, clean = _facts(matrix.astype(np.float64), rounding)
-            known = np.isfinite(clean)
-            total += np.where(known, clean, 0.0)
-            count += known
-            lacking += ~known.any(axis=1)
-            facts.append(fact)
+    for matrix in tracked(cohort.connectivity, "checking", len(cohort), unit="participants", shown=progress):
+        fact, clean = _facts(np.array(matrix, np.float64), rounding)
+        known = np.isfinite(clean)
+        total += np.where(known, clean, 0.0)
+        count += known
+        lacking += ~known.any(axis=1)
+        facts.append(fact)
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]), mean, lacking
 
@@ -51,8 +48,7 @@ def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float]
     diagonal = matrix.diagonal().copy()
     np.fill_diagonal(matrix, 0.0)
     missing = ~np.any(np.nan_to_num(matrix, posinf=1.0, neginf=1.0), axis=1)
-    matrix[missing] = np.nan
-    matrix[:, missing] = np.nan
+    matrix[missing] = matrix[:, missing] = np.nan
     inner = matrix[np.ix_(~missing, ~missing)]
     broken = ~np.isfinite(inner)
     inner = np.where(broken, 0.0, inner)

@@ -42,14 +42,18 @@ class OrderCheck:
     @property
     def better(self) -> str:
         """The other order that fits clearly better, or an empty string."""
-        bar = max(self.contrast * CLEARLY_HIGHER, self.contrast + AT_LEAST)
         name = max(self.others, key=lambda other: self.others[other], default="")
-        return name if name and self.others[name] > bar else ""
+        return name if name and clearly_higher(self.others[name], self.contrast) else ""
 
     @property
     def plausible(self) -> bool:
         """Whether the declared order can be right: no other fits clearly better, and networks show at all."""
         return not self.better and self.contrast > 0
+
+
+def clearly_higher(contrast: float, other: float) -> bool:
+    """Whether one network contrast exceeds another by more than chance would have it."""
+    return contrast > max(other * CLEARLY_HIGHER, other + AT_LEAST)
 
 
 def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:

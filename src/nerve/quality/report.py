@@ -156,10 +156,8 @@ def _source_rows(cohort: Cohort) -> Iterator[Row]:
     """How the regions of the files were matched, where ingest recorded it, and how many files a participant has."""
     match = cohort.notes.get("region_match")
     if match == "size":
-        detail = (
-            f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
-            "Ingest again with --order NAME to say which atlas it is, in which order."
-        )
+        detail = f"the files have no labels, and {cohort.parcellation.name} was taken for its number of regions alone. "
+        detail += "Ingest again with --order NAME to say which atlas it is, in which order."
         yield "region match", "not confirmed", "warning", detail
     elif match in ("label", "stated"):
         yield "region match", "by label" if match == "label" else "as the user stated", "ok", ""
@@ -207,16 +205,15 @@ def _eigenvalue_rows(facts: pd.DataFrame, negative: np.ndarray, cohort: Cohort) 
         value, verdict, detail = f"none below {-ROUNDING[str(cohort.connectivity.dtype)]:g}", "ok", ""
     elif negative.mean() > 0.5:
         verdict = "not usable"
-        detail = (
-            f"{negative.sum()} of {len(facts)} matrices cannot be {in_words(cohort.measure)} ({who}): vectors unfolded "
-            "in the wrong order, Fisher z taken for r, negative values set to zero, or damaged rows. Look at the files "
-            "with `nerve ingest --dry-run`."
+        causes = (
+            "vectors unfolded in the wrong order, Fisher z taken for r, negative values set to zero, or damaged rows"
         )
+        detail = f"{negative.sum()} of {len(facts)} matrices cannot be {in_words(cohort.measure)} ({who}): {causes}. "
+        detail += "Look at the files with `nerve ingest --dry-run`."
     elif negative.any():
         verdict, detail = "warning", f"{negative.sum()} damaged or of another kind: {who}"
     elif unusual.any():
-        verdict = "warning"
-        detail = f"a little below zero, as of values rounded to two or three decimals: {who}"
+        verdict, detail = "warning", f"a little below zero, as of values rounded to two or three decimals: {who}"
     else:
         verdict, detail = "note", "of averages of several scans or filled-in regions, as expected"
     yield "smallest eigenvalue", value, verdict, detail
@@ -250,10 +247,9 @@ def _order_row(order: OrderCheck, name: str) -> Row:
     detail = f"contrast {order.contrast:.3f}" + (f"; {others}" if others else "")
     if order.better:
         verdict = "not usable"
+        better = f"read as {order.better} the same data have a network contrast of {order.others[order.better]:.3f}"
         detail = (
-            f"looks wrong: read as {order.better} the same data have a network contrast of "
-            f"{order.others[order.better]:.3f} against {order.contrast:.3f} as {name}. "
-            f"Ingest again with --order {order.better}."
+            f"looks wrong: {better} against {order.contrast:.3f} as {name}. Ingest again with --order {order.better}."
         )
     elif not order.contrast > 0:
         verdict, detail = "warning", "networks do not show in the group mean: check the order of the regions."

@@ -17,7 +17,6 @@ _NAME = re.compile(r"(?P<person>.+)_rois_(?P<atlas>[A-Za-z0-9]+)\.1D")
 class ABIDE(Reader):
     """Time series of ABIDE Preprocessed (`abide.org` pipelines C-PAC, CCS, DPARSF, NIAK)."""
 
-    name = "abide"
     describe = "ABIDE Preprocessed time series, <FILE_ID>_rois_<atlas>.1D"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

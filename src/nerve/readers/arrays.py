@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+import scipy.io
 from numpy.lib import format as npy
 
 from nerve.checks import listed, problem
@@ -29,9 +31,9 @@ def array_shapes(path: Path) -> Shapes:
         return {"": read_array(path).shape}
     if path.suffix == ".npz":
         return _npz_shapes(path)
-    with _matlab(path) as (scipy_io, file):
+    with _matlab(path) as file:
         if file is None:
-            return {name: shape for name, shape, kind in scipy_io.whosmat(path) if kind.startswith(_NUMERIC)}
+            return {name: shape for name, shape, kind in scipy.io.whosmat(path) if kind.startswith(_NUMERIC)}
         own = [name for name in file if _is_own(file, name)]
         return {name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])}
 
@@ -54,23 +56,21 @@ def read_array(path: Path, name: str = "") -> np.ndarray:
     if path.suffix == ".mat":
         return _read_mat(path, name)
     with sentences(require_file(path), "an array of numbers"):
-        if path.suffix == ".npy":
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-            if not isinstance(array, np.ndarray):
-                raise problem(path, "it is an archive of arrays", remedy="Name it .npz.")
-            return as_numbers(array, path)
-        archive = _open_npz(path)
-        if name not in archive.files:
-            raise problem(path, f"there is no array {name!r}")
-        for member in archive.zip.infolist():
-            if member.filename in (name, f"{name}.npy"):
-                refuse_bomb(path, path.stat().st_size, member.file_size)
-        return as_numbers(archive[name], path)
+        if path.suffix == ".npz":
+            archive = _open_npz(path)
+            for member in archive.zip.infolist():
+                if member.filename in (name, f"{name}.npy"):
+                    refuse_bomb(path, path.stat().st_size, member.file_size)
+            return as_numbers(archive[name], path)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise problem(path, "it is an archive of arrays", remedy="Name it .npz.")
+        return as_numbers(array, path)
 
 
 def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
     """One slice along an axis of an array; MATLAB's v7.3 is read only there, other files are read once."""
-    if path.suffix != ".mat" or not _is_hdf5(require_file(path)):
+    if path.suffix != ".mat" or not h5py.is_hdf5(require_file(path)):
         return np.asarray(_whole_array(path, name).take(index, axis))
     with sentences(path, "a whole MATLAB file"):
         dataset = own_dataset(_open_hdf5(path), name, path, along=axis)
@@ -80,56 +80,44 @@ def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
 
 def read_words(path: Path, name: str) -> tuple[str, ...]:
     """A cell array of words (labels, ids) of a `.mat`, as in CBIG's `struct_names.mat`."""
-    with _matlab(path) as (scipy_io, file):
+    with _matlab(path) as file:
         if file is None:
-            words = np.asarray(scipy_io.loadmat(path, variable_names=[name])[name], dtype=object).ravel()
+            words = np.asarray(scipy.io.loadmat(path, variable_names=[name])[name], dtype=object).ravel()
             return tuple(str(np.asarray(word).ravel()[0]).strip() if np.size(word) else "" for word in words)
         cells = [file[cell] for cell in own_dataset(file, name, path)[()].ravel()]
         for cell in cells:
-            _refuse_bomb(path, cell.shape, cell.dtype.itemsize)
+            refuse_giant(path, cell.shape, cell.dtype.itemsize)
         return tuple("".join(map(chr, np.asarray(cell).ravel())).strip() for cell in cells)
 
 
 def _read_mat(path: Path, name: str) -> np.ndarray:
-    with _matlab(path) as (scipy_io, file):
+    with _matlab(path) as file:
         if file is not None:
             array = own_dataset(file, name, path)[()].T  # HDF5 lists MATLAB's column-major axes backwards
         else:
-            array = scipy_io.loadmat(path, variable_names=[name])[name]
+            array = scipy.io.loadmat(path, variable_names=[name])[name]
         if hasattr(array, "toarray"):
-            _refuse_bomb(path, array.shape, 8)
+            refuse_giant(path, array.shape, 8)
             array = array.toarray()
         return as_numbers(array, path)
 
 
 @contextmanager
-def _matlab(path: Path) -> Iterator[tuple[Any, Any]]:
-    """scipy.io and None, or None and the HDF5 file of version 7.3.
+def _matlab(path: Path) -> Iterator[h5py.File | None]:
+    """The HDF5 file of version 7.3; None for an older one, once it is known to be sound.
 
     The compiled parser of scipy can end the process on a damaged file, so that such a file is refused first.
     """
     with sentences(require_file(path), "a whole MATLAB file of version 5 to 7.3"):
-        if _is_hdf5(path):
-            import h5py
-
+        if h5py.is_hdf5(path):
             with h5py.File(path, "r") as file:
-                yield None, file
+                yield file
         else:
-            import scipy.io
-
             refuse_unsound(path, path)
-            yield scipy.io, None
-
-
-def _is_hdf5(path: Path) -> bool:
-    with open(path, "rb") as stream:
-        start = stream.read(520)
-    return b"\x89HDF" in (start[:4], start[512:516])
+            yield None
 
 
 def _is_own(file: Any, name: str) -> bool:
-    import h5py
-
     return isinstance(file.get(name, getlink=True), h5py.HardLink)
 
 
@@ -147,11 +135,12 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
     shape = list(dataset.shape)
     if along is not None and along < len(shape):
         shape[len(shape) - 1 - along] = 1
-    _refuse_bomb(path, shape, dataset.dtype.itemsize)
+    refuse_giant(path, shape, dataset.dtype.itemsize)
     return dataset
 
 
-def _refuse_bomb(path: Path, shape: Any, itemsize: int) -> None:
+def refuse_giant(path: Path, shape: Any, itemsize: int) -> None:
+    """Refuse an array of more bytes than a file of this size can hold, however it was packed."""
     refuse_bomb(path, path.stat().st_size, itemsize * int(np.prod(shape, dtype=object)))
 
 
@@ -167,16 +156,12 @@ def _holds_numbers(item: Any) -> bool:
 _whole_array = once(read_array)
 
 
+_open_hdf5 = once(h5py.File)
+
+
 @once
 def _open_npz(path: Path) -> Any:
     return np.load(path, allow_pickle=False)
-
-
-@once
-def _open_hdf5(path: Path) -> Any:
-    import h5py
-
-    return h5py.File(path, "r")
 
 
 def as_numbers(array: Any, path: Path) -> np.ndarray:

@@ -2,10 +2,10 @@
 
 To add a reader:
 
-1. Write one file here with a subclass of `Reader` that sets `name` and `describe` and has two methods. `find` lists
-   the scans below a source and returns an empty list when the layout is not its own. `read` gives one scan's matrix or
-   time series as it stands in the file, with the region labels if the file has any.
-2. Add its line to `READERS` in ``nerve/readers/__init__.py``.
+1. Write one file here, whose name is that of the reader, with a subclass of `Reader` that sets `describe` and has two
+   methods. `find` lists the scans below a source and returns an empty list when the layout is not its own. `read` gives
+   one scan's matrix or time series as it stands in the file, with the region labels if the file has any.
+2. Add its name and class to `READERS` in ``nerve/readers/__init__.py``.
 
 Everything else is done for all readers alike: ids, the participants table, region order, r or z, checks of the
 matrix, repeated scans, missing regions, motion, parallel reading, the cohort on disk. So a reader does *not* check
@@ -139,6 +139,7 @@ class Reading:
         return cls(matrix=array, **more) if kind == "fc" else cls(series=array, **more)
 
 
+PROBES = 5  # scans that a reader may open to learn about its source
 Looked = list[tuple[Scan, Reading]]  # scans that were read to learn about their source
 
 
@@ -253,9 +254,13 @@ class Options:
 class Reader(ABC):
     """One kind of source."""
 
-    name: ClassVar[str]
     describe: ClassVar[str]  # one line for `--help` and the log
     fallback: ClassVar[bool] = False  # asked by `--format auto` only when no other reader finds anything
+
+    @property
+    def name(self) -> str:
+        """Its name in `READERS`, which is that of its module."""
+        return type(self).__module__.rpartition(".")[2]
 
     @abstractmethod
     def find(self, source: Path, options: Options) -> list[Scan]:

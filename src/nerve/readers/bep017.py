@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,34 +24,34 @@ from nerve.connectivity import VALUES, measure_of
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names
+from nerve.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names, version_of
 from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
-BESIDE = {
-    "sidecar": "_relmat.json",
-    "nodes": "_nodeindices.tsv",
-    "atlas": "_dseg.tsv",
-    "atlas_name": "_description.json",
-}
+BESIDE = {"sidecar": "_relmat.json", "nodes": "_nodeindices.tsv", "atlas": "_dseg.tsv", "about": "_description.json"}
 
 
 class BEP017(Reader):
     """A data set of BIDS connectivity matrices."""
 
-    name = "bep017"
     describe = "BIDS connectivity matrices (BEP017: relmat.dense.tsv with JSON and nodeindices)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan per recording, all of one atlas and one measure."""
         names = parse_names(files_below(source, MATRIX))
         chosen = one_version({"fc": names}, options, _version, "meas-PearsonCorrelation")[1]
-        return of_one_task([_scan(name, source) for name in chosen], options)
+        top = source if source.is_dir() else source.parent
+        return of_one_task([_scan(name, top) for name in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix, with the labels of its nodes and its measure where the data set names them."""
-        about = _sidecar(scan)
+        sidecar = scan.extra["sidecar"]
+        about = {} if sidecar is None else read_json(sidecar)
+        if not isinstance(about, dict):
+            raise problem(sidecar, "it does not describe a matrix", expected="a JSON object")
+        if about.get("Directed") is True:
+            raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
         measure = measure_of(str(about.get("RelationshipMeasure") or scan.extra["measure"] or "pearson"))
         matrix = read_numbers(scan.path).values
         if about.get("ValidDiagonal") is False:
@@ -66,37 +65,31 @@ class BEP017(Reader):
 
     def completed(self, options: Options, scans: list[Scan]) -> Options:
         """With the atlas that the data set brings with it, if it has networks and the user names none."""
-        table, name = (scans[0].extra[key] for key in ("atlas", "atlas_name"))
-        if options.parcellation or options.order or table is None:
-            return options
-        if not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
+        table, name = (scans[0].extra[key] for key in ("atlas", "about"))
+        unwanted = options.rows is not None or table is None
+        if unwanted or not {"network", "network_label"} & set(read_tsv(table, nrows=0).columns):
             return options
         about = {} if name is None else read_json(name)
         named = about.get("Name") if isinstance(about, dict) else None
         return replace(options, parcellation=Parcellation.from_table(table, name=str(named) if named else None))
 
 
-def _scan(name: BidsName, source: Path) -> Scan:
-    beside = {key: _inherited(name, source, ending) for key, ending in BESIDE.items()}
+def _scan(name: BidsName, top: Path) -> Scan:
+    beside = {key: _inherited(name, top, ending) for key, ending in BESIDE.items()}
     return name.as_scan("fc", extra={"measure": name.get("meas", "stat"), **beside})
 
 
 def _version(name: BidsName) -> Version:
     atlas = "-".join(filter(None, (name.get("atlas"), name.get("seg"), name.get("scale"))))
-    variant = [f"{key}-{name.get(key)}" for key in ("meas", "stat", "desc") if name.get(key)]
-    return Version(atlas, "_".join(variant))
+    return replace(version_of(name, "meas", "stat", "desc"), atlas=atlas)
 
 
-def _inherited(name: BidsName, source: Path, ending: str) -> Path | None:
+def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:
     """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
-    top = source if source.is_dir() else source.parent
-    for folder in (name.path.parent, *name.path.parent.parents):
-        fitting = [path for path in _with_ending(folder, ending) if _entities_of(path, ending) <= name.entities.items()]
-        if fitting:
-            return max(fitting, key=lambda path: (path.name.count("_"), path.name))
-        if folder == top:
-            return None
-    return None
+    folders = [folder for folder in name.path.parents if folder.is_relative_to(top)]
+    files = [path for folder in folders for path in _with_ending(folder, ending)]
+    fitting = [path for path in files if _entities_of(path, ending) <= name.entities.items()]
+    return max(fitting, key=lambda path: (len(path.parts), path.name.count("_"), path.name), default=None)
 
 
 @lru_cache(maxsize=256)
@@ -110,16 +103,6 @@ def _entities_of(path: Path, ending: str) -> set[tuple[str, str]]:
     return {(key, label) for key, _, label in words}
 
 
-def _sidecar(scan: Scan) -> dict[str, Any]:
-    path = scan.extra["sidecar"]
-    about = {} if path is None else read_json(path)
-    if not isinstance(about, dict):
-        raise problem(path, "it does not describe a matrix", expected="a JSON object")
-    if about.get("Directed") is True:
-        raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
-    return about
-
-
 @lru_cache(maxsize=16)
 def _nodes(path: Path) -> pd.DataFrame:
     """The table of nodes in the order of the matrix."""
@@ -128,4 +111,4 @@ def _nodes(path: Path) -> pd.DataFrame:
     position = pd.to_numeric(nodes["matrix_index"].astype(str), errors="coerce")
     if position.isna().any() or sorted(position - position.min()) != list(range(len(nodes))):
         raise NerveError(f"{path}: matrix_index does not count the rows of the matrix, expected 0, 1, 2 ….")
-    return nodes.iloc[np.argsort(position.to_numpy(), kind="stable")].reset_index(drop=True)
+    return nodes.iloc[np.argsort(position.to_numpy())]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nerve.checks import NerveError
 from nerve.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice, read_words
-from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.base import PROBES, Options, Reader, Reading, Scan
 from nerve.readers.names import people_of, scans_of
 from nerve.readers.opening import files_below
 from nerve.readers.unfolding import from_triangle, unfoldings
@@ -14,7 +14,6 @@ from nerve.readers.unfolding import from_triangle, unfoldings
 MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
 TRIANGLES = ("features_rs", "features")
 _LABELS = "struct_names"
-_PROBES = 5
 
 
 class CBIG(Reader):
@@ -24,20 +23,19 @@ class CBIG(Reader):
     column, which is the upper one row by row. Labels come from a `struct_names.mat` beside the matrices.
     """
 
-    name = "cbig"
     describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """Files whose arrays have CBIG's names; only the first few are opened."""
         files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
         known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
-        shapes = next((found for path in files[:_PROBES] if (found := _shapes(path, known))), {})
+        shapes = next((found for path in files[:PROBES] if (found := _shapes(path, known))), {})
         if not shapes:
             return []
         triangles = next((name for name in known if name in shapes and _holds_triangles(name, shapes[name])), None)
         if triangles is not None and len(files) == 1:
             return people_of(files[0], shapes[triangles][1], options, variable=triangles)
-        return scans_of(files, source if source.is_dir() else source.parent, options, "fc")
+        return scans_of(files, source, options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix as MATLAB shows it."""

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from nerve.checks import problem
+from nerve.readers.arrays import refuse_giant
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.derivatives import BidsName, choose_version, chosen_kind, of_one_task, parse_name, version_of
+from nerve.readers.derivatives import BidsName, of_one_task, one_version, parse_name, version_of
+from nerve.readers.names import inside
 from nerve.readers.opening import files_below, require_file, sentences
-from nerve.unpacking import refuse_bomb
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
 WHOLE = "a whole image of the kind that its name says"
@@ -28,19 +29,14 @@ _HCP_RUN = re.compile(r"[rt]fMRI_([A-Za-z]+?)(\d*(?:_(?:LR|RL|AP|PA))?)(?=[_./]|
 class CIFTI(Reader):
     """Parcellated CIFTI files."""
 
-    name = "cifti"
     describe = "CIFTI parcels (.pconn.nii, .ptseries.nii) of HCP's tools"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan a file, of one atlas where names tell the atlas."""
-        kinds = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
-        kind = chosen_kind(kinds, options)
-        names = {path: parse_name(path) for path in kinds.get(kind, [])}
-        versions = {path: version_of(name) for path, name in names.items() if name is not None}
-        if versions:
-            version = choose_version(versions.values(), options)
-            names = {path: name for path, name in names.items() if versions.get(path, version) == version}
-        return of_one_task([_scan(source, path, name, kind) for path, name in names.items()], options)
+        files = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
+        kinds = {kind: [_named(path, source) for path in paths] for kind, paths in files.items()}
+        kind, chosen, _ = one_version(kinds, options, version_of)
+        return of_one_task([name.as_scan(kind) for name in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, with the labels of the parcels axis."""
@@ -72,16 +68,17 @@ def load_image(path: Path) -> Any:
 
     with sentences(require_file(path), WHOLE):
         image: Any = nibabel.load(path)
-        size = int(np.prod(image.shape, dtype=object)) * int(image.get_data_dtype().itemsize)
-        refuse_bomb(path, path.stat().st_size, size)
+        refuse_giant(path, image.shape, image.get_data_dtype().itemsize)
         return image
 
 
-def _scan(source: Path, path: Path, name: BidsName | None, kind: str) -> Scan:
-    if name is not None:
-        return name.as_scan(kind)
-    below = path.relative_to(source) if source.is_dir() else Path(path.name)
-    subjects = [found[1] for part in (path.name, *below.parts) if (found := _HCP_SUBJECT.match(part))]
+def _named(path: Path, source: Path) -> BidsName:
+    """The parts of a BIDS name, or what a name of HCP's says."""
+    if name := parse_name(path):
+        return name
+    parts = (path.name, *inside(path, source).split("/"))
+    subjects = [found[1] for part in parts if (found := _HCP_SUBJECT.match(part))]
     participant = subjects[0] if subjects else re.split(r"\.|_(?=Atlas|rfMRI|task)", path.name)[0]
     run = _HCP_RUN.search(path.as_posix())
-    return Scan(participant, path, kind, task=run[1].lower() if run else "", run=run[2] if run else "")
+    entities = {"sub": participant} | ({"task": run[1].lower(), "run": run[2]} if run else {})
+    return BidsName(path, entities, "", "")

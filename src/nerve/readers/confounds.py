@@ -24,7 +24,6 @@ from nerve.readers.text import column_of_numbers, read_table
 
 MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 TISSUE = ("csf", "white_matter")
-GLOBAL = ("global_signal",)
 _ALL_TERMS = ("", "_derivative1", "_power2", "_derivative1_power2")
 N_COMPCOR = 5
 
@@ -35,7 +34,7 @@ STRATEGIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "8p": (MOTION + TISSUE, ("",)),
     "24p": (MOTION, _ALL_TERMS),
     "32p": (MOTION + TISSUE, _ALL_TERMS),
-    "36p": (MOTION + TISSUE + GLOBAL, _ALL_TERMS),
+    "36p": ((*MOTION, *TISSUE, "global_signal"), _ALL_TERMS),
     "acompcor": (MOTION, ("", "_derivative1")),
 }
 
@@ -67,9 +66,7 @@ class Denoising:
         >>> Denoising.parse("none")
         Denoising(strategy='none', high_pass=None, low_pass=None)
         """
-        if not text:
-            return cls()
-        name, colon, band = text.lower().partition(":")
+        name, colon, band = (text or cls.strategy).lower().partition(":")
         one_of("--denoise", name, list(STRATEGIES))
         if not colon:
             return cls(name, None, None) if name == "none" else cls(name)
@@ -97,7 +94,7 @@ class Denoising:
 def read_confounds(path: Path) -> pd.DataFrame:
     """The table of confounds of one scan."""
     table = read_table(require_file(path))
-    if table.empty or table.columns.has_duplicates or not isinstance(table.index, pd.RangeIndex):
+    if table.empty or not isinstance(table.index, pd.RangeIndex):
         raise problem(path, "the confounds table has no rows or no proper header", remedy="Make it again.")
     return table
 
@@ -107,10 +104,8 @@ def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray 
     bases, terms = STRATEGIES[strategy]
     if not bases:
         return None
-    missing = [name for name in bases if name not in table.columns]
     components = _compcor(table) if strategy == "acompcor" else []
-    if strategy == "acompcor" and not components:
-        missing.append("a_comp_cor_00")
+    missing = [name for name in (*bases, *components) if name not in table.columns]
     if missing:
         found, expected = f"the confounds table lacks {listed(missing)}", f"the columns of the strategy {strategy}"
         remedy = "Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor)."
@@ -167,4 +162,4 @@ def _compcor(table: pd.DataFrame) -> list[str]:
     combined = sorted(name for name in table.columns if str(name).startswith("a_comp_cor_"))
     separate = [f"{kind}_comp_cor_{i:02d}" for kind in "cw" for i in range(N_COMPCOR)]
     found = [name for name in separate if name in table.columns] or combined[: 2 * N_COMPCOR]
-    return found + [str(name) for name in table.columns if str(name).startswith("cosine")] if found else []
+    return (found or ["a_comp_cor_00"]) + [str(name) for name in table.columns if str(name).startswith("cosine")]

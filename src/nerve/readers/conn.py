@@ -25,7 +25,6 @@ _ALL = re.compile(r"resultsROI_(Condition\d+)\.mat")
 class CONN(Reader):
     """ROI-to-ROI matrices of the CONN toolbox."""
 
-    name = "conn"
     describe = "CONN's resultsROI_Condition001.mat or resultsROI_Subject001_Condition001.mat"
 
     def find(self, source: Path, options: Options) -> list[Scan]:

@@ -6,20 +6,29 @@ Missing parcels are rows of zeros with 1 on the diagonal, and are left so: the f
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
+from typing import Any
 
 from nerve.atlases import SCHAEFER_SIZES
-from nerve.checks import NerveWarning
+from nerve.checks import listed
 from nerve.parcellation import load_parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.derivatives import BidsName, Version, by_scan, of_one_task, one_version, parse_names, schaefer_of
+from nerve.readers.derivatives import (
+    BidsName,
+    Version,
+    by_scan,
+    of_one_task,
+    one_version,
+    parse_names,
+    schaefer_of,
+    version_of,
+)
 from nerve.readers.opening import files_below
 from nerve.readers.text import read_numbers
 
 WITHDRAWN = (
-    "The Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to 1 s, so "
-    "the band-pass filter is wrong): if these files are of that release, use the XCP-D release of July 2026 instead."
+    "WARNING: the Reproducible Brain Charts withdrew their C-PAC release in May 2026 (the repetition time was reset to "
+    "1 s, so the band-pass filter is wrong): if these files are of it, use the XCP-D release of July 2026 instead."
 )
 _RECOMMENDED = "reg-36Parameter"  # by RBC, where several are there
 
@@ -27,7 +36,6 @@ _RECOMMENDED = "reg-36Parameter"  # by RBC, where several are there
 class CPAC(Reader):
     """Derivatives of C-PAC as the Reproducible Brain Charts release them."""
 
-    name = "cpac"
     describe = "RBC C-PAC derivatives (…_correlations.tsv, …_timeseries.1D)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -39,26 +47,24 @@ class CPAC(Reader):
             return []
         motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
         others = {_version(name) for name in kinds[kind]} - {version}
-        warnings.warn(WITHDRAWN, NerveWarning, stacklevel=2)
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
-        extra = {"atlas": version.atlas, "strategy": version.variant, "left": tuple(same_atlas)}
+        notes = [WITHDRAWN]
+        if same_atlas:
+            notes.append(
+                f"Matrices of {version.variant} were taken; the source also has {listed(same_atlas)} (--atlas)."
+            )
+        more: dict[str, Any] = {"extra": {"atlas": version.atlas}, "notes": tuple(notes)}
         recordings = by_scan(chosen).values()
-        scans = [name.as_scan(kind, motion_path=name.companion(motion), extra=extra) for name in recordings]
-        return of_one_task(scans, options)
+        return of_one_task([n.as_scan(kind, motion_path=n.companion(motion), **more) for n in recordings], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
         values = read_numbers(scan.path).values
         motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
-        notes = ["C-PAC derivatives: RBC withdrew its release of these in May 2026"]
-        if scan.extra.get("left"):
-            left = ", ".join(scan.extra["left"])
-            notes.append(f"Matrices of {scan.extra['strategy']} were taken; the source also has {left} (--atlas).")
-        labels = None if options.order is not None else _labels(scan.extra.get("atlas", ""), values.shape[1])
+        labels = None if options.order is not None else _labels(scan.extra["atlas"], values.shape[1])
         stated = labels is not None
-        if stated:
-            notes.append(f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.")
-        return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=tuple(notes), stated=stated)
+        notes = (f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.",) * stated
+        return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=notes, stated=stated)
 
 
 def _is_matrix(name: BidsName) -> bool:
@@ -70,8 +76,7 @@ def _is_series(name: BidsName) -> bool:
 
 
 def _version(name: BidsName) -> Version:
-    strategy = name.get("reg")
-    return Version(name.get("atlas"), f"reg-{strategy}" if strategy else "")
+    return version_of(name, "reg")
 
 
 def _labels(atlas: str, n_regions: int) -> tuple[str, ...] | None:

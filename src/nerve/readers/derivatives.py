@@ -100,10 +100,7 @@ def parse_names(paths: Iterable[Path]) -> list[BidsName]:
 
 def by_scan(names: Iterable[BidsName]) -> dict[tuple[str, ...], BidsName]:
     """The first file of each recording."""
-    index: dict[tuple[str, ...], BidsName] = {}
-    for name in names:
-        index.setdefault(name.scan, name)
-    return index
+    return {name.scan: name for name in reversed(list(names))}
 
 
 @dataclass(frozen=True, order=True)
@@ -114,31 +111,29 @@ class Version:
     variant: str = ""
 
     def __str__(self) -> str:
-        return f"{self.atlas}_{self.variant}" if self.variant else self.atlas
+        return f"{self.atlas}_{self.variant}" if self.variant else self.atlas or "unnamed"
 
 
-def version_of(name: BidsName) -> Version:
-    """Atlas and variant of a derivative, from the entities of its name."""
-    desc = name.get("desc")
-    return Version(name.get("seg", "atlas", "parcellation"), f"desc-{desc}" if desc else "")
+def version_of(name: BidsName, *variants: str) -> Version:
+    """Atlas and variant of a derivative, from the entities of its name (`desc`, or others that tell variants apart)."""
+    told = [f"{key}-{name.get(key)}" for key in variants or ("desc",) if name.get(key)]
+    return Version(name.get("seg", "atlas", "parcellation"), "_".join(told))
 
 
 def one_version(
     kinds: Mapping[str, Sequence[Named]], options: Options, version: Callable[[Named], Version], preferred: str = ""
 ) -> tuple[str, list[Named], Version]:
-    """The kind to read, what there is of it in one version, and which; `preferred` is that of `choose_version`."""
-    kind = chosen_kind(kinds, options)
+    """The kind to read (`fc`, `series`, or empty if there is neither), what there is of it in one version, and which.
+
+    `preferred` is that of `choose_version`.
+    """
+    wanted = ["series", "fc"] if options.prefers_series else ["fc", "series"]
+    wanted = [options.data] if options.data in kinds else wanted  # a layout may have one kind only
+    kind = next((one for one in wanted if kinds.get(one)), "")
     if not kind:
         return "", [], Version("")
     chosen = choose_version(map(version, kinds[kind]), options, preferred)
     return kind, [name for name in kinds[kind] if version(name) == chosen], chosen
-
-
-def chosen_kind(kinds: Mapping[str, Sequence[object]], options: Options) -> str:
-    """Matrices or series, for the whole source: `fc`, `series` or empty if there is neither."""
-    wanted = ["series", "fc"] if options.prefers_series else ["fc", "series"]
-    wanted = [options.data] if options.data in kinds else wanted  # a layout may have one kind only
-    return next((kind for kind in wanted if kinds.get(kind)), "")
 
 
 def choose_version(available: Iterable[Version], options: Options, preferred: str = "") -> Version:
@@ -174,8 +169,7 @@ def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
     if len(others) == len(tasks):
         raise NerveError(f"The source holds several tasks ({listed(tasks)}). Name one with --task {tasks[0]}.")
     note = f"only scans at rest are read; the source also has {listed(others)} (--task takes another)"
-    rest = [scan for scan in scans if scan.task not in others]
-    return [replace(scan, notes=(*scan.notes, note)) for scan in rest]
+    return [replace(scan, notes=(*scan.notes, note)) for scan in scans if scan.task not in others]
 
 
 def schaefer_of(atlas: str) -> tuple[int, int]:

@@ -7,22 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
-from nerve.readers.base import Options, Reader, Reading, Scan
+from nerve.readers.base import PROBES, Options, Reader, Reading, Scan
 from nerve.readers.opening import TEXT, files_below, is_data, once
 from nerve.readers.participants import ID_COLUMNS
 from nerve.readers.text import column_of_numbers, first_lines, is_number, read_table
-from nerve.readers.unfolding import Unfolding, expected_sizes, proved_unfolding, unfoldings
+from nerve.readers.unfolding import expected_sizes, proved_unfolding, unfoldings
 
 # names of the two columns of regions in a long table
 _ENDS = re.compile(r"(?:region|roi|node|label|parcel|seed|var|name)s?[_ .]?(?:[12ab]|i|j)|source|target|from|to|i|j|row|col(?:umn)?", re.IGNORECASE)  # fmt: skip  # noqa: E501
 _SESSIONS = ("session_id", "session", "ses", "visit", "eventname")
 _BETWEEN = ("<->", "->", "--", "__", "_to_", "_vs_", " - ", " to ", "~", "|", ":", "-", "/", ".", "_", " ")
-_PROBES = 5
+_Ends = tuple[tuple[int, int], ...]  # positions of the two regions of each edge
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class _Wide:
 
     edges: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    ends: tuple[tuple[int, int], ...] = ()
+    ends: _Ends = ()
 
 
 _Long = tuple[str, str, str]  # the columns of a long table: the two of regions, and that of the values
@@ -40,7 +41,6 @@ _Long = tuple[str, str, str]  # the columns of a long table: the two of regions,
 class Edges(Reader):
     """One table with the edges of all participants."""
 
-    name = "edges"
     describe = "a table of edges, one row per participant or one per pair of regions"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -57,35 +57,32 @@ class Edges(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix of one participant, with the labels that the columns name."""
-        layout = scan.extra["layout"]
-        if not isinstance(layout, _Wide):
-            return _from_long(scan, layout)
-        values = _values(scan.path, layout)[scan.extra["rows"][0]]
-        way: Unfolding | None = scan.extra["unfolding"]
+        layout, way = scan.extra["layout"], scan.extra["unfolding"]
+        if isinstance(layout, _Wide):
+            labels, ends, values = layout.labels, layout.ends, _values(scan.path, layout)[scan.extra["rows"][0]]
+        else:
+            labels, ends, values = _from_long(scan, layout)
         if way is not None:
             return Reading(way.matrix(values, scan.path), notes=(f"the values of each participant are {way}",))
-        matrix = np.full((len(layout.labels),) * 2, np.nan)
-        matrix[tuple(np.transpose(layout.ends))] = values
-        return Reading(matrix=_mirrored(matrix), labels=layout.labels)
+        matrix = np.full((len(labels),) * 2, np.nan)
+        matrix[tuple(np.transpose(ends))] = values
+        return Reading(matrix=np.where(np.isnan(matrix), matrix.T, matrix), labels=labels)
 
 
 def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
     """A scan per participant (and session) of the table, with the rows that are theirs."""
     table = _table(path)
-    names = [str(name) for name in table.columns]
-    ids = _id_column(names)
-    session = next((name for name in names if name.lower() in _SESSIONS and name != ids), None)
-    sessions = [""] * len(table) if session is None else table[session].astype(str)
-    rows: dict[tuple[str, str], list[int]] = {}
-    for i, key in enumerate(zip(table[ids].astype(str), sessions, strict=True)):
-        rows.setdefault(key, []).append(i)
+    ids = _id_column(list(table.columns))
+    sessions = [table[name] for name in table.columns if name.lower() in _SESSIONS and name != ids]
+    session = sessions[0] if sessions else pd.Series("", table.index)
+    rows: Any = table.groupby([table[ids].astype(str), session.fillna("").astype(str)], sort=False).indices
     way = None
     if isinstance(layout, _Wide):
         repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]
         if repeated:
             raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
         if not layout.ends:
-            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:_PROBES]]
+            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:PROBES]]
             way = proved_unfolding(some, options, path)
     extra = {"layout": layout, "unfolding": way}
     return [
@@ -199,19 +196,14 @@ def _regions(path: Path, columns: _Long) -> tuple[str, ...]:
     return _in_order(_table(path)[list(columns[:2])].to_numpy().ravel())
 
 
-def _from_long(scan: Scan, columns: _Long) -> Reading:
+def _from_long(scan: Scan, columns: _Long) -> tuple[tuple[str, ...], _Ends, np.ndarray]:
+    """The regions of a long table, and the edges of one participant with their values."""
     rows, labels = _table(scan.path).iloc[scan.extra["rows"]], _regions(scan.path, columns)
     at = {label: i for i, label in enumerate(labels)}
     left, right = (rows[name].astype(str).map(at) for name in columns[:2])
     if left.isna().any() or right.isna().any():
         raise problem(scan.path, "a row names no region", expected="two regions in every row", remedy="Mend that row.")
-    if len(set(zip(left, right, strict=True))) < len(rows):
+    ends = tuple(zip(left, right, strict=True))
+    if len(set(ends)) < len(ends):
         raise problem(scan.path, "a pair of regions occurs twice", expected="one row per pair of regions")
-    matrix = np.full((len(labels),) * 2, np.nan)
-    matrix[left, right] = column_of_numbers(rows, columns[2], scan.path)
-    return Reading(matrix=_mirrored(matrix), labels=labels)
-
-
-def _mirrored(matrix: np.ndarray) -> np.ndarray:
-    """Entries that only one triangle has, in both."""
-    return np.where(np.isnan(matrix), matrix.T, matrix)
+    return labels, ends, column_of_numbers(rows, columns[2], scan.path)

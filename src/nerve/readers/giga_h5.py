@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
+
 from nerve.readers.arrays import as_numbers, own_dataset
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import BidsName, of_one_task, one_version, parse_name, version_of
@@ -21,7 +23,6 @@ _KINDS = {"connectome": "fc", "timeseries": "series"}
 class GigaH5(Reader):
     """HDF5 files of giga_connectome."""
 
-    name = "giga_h5"
     describe = "giga_connectome's .h5 files, one for all participants or one each"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -33,23 +34,19 @@ class GigaH5(Reader):
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series; these files hold no labels."""
-        import h5py
-
         with sentences(require_file(scan.path), "a whole HDF5 file"), h5py.File(scan.path, "r") as file:
             return Reading.of(scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path))
 
 
 def _arrays(path: Path) -> Iterator[tuple[BidsName, str]]:
     """The arrays of a file that are named as giga_connectome names them; a session may stand only above them."""
-    import h5py
-
-    items: dict[str, bool] = {}
+    keys: list[str] = []
     try:
         with h5py.File(require_file(path), "r") as file:  # visiting follows no links to other files
-            file.visititems(lambda key, item: items.update({key: isinstance(item, h5py.Dataset)}))
+            file.visit(keys.append)
     except Exception:  # another kind of file, or a damaged one
         return
-    for key in sorted(key for key, is_array in items.items() if is_array):
+    for key in sorted(keys):
         *above, last = key.split("/")
         name = parse_name(f"{last}.h5")
         if name is not None and name.suffix in _KINDS:

@@ -33,8 +33,5 @@ def natural_key(word: str) -> tuple[tuple[int, str], ...]:
     >>> sorted(["ses-10", "ses-2", "ses-A"], key=natural_key)
     ['ses-2', 'ses-10', 'ses-A']
     """
-    return tuple(
-        (int(part), "") if part.isascii() and part.isdigit() else (1 << 62, part)
-        for part in re.split(r"(\d+)", word)
-        if part
-    )
+    parts = re.findall(r"([0-9]+)|([^0-9]+)", word)
+    return tuple((int(number), "") if number else (1 << 62, letters) for number, letters in parts)

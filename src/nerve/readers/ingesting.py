@@ -1,4 +1,4 @@
-"""From a source to a cohort on disk: find, join, read in parallel, write one matrix after another.
+"""From a source to a cohort on disk: plan, read, leave out or fill in what is missing, write one after another.
 
 Nothing is kept in memory but the scans being read; nothing is on disk under its final name until all went well.
 """
@@ -9,34 +9,30 @@ import logging
 import os
 import tempfile
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, NerveWarning, listed, problem
 from nerve.cohort import Cohort
-from nerve.connectivity import in_words
 from nerve.files import drop_left_lock
+from nerve.locks import clear_errors
 from nerve.parcellation import Parcellation
-from nerve.progress import tracked
 from nerve.quality import check_order
 from nerve.readers.ids import counted
-from nerve.readers.missing import MOST_MISSING, completed
 from nerve.readers.options import options_of, said
-from nerve.readers.parallel import in_order
-from nerve.readers.person import Person, read_person
+from nerve.readers.person import PeopleReader, Person
 from nerve.readers.planning import Plan, make_plan
 from nerve.store import writing_cohort
 
 log = logging.getLogger("nerve.readers")
+Arrays = tuple[np.ndarray, np.ndarray | None]  # a participant's matrix, and time series where these are kept
 _DOUBT = "WARNING:"
-_ADVICE = "; --missing drop-region or impute-group-mean would keep the participant"
 
 
 @dataclass
@@ -121,10 +117,15 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
         writing_cohort(out, regions, dtype=chosen.dtype, overwrite=chosen.overwrite) as writer,
     ):
         total = np.zeros((regions.n_regions,) * 2)
-        for person in people:
-            writer.append(person.matrix[None], None if person.series is None else [np.nan_to_num(person.series)])
-            total += person.matrix
-        notes += [*_order_notes(total / max(writer.matrices.n_rows, 1), regions), *reader.account()]
+        for matrix, series in people:
+            writer.append(matrix[None], None if series is None else [np.nan_to_num(series)])
+            total += matrix
+        order = check_order(total / max(writer.matrices.n_rows, 1), regions)
+        if order.better:
+            as_other = f"read as {order.better} the network contrast is {order.others[order.better]:.3f}"
+            as_this = f"as {regions.name} {order.contrast:.3f}"
+            notes.append(f"{_DOUBT} the region order looks wrong: {as_other}, {as_this} (--order {order.better}?)")
+        notes += reader.account()
         exclusions = pd.DataFrame(list(reader.excluded.items()), columns=["participant_id", "reason"])
         name, measure = chosen.name or out.name, "pearson" if reader.first is None else reader.first.measure
         writer.finish(reader.table(), name=name, measure=measure, exclusions=exclusions, notes=record)
@@ -133,95 +134,81 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
     return Report(out, plan.reader.name, plan.n_scans, len(reader.rows), exclusions, notes)
 
 
-def _order_notes(mean: np.ndarray, regions: Parcellation) -> list[str]:
-    """A warning when the group mean fits another order of the parcellation clearly better."""
-    order = check_order(mean, regions)
-    if not order.better:
-        return []
-    return [
-        f"{_DOUBT} the region order looks wrong: read as {order.better} the network contrast is "
-        f"{order.others[order.better]:.3f}, as {regions.name} {order.contrast:.3f} (--order {order.better}?)"
-    ]
+@contextmanager
+def completed(people: Iterable[Person], plan: Plan, out: Path) -> Iterator[tuple[Parcellation, Iterable[Arrays]]]:
+    """The regions that the cohort gets, and the arrays of the participants, with data in all of them.
+
+    Which regions are kept, or what is filled in, depends on everyone: so they are put aside first, beside `out`.
+
+    Parameters
+    ----------
+    people : iterable of Person
+        With data in every region if the policy is `drop-participant`.
+    plan : Plan
+        With the policy and the regions; what to tell the user is added to its notes.
+    out : Path
+    """
+    policy, target, notes = plan.options.missing, plan.regions.target, plan.notes
+    if policy == "drop-participant":
+        yield target, ((person.matrix, person.series) for person in people)
+        return
+    with clear_errors(out):
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+        stream: BinaryIO = tempfile.TemporaryFile(dir=out.absolute().parent)  # noqa: SIM115, closed below
+        spool = Spool(stream, target, people)
+    with stream:
+        yield spool.without_regions(notes) if policy == "drop-region" else (target, spool.imputed(notes))
 
 
-class PeopleReader:
-    """Reads the participants of a plan in parallel, keeping account of who is left out and of what readers say."""
+class Spool:
+    """Matrices (and series) put aside on disk until it is known which regions everyone has."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.options = plan.options
-        self.excluded = dict(plan.excluded)
-        self.first: Person | None = None  # what it holds, everyone must
-        self.said: Counter[str] = Counter()
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, stream: BinaryIO, target: Parcellation, people: Iterable[Person]) -> None:
+        self.stream, self.target, self.with_series = stream, target, False
+        self.total = np.zeros((target.n_regions, target.n_regions))
+        missing = []
+        for person in people:
+            self.total += np.nan_to_num(person.matrix, nan=0.0)
+            missing.append(person.missing)
+            np.save(stream, person.matrix)
+            if person.series is not None:  # everyone has one, or nobody
+                self.with_series = True
+                np.save(stream, person.series)
+        self.missing = np.array(missing, bool).reshape(-1, target.n_regions)  # (participants, regions)
 
-    def __iter__(self) -> Iterator[Person]:
-        """Participants with a matrix of which nothing is missing, or at most half where `--missing` allows it."""
-        people = list(self.plan.people.values())
-        stacked = any(scan.key is not None for scans in people for scan in scans)
-        jobs = 1 if stacked else self.options.jobs  # one open file is read by one process
-        results = in_order(partial(read_person, self.plan), people, jobs)
-        for person in tracked(results, "reading", len(people), unit="participants", shown=self.options.progress):
-            self.said.update(person.notes)
-            reason = person.reason or self._unlike_others(person) or self._too_much(person)
-            if not reason:
-                yield person
-                kept = {name: getattr(person, name) for name in ("participant", "mean_fd", "n_volumes", "n_scans")}
-                self.rows.append(kept | {"n_missing_regions": person.missing.sum()})
-            elif self.options.strict:
-                raise NerveError(f"Participant {person.participant}: {reason}" + ("" if reason.endswith(".") else "."))
-            else:
-                self.excluded[person.participant] = reason
+    def __iter__(self) -> Iterator[Arrays]:
+        self.stream.seek(0)
+        for _ in self.missing:
+            matrix = np.load(self.stream, allow_pickle=False)
+            yield matrix, np.load(self.stream, allow_pickle=False) if self.with_series else None
 
-    def account(self) -> list[str]:
-        """What readers said and how many could not be used; an error, if none could."""
-        if not self.rows:
-            raise self._nobody_left()
-        notes = [note if n == 1 else f"{note} ({n} scans)" for note, n in self.said.items()]
-        unread = len(self.excluded) - len(self.plan.excluded)
-        return notes + [f"{counted(unread)} could not be used; exclusions.tsv says why"] * bool(unread)
+    def without_regions(self, notes: list[str]) -> tuple[Parcellation, Iterable[Arrays]]:
+        """The regions that everyone has, and everyone with these."""
+        lacking = np.any(self.missing, axis=0)
+        kept, gone = np.flatnonzero(~lacking), self._labels(lacking)
+        if len(kept) < 2:
+            remedy = "Use --missing drop-participant, or check the parcellation"
+            raise NerveError(f"No two regions have data in everyone. {remedy}.")
+        if not gone:
+            return self.target, self
+        are = "is" if len(gone) == 1 else "are"
+        notes.append(f"{counted(len(gone), 'region')} that someone lacks {are} left out ({listed(gone, 6)})")
+        people = ((matrix[np.ix_(kept, kept)], None if series is None else series[:, kept]) for matrix, series in self)
+        return self.target.subset(kept, name=f"{self.target.name} less {len(gone)}"), people
 
-    def _nobody_left(self) -> NerveError:
-        reasons = [f"participant {who}: {why}" for who, why in self.excluded.items() if who in self.plan.people]
-        if not reasons:
-            return NerveError("No participant is left, nothing was written.")
-        first = f"{reasons[0].rstrip('.')}."
-        if len(reasons) == 1:
-            return NerveError(f"The only participant was left out, nothing was written: {first}")
-        return NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
+    def imputed(self, notes: list[str]) -> Iterable[Arrays]:
+        """Everyone, with missing entries taken from the mean over the participants who have them."""
+        nobody = self._labels(np.all(self.missing, axis=0))
+        if nobody and len(self.missing):
+            found = f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)})"
+            raise NerveError(f"{found}, so that there is no group mean to fill in. Use --missing drop-region.")
+        n_lacking = int(self.missing.any(axis=1).sum())
+        if n_lacking:
+            notes.append(f"{counted(n_lacking)} had missing regions filled in with the group mean")
+        present = (~self.missing).astype(np.float64)
+        # two regions that nobody has both of: no relation is known, and 0 says so
+        mean = (self.total / np.maximum(present.T @ present, 1)).astype(np.float32)
+        return ((np.where(np.isnan(matrix), mean, matrix), series) for matrix, series in self)
 
-    def table(self) -> pd.DataFrame:
-        """The rows of the participants who were used, with what their files told of motion, volumes and scans."""
-        rows = pd.DataFrame(self.rows)
-        table = self.plan.table.set_index("participant_id").loc[rows["participant"]].reset_index()
-        if rows["mean_fd"].notna().any():
-            table["mean_fd"] = table.get("mean_fd", rows["mean_fd"]).fillna(rows["mean_fd"])
-        for name, common in (("n_volumes", 0), ("n_scans", 1), ("n_missing_regions", 0)):
-            if (rows[name] != common).any() and name not in table.columns:
-                table[name] = rows[name]
-        return table
-
-    def _unlike_others(self, person: Person) -> str:
-        """What a participant's scans lack that those of the first hold; a time series that only they have is let go."""
-        if self.first is None:
-            self.first = person
-            if self.options.timeseries and person.series is None:
-                self.said["the source has no time series to keep (--timeseries)"] += 1
-        if person.measure != self.first.measure:
-            return f"it holds {in_words(person.measure)}, the others {in_words(self.first.measure)}"
-        if self.first.series is None:
-            person.series = None
-        elif person.series is None:
-            return "it has no time series, which the others have (--no-timeseries keeps it)"
-        return ""
-
-    def _too_much(self, person: Person) -> str:
-        """Which regions are missing, where they are too many."""
-        share = person.missing.mean()
-        if share <= (0.0 if self.options.missing == "drop-participant" else MOST_MISSING):
-            return ""
-        labels = self.plan.regions.target.labels
-        names = [labels[i] for i in np.flatnonzero(person.missing)]
-        found = f"{len(names)} of {len(labels)} regions have no data ({listed(names, most=4)})"
-        where = self.plan.people[person.participant][0].where
-        return f"{where}: {found}{_ADVICE if share <= MOST_MISSING else ''}"
+    def _labels(self, which: Any) -> list[str]:
+        return [self.target.labels[i] for i in np.flatnonzero(which)]

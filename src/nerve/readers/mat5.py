@@ -9,11 +9,12 @@ known type and end inside its parent.
 
 from __future__ import annotations
 
-import mmap
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from nerve.checks import problem
 from nerve.unpacking import refuse_bomb
@@ -31,7 +32,7 @@ _DEEPEST = 20  # cells within cells
 def refuse_unsound(source: Path | bytes, where: object) -> None:
     """Raise a `NerveError` unless the tags of a MAT v5 file (or its bytes) fit together."""
     try:
-        data = memoryview(source if isinstance(source, bytes) else _mapped(source))
+        data = memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data  # may be gigabytes
         order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:_HEADER]), "")
         _require(order != "")
         for kind, content in _elements(data[_HEADER:], order, top=True):
@@ -48,12 +49,6 @@ def refuse_unsound(source: Path | bytes, where: object) -> None:
 def _require(sound: bool) -> None:
     if not sound:
         raise struct.error("the file is not sound")
-
-
-def _mapped(path: Path) -> mmap.mmap | bytes:
-    """The file without reading it whole: group files hold gigabytes."""
-    with open(path, "rb") as stream:
-        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
 
 
 def _elements(

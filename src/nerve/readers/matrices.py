@@ -5,12 +5,13 @@ r or Fisher z is decided once for a source from what its matrices show, never fi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from nerve.checks import NerveError, listed, problem
-from nerve.connectivity import inverse_fisher_z
+from nerve.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
 from nerve.readers.base import Looked, Options
 
 TOLERANCE = 1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
@@ -48,45 +49,47 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     diagonal = matrix.diagonal().copy()
     np.fill_diagonal(matrix, 0.0)
     missing = ((matrix == 0) | np.isnan(matrix)).all(axis=1)
-    present = np.flatnonzero(~missing)
-    if len(present) < 2:
+    if (~missing).sum() < 2:
         raise problem(where, "all regions are missing or zero", remedy="Leave the participant out.")
-    inner = matrix if not missing.any() else matrix[np.ix_(present, present)]
-    bad = np.argwhere(~np.isfinite(inner))
+    matrix[missing] = matrix[:, missing] = 0.0  # until all else is checked
+    bad = np.argwhere(~np.isfinite(matrix))
     if len(bad):
         row, column = bad[0] + 1
         found = f"{len(bad)} entries of regions that have data are not finite (the first in row {row}, column {column})"
         expected = "numbers, or whole rows of missing regions"
         remedy = "Make the matrix again, or set the whole row and column of the region to n/a."
         raise problem(where, found, expected=expected, remedy=remedy)
-    inner = _symmetric(inner, where)
+    matrix = _symmetric(matrix, where)
     if values != "other":
-        low, high = float(inner.min()), float(inner.max())
+        low, high = float(matrix.min()), float(matrix.max())
         if low < -1 - TOLERANCE or high > 1 + TOLERANCE:
             found, remedy = f"values run from {low:.3g} to {high:.3g}", "If they are Fisher z, say --values z."
             raise problem(where, found, expected="correlations in [-1, 1]", remedy=remedy)
-        np.clip(inner, -1.0, 1.0, out=inner)
+        np.clip(matrix, -1.0, 1.0, out=matrix)
     if values == "r":
-        _check_diagonal(diagonal[present], where)
-    np.fill_diagonal(inner, np.nan_to_num(diagonal[present], posinf=0.0) if values == "other" else 1.0)
-    if not missing.any():
-        return inner
-    matrix[:] = np.nan
-    matrix[np.ix_(present, present)] = inner
+        _check_diagonal(diagonal[~missing], where)
+    np.fill_diagonal(matrix, np.nan_to_num(diagonal, posinf=0.0) if values == "other" else 1.0)
+    matrix[missing] = matrix[:, missing] = np.nan
     return matrix
 
 
-def _symmetric(inner: np.ndarray, where: object) -> np.ndarray:
+def is_symmetric(matrices: np.ndarray) -> bool:
+    """Whether all of (…, R, R) matrices are symmetric but for rounding, missing entries apart."""
+    known = np.nan_to_num(np.asarray(matrices, np.float64), posinf=1.0, neginf=-1.0)
+    return bool(np.allclose(known, known.swapaxes(-1, -2), atol=TOLERANCE))
+
+
+def _symmetric(matrix: np.ndarray, where: object) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
-        worst = float((inner - inner.T).max())  # the difference is antisymmetric: its maximum is its largest size
+        worst = float((matrix - matrix.T).max())  # the difference is antisymmetric: its maximum is its largest size
     if worst == 0:
-        return inner
+        return matrix
     if worst <= TOLERANCE:
-        return (inner + inner.T) / 2
+        return (matrix + matrix.T) / 2
     found = f"the matrix is not symmetric (entries differ from their mirror by up to {worst:.3g})"
     remedy = "Check that the file holds FC and is whole."
-    if not np.tril(inner, -1).any() or not np.triu(inner, 1).any():
+    if not np.tril(matrix, -1).any() or not np.triu(matrix, 1).any():
         remedy = "Only one triangle is filled: copy it to the other."
     raise problem(where, found, expected=f"at most {TOLERANCE:g}", remedy=remedy)
 
@@ -123,7 +126,7 @@ def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     finite = known[np.isfinite(known)]
     ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
     blank = not len(known) or bool(np.all(known == 0))
-    if largest > LARGEST_Z or not np.isfinite(largest):
+    if largest > LARGEST_Z:
         return ""
     constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE and finite[0] >= _DIAGONAL_OF_Z
     if np.isinf(known).any() or constant:
@@ -143,7 +146,7 @@ def decided_values(looked: Looked, options: Options, source: object) -> tuple[st
         return "r", True, []
     files: dict[str, list[str]] = {"r": [], "z": [], "": []}
     for i, (scan, reading) in enumerate(looked):
-        shown = shown_values(np.asarray(reading.matrix), thorough=i < _THOROUGHLY)
+        shown = shown_values(reading.array, thorough=i < _THOROUGHLY)
         files[shown].append(scan.path.name if scan.key is None else scan.participant)
     if files["r"] and files["z"]:
         raise NerveError(mixed(source, files["r"], files["z"]))
@@ -155,25 +158,34 @@ def decided_values(looked: Looked, options: Options, source: object) -> tuple[st
 
 def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)) -> str:
     """The sentence about a source of which some matrices are r and some Fisher z."""
-    return (
-        f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r. Read one kind: "
-        "keep the others out with --id-pattern, or say what all files hold with --values r or --values z "
-        "(who does not fit is then left out)."
-    )
+    remedy = "keep the others out with --id-pattern, or say what all files hold with --values r or --values z"
+    found = f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r"
+    return f"{found}. Read one kind: {remedy} (who does not fit is then left out)."
 
 
 def _only_as_z(matrix: np.ndarray) -> bool:
     """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
-    as_r = np.nan_to_num(matrix, nan=0.0)
-    np.fill_diagonal(as_r, 1.0)
-    if negative_share(as_r) <= MOST_NEGATIVE:
-        return False
-    as_z = inverse_fisher_z(as_r * ~np.eye(len(matrix), dtype=bool))
-    np.fill_diagonal(as_z, 1.0)
-    return negative_share(as_z) < MOST_NEGATIVE / 3
+    as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
+    return negative_share(as_r) > MOST_NEGATIVE and negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
 
 
 def negative_share(matrix: np.ndarray) -> float:
     """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
     eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
     return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
+
+
+def average(matrices: np.ndarray, measure: str) -> np.ndarray:
+    """The mean in Fisher z of (runs, R, R) matrices; a region that one run lacks is taken from the others.
+
+    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. Two regions that no
+    run has both of are missing: nothing is known of their relation.
+    """
+    correlations = measure in CORRELATIONS
+    z = fisher_z(matrices) if correlations else matrices
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # regions that all runs lack stay NaN
+        mean = np.nanmean(z, axis=0)
+    present = ~np.isnan(mean.diagonal())
+    unknown = present & np.isnan(mean[:, present]).any(axis=1)
+    mean[unknown], mean[:, unknown] = np.nan, np.nan
+    return (inverse_fisher_z(mean) if correlations else mean).astype(np.float32)

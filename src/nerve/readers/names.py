@@ -73,7 +73,7 @@ class TwoReadings(NerveError):
         self.table = pd.DataFrame({"file": list(paths), **columns})
 
 
-def scans_of(paths: Sequence[Path], root: Path, options: Options, kind: str = "") -> list[Scan]:
+def scans_of(paths: Sequence[Path], root: Path, options: Options) -> list[Scan]:
     """One scan per file, with the participants that the names of all files together tell.
 
     A name with `sub-` or with a known id tells its participant by itself. Elsewhere the part of the path that differs
@@ -81,7 +81,7 @@ def scans_of(paths: Sequence[Path], root: Path, options: Options, kind: str = ""
     in something that names an occasion (session, run …): otherwise they are not the same measure twice.
     """
     ids = options.ids or ()
-    scans = [scan_of(path, root, ids, kind) for path in paths]
+    scans = [scan_of(path, root, ids) for path in paths]
     if options.id_pattern is not None or len(scans) < 1:  # the user's pattern says who is who
         return scans
     told = [_told(inside(path, root), ids) for path in paths]
@@ -104,11 +104,11 @@ def _by_what_differs(scans: Sequence[Scan], told: Sequence[str], root: Path) -> 
     who = [normal_id(value) for value in axis.values]
     if any(one and one != other for one, other in zip(told, who, strict=True)):
         return list(scans)
-    new = zip(scans, who, axis.rest, strict=True)
+    new = zip(scans, who, axis.rest or [""] * len(scans), strict=True)
     return [replace(scan, participant=person, run=scan.run or rest) for scan, person, rest in new]
 
 
-def scan_of(path: Path, root: Path, ids: Sequence[str] = (), kind: str = "") -> Scan:
+def scan_of(path: Path, root: Path, ids: Sequence[str] = ()) -> Scan:
     """A scan with the participant, session, task and run that this path tells by itself.
 
     Parameters
@@ -131,7 +131,7 @@ def scan_of(path: Path, root: Path, ids: Sequence[str] = (), kind: str = "") -> 
     words = inside(path, root)
     who = _told(words, ids) or bare_name(path)[0] or normal_id(_ENDING.sub("", path.name))
     found = dict(reversed(re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words)))  # of several the first
-    return Scan(who, path, kind, *(found.get(key, "") for key in ("ses", "task", "run")))
+    return Scan(who, path, "", *(found.get(key, "") for key in ("ses", "task", "run")))
 
 
 def people_of(path: Path, n_people: int, options: Options, *, task: str = "", **extra: Any) -> list[Scan]:
@@ -223,25 +223,23 @@ def participants_axis(paths: Sequence[str], names: Sequence[str]) -> Axis:
     if all(names):
         before, after = _around(paths, names)
         axes.append(Axis(list(names), f"(?:^|/){before}(?P<id>[^/]+?){after}$", "the file name"))
-    differing = _without_twins([axis for axis in axes if axis.n_participants > 1])
+    differing = [axis for axis in axes if axis.n_participants > 1]
     if not differing:
-        return _one_participant(paths, names, axes)
-    finest = max(differing, key=lambda axis: axis.n_participants)
-    rivals = [axis for axis in differing if axis is not finest and not (finest.finer(axis) and axis.is_group)]
+        return _one_participant(paths, axes)
+    finest = max(reversed(differing), key=lambda axis: axis.n_participants)  # of equals the last, which is the name
+    # what tells the same files apart as the finest, and what only groups its participants, is no other reading
+    rivals = [axis for axis in differing if not axis.finer(finest) and not (finest.finer(axis) and axis.is_group)]
     owners = [axis for axis in rivals if finest.finer(axis) and all(map(str.startswith, finest.values, axis.values))]
     if owners:  # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
         return Axis(owners[-1].values, owners[-1].pattern, rest=finest.values)
+    if not rivals and finest.words == "the file name":
+        rivals = _parts_of(paths, finest)
     if rivals:
-        raise _several(paths, [finest, *rivals])
-    parts = _parts_of(paths, finest) if finest.words == "the file name" else []
-    if parts:
-        raise _several(paths, [finest, *parts])
-    return Axis(finest.values, finest.pattern, rest=[""] * len(paths))
-
-
-def _several(paths: Sequence[str], axes: Sequence[Axis]) -> TwoReadings:
-    ways = listed([f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})" for axis in axes])
-    return TwoReadings(f"The {len(paths)} files can be read as participants in several ways: {ways}.", paths, axes)
+        axes = [finest, *rivals]
+        ways = [f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})" for axis in axes]
+        sentence = f"The {len(paths)} files can be read as participants in several ways: {listed(ways)}."
+        raise TwoReadings(sentence, paths, axes)
+    return finest
 
 
 def _folders(paths: Sequence[str]) -> list[Axis]:
@@ -264,15 +262,6 @@ def _around(paths: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
     return "", r"\.[^/]+"
 
 
-def _without_twins(axes: Sequence[Axis]) -> list[Axis]:
-    """One axis of those that tell the same files apart; the last, which is the name if that is one of them."""
-    kept: list[Axis] = []
-    for axis in reversed(axes):
-        if not any(axis.finer(other) and other.finer(axis) for other in kept):
-            kept.append(axis)
-    return kept[::-1]
-
-
 def _parts_of(paths: Sequence[str], axis: Axis) -> list[Axis]:
     """The two parts of names such as `S001_1`, where both occur in several combinations."""
     cut = [re.fullmatch(rf"(.+)([{_MARKS}])([^{_MARKS}]+)", name) for name in axis.values]
@@ -291,15 +280,14 @@ def _parts_of(paths: Sequence[str], axis: Axis) -> list[Axis]:
     ]
 
 
-def _one_participant(paths: Sequence[str], names: Sequence[str], axes: Sequence[Axis]) -> Axis:
+def _one_participant(paths: Sequence[str], axes: Sequence[Axis]) -> Axis:
     """Nothing but sessions and runs differ: all files are of one participant, if something names one."""
-    found = [names[0]] if len(set(names)) == 1 else []
-    found += [axis.values[0] for axis in reversed(axes)]
+    found = [axis.values[0] for axis in reversed(axes)]
     if len(paths) == 1:
         found.append(re.sub(r"\.[A-Za-z0-9.]+$", "", paths[0].rpartition("/")[2]))
     who = next(filter(None, found), "")
     if who:
-        return Axis([who] * len(paths), "", rest=[""] * len(paths))
+        return Axis([who] * len(paths), "")
     each = Axis([path.rsplit(".", 1)[0] for path in paths], r"^(?P<id>.+)\.[^/.]+$", "each file a participant")
     sentence = f"The {len(paths)} files differ only in words for sessions and runs ({listed(paths, 3)})."
     raise TwoReadings(f"{sentence} They may be of one participant or of {len(paths)}.", paths, [each])

@@ -26,13 +26,13 @@ from nerve.readers.text import column_of_numbers
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
 Extracted = tuple[np.ndarray, tuple[str, ...] | None, float]  # series, labels, seconds per volume
+_FD = "framewise_displacement"
 _SPACES = ("MNI152NLin6Asym", "MNI152NLin2009cAsym")  # Schaefer's label images are in the first
 
 
 class NIfTI(Reader):
     """Preprocessed BOLD images with their confounds."""
 
-    name = "nifti"
     describe = "fMRIPrep or DeepPrep images + confounds (needs --atlas-image and the extra `fmri`)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -51,17 +51,14 @@ class NIfTI(Reader):
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
-        table = None if scan.motion_path is None else read_confounds(scan.motion_path)
-        if table is None and denoising.strategy != "none":
+        table = pd.DataFrame() if scan.motion_path is None else read_confounds(scan.motion_path)
+        if table.empty and denoising.strategy != "none":
             found = "there is no …_desc-confounds_timeseries.tsv for it"
             raise problem(scan.path, found, remedy="Put it beside the image, or say --denoise none.")
         extract = _surface_series if scan.path.name.endswith(SURFACES) else _volume_series
         series, labels, repetition_time = extract(scan, atlas, options)
-        nuisance, motion = None, None
-        if table is not None:
-            nuisance = regressors(table, denoising.strategy, scan.path)
-            if "framewise_displacement" in table.columns:
-                motion = column_of_numbers(table, "framewise_displacement", scan.path)
+        nuisance = regressors(table, denoising.strategy, scan.path)
+        motion = column_of_numbers(table, _FD, scan.path) if _FD in table.columns else None
         cleaned = clean_series(series, nuisance, denoising, repetition_time, scan.path)
         notes = (f"Region series {denoising.describe()} (--denoise).",)
         return Reading(series=cleaned, labels=labels, motion=motion, notes=notes)
@@ -89,10 +86,10 @@ def _of_one_space(images: list[BidsName], options: Options) -> list[BidsName]:
 def _check_needs(options: Options) -> tuple[Path, Denoising]:
     """The label image and the denoising, once everything that reading images needs is there."""
     if options.atlas_image is None:
-        raise NerveError(
-            "Images of voxels need a label image of the regions: give --atlas-image FILE (a .nii.gz whose values 1 … R "
-            "are the regions in the order of --parcellation, or a .dlabel.nii for surfaces)."
+        kinds = (
+            "a .nii.gz whose values 1 … R are the regions in the order of --parcellation, or a .dlabel.nii for surfaces"
         )
+        raise NerveError(f"Images of voxels need a label image of the regions: give --atlas-image FILE ({kinds}).")
     if importlib.util.find_spec("nilearn") is None:
         raise NerveError("Reading images of voxels needs nilearn. Install it: pip install nilearn.")
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
@@ -105,9 +102,8 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
     image = load_image(scan.path)
     if len(image.shape) != 4:
         raise problem(scan.path, f"the image has {len(image.shape)} dimensions", expected="4 (x, y, z, volumes)")
-    order = options.rows
     with sentences(scan.path, WHOLE):
-        n_regions = max(order.n_regions if order else 0, _largest_label(atlas))
+        n_regions = max(options.rows.n_regions if options.rows else 0, _largest_label(atlas))
         masker = NiftiLabelsMasker(load_image(atlas), standardize=None, resampling_target="data", reports=False)
         found = masker.fit_transform(image)  # (volumes, labels that have voxels)
         present = [int(value) for column, value in masker.region_ids_.items() if column != "background"]
@@ -138,29 +134,15 @@ def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
         step = float(time.step)
         key_of = _keys_at(vertices, label_vertices, keys)
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
-    empty = np.full(len(data), np.nan)
-    means = [data[:, key_of == key].mean(axis=1) if (key_of == key).any() else empty for key in wanted]
-    return (
-        np.column_stack([np.empty((len(data), 0)), *means]),
-        tuple(str(table[key][0]) for key in wanted),
-        _repetition_time(scan, step),
-    )
+    means = pd.DataFrame(data.T).groupby(key_of).mean().reindex(wanted)  # (labels, volumes)
+    return means.to_numpy().T, tuple(str(table[key][0]) for key in wanted), _repetition_time(scan, step)
 
 
 def _keys_at(vertices: Any, label_vertices: Any, keys: np.ndarray) -> np.ndarray:
     """The label key of every vertex or voxel of one axis, from those of another; 0 where the other has none."""
-    found = np.zeros(len(vertices), int)
-    labelled = {name: (part, keys[where]) for name, where, part in label_vertices.iter_structures()}
-    for name, where, part in vertices.iter_structures():
-        if name in labelled:
-            known, its_keys = labelled[name]
-            found[where] = pd.Series(its_keys, index=_codes(known)).reindex(_codes(part), fill_value=0)
-    return found
-
-
-def _codes(part: Any) -> np.ndarray:
-    """One integer a vertex, or a voxel, of one structure."""
-    return part.vertex if part.surface_mask.all() else part.voxel @ np.array([1, 1 << 12, 1 << 24])
+    axes = (vertices, label_vertices)
+    here, there = (pd.MultiIndex.from_arrays([axis.name, axis.vertex, *axis.voxel.T]) for axis in axes)
+    return pd.Series(keys, index=there).reindex(here, fill_value=0).to_numpy()
 
 
 def _repetition_time(scan: Scan, header: float) -> float:

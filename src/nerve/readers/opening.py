@@ -67,7 +67,7 @@ def require_file(path: Path) -> Path:
             found, remedy = "the link points to a git-annex file that was never fetched", "Fetch it with `datalad get`."
         raise problem(path, found, remedy=remedy)
     if not path.is_file():
-        raise problem(path, "there is no such file")
+        raise problem(path, "it is a folder" if path.is_dir() else "there is no such file or folder")
     if path.stat().st_size == 0:
         raise problem(path, "the file is empty", remedy=MENDING)
     with open(path, "rb") as stream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -32,9 +31,8 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item], jobs: in
     jobs = min(jobs or usable_cores(), len(items))
     if jobs <= 1 or len(items) < WORTH_A_PROCESS:
         return map(function, items)
-    # forked workers inherit what is imported; where fork does not exist they start afresh
-    start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    return _results([Worker(partial(_in_one_thread, function), start) for _ in range(jobs)], items)
+    # forked workers inherit what is imported
+    return _results([Worker(partial(_in_one_thread, function), "fork") for _ in range(jobs)], items)
 
 
 def _results(workers: list[Worker], items: Iterable[Any]) -> Iterator[Any]:
@@ -53,9 +51,8 @@ def _results(workers: list[Worker], items: Iterable[Any]) -> Iterator[Any]:
         for worker in busy:
             yield worker.result()
     except WorkerDied as death:
-        raise NerveError(
-            "A reading process was ended from outside (is memory short?). Try fewer with --jobs."
-        ) from death
+        found = "A reading process was ended from outside (is memory short?)"
+        raise NerveError(f"{found}. Try fewer with --jobs.") from death
     finally:
         for worker in workers:
             worker.end()

@@ -51,8 +51,8 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
         return {str(ours): str(theirs) for ours, theirs in columns.items()}
     text = os.fspath(columns)
     if Path(text).suffix.lower() in (".yaml", ".yml", ".json"):
-        content: object = read_yaml(text)
-        content = content.get("columns", content) if isinstance(content, dict) else content
+        content = read_yaml(text)
+        content = content.get("columns", content)
         if not isinstance(content, dict) or not all(isinstance(one, str | int | float) for one in content.values()):
             raise problem(text, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`")
         return parse_columns(content)
@@ -90,8 +90,7 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
             renames[theirs] = ours
             taken.add(ours)
             said.append(f"{theirs} as {ours}")
-    overwritten = [ours for ours in columns if ours in table.columns and ours not in renames]
-    table = table.drop(columns=overwritten)
+    table = table.drop(columns=[ours for ours in columns if ours in table.columns and ours not in renames])
     notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
     return table.rename(columns=renames), notes
 
@@ -110,8 +109,7 @@ def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) ->
         found = f"there is no column of ids among {listed(table.columns, most=12)}"
         raise problem(where, found, remedy="Say which it is: --columns participant_id=THEIRS.")
     people = set(wanted)
-    matches = [len(people & set(table[name].dropna().map(normal_id))) for name in candidates]
-    return candidates[matches.index(max(matches))]
+    return max(candidates, key=lambda name: len(people & set(table[name].dropna().map(normal_id))))
 
 
 def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object) -> pd.DataFrame:
@@ -154,7 +152,14 @@ def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) 
     people = list(scans_of)
     if options.participants is None:
         return pd.DataFrame({"participant_id": pd.Series(people, dtype=str)}), {}, []
-    table, notes, where = _with_ids(options.participants, people, options.columns)
+    table, notes, where = _renamed(options.participants, options.columns)
+    id_column = "participant_id" if "participant_id" in options.columns else find_id_column(table, people, where)
+    if id_column != "participant_id":
+        notes.append(f"ids are in column {id_column}")
+        table = table.drop(columns="participant_id", errors="ignore").rename(columns={id_column: "participant_id"})
+    table = table.dropna(subset=["participant_id"])
+    table = table.assign(participant_id=table["participant_id"].map(normal_id))
+    table = table[table["participant_id"] != "no_filename"]  # ABIDE's mark of participants without usable data
     sessions = {scan.session for scans in scans_of.values() for scan in scans}
     table = one_row_each(table, sessions, options.repeats, where)
     ids, wanted = dict.fromkeys(table["participant_id"]), set(people)
@@ -171,21 +176,6 @@ def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) 
     why = dict.fromkeys(without_data, "in the participants table, but no data were found")
     why |= dict.fromkeys(without_row, "data were found, but no row in the participants table")
     return table.set_index("participant_id").loc[matched].reset_index(), why, notes
-
-
-def _with_ids(
-    source: Table, people: Sequence[str], columns: Mapping[str, str]
-) -> tuple[pd.DataFrame, list[str], object]:
-    """As `_renamed`, with normalised ids in `participant_id`."""
-    table, notes, where = _renamed(source, columns)
-    id_column = "participant_id" if "participant_id" in columns else find_id_column(table, people, where)
-    if id_column != "participant_id":
-        notes.append(f"ids are in column {id_column}")
-        table = table.drop(columns="participant_id", errors="ignore").rename(columns={id_column: "participant_id"})
-    table = table.dropna(subset=["participant_id"])
-    table = table.assign(participant_id=table["participant_id"].map(normal_id))
-    # no_filename is ABIDE's mark of participants without usable data
-    return table[table["participant_id"] != "no_filename"], notes, where
 
 
 def table_ids(source: Table | None, columns: Mapping[str, str] | None = None) -> tuple[str, ...] | None:

@@ -1,26 +1,28 @@
-"""All scans of one participant → one checked matrix in the cohort's region order. Runs in other processes."""
+"""Participants as they are read: all scans of one, in another process, become one checked matrix in region order."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
-from nerve.connectivity import (
-    CORRELATIONS,
-    connectivity_from_series,
-    fisher_z,
-    in_words,
-    inverse_fisher_z,
-    kept_volumes,
-)
+from nerve.connectivity import connectivity_from_series, in_words, kept_volumes
+from nerve.progress import tracked
 from nerve.readers.base import Reading, Scan
-from nerve.readers.matrices import clean_matrix, mixed, shown_values
+from nerve.readers.ids import counted
+from nerve.readers.matrices import average, clean_matrix, mixed, shown_values
+from nerve.readers.parallel import in_order
 from nerve.readers.planning import Plan, read_scan
 from nerve.readers.regions import reorder_matrix
+
+MOST_MISSING = 0.5  # of the regions: whoever lacks more is left out under any policy
+_ADVICE = "; --missing drop-region or impute-group-mean would keep the participant"
 
 
 @dataclass
@@ -37,8 +39,6 @@ class Person:
     mean_fd : float
         Mean framewise displacement over the scans, NaN if not known.
     n_volumes, n_scans : int
-    missing : (R,) array of bool
-        The regions without data.
     notes : tuple of str
     reason : str
         Why there is no matrix.
@@ -53,7 +53,11 @@ class Person:
     measure: str = "pearson"
     notes: tuple[str, ...] = ()
     reason: str = ""
-    missing: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+
+    @property
+    def missing(self) -> np.ndarray:
+        """The (R,) regions without data."""
+        return np.isnan(self.matrix.diagonal())
 
 
 class Doubt(NerveError):
@@ -83,19 +87,17 @@ def read_person(plan: Plan, scans: Sequence[Scan]) -> Person:
     if len(measures) > 1:
         return Person(person, reason=f"the scans hold different measures ({listed(map(in_words, measures))})")
     notes = [note for part in parts for note in part.notes] + [f"scan left out: {reason}" for reason in reasons]
-    joined = parts[0] if len(parts) == 1 else _joined(parts)
-    return replace(joined, notes=tuple(notes), missing=np.isnan(joined.matrix.diagonal()))
+    return replace(parts[0] if len(parts) == 1 else _joined(parts), notes=tuple(notes))
 
 
 def _from_matrix(plan: Plan, scan: Scan, reading: Reading) -> Person:
     """The participant by one scan alone."""
     notes, measure = reading.notes, reading.measure or ("other" if reading.values == "other" else "pearson")
-    matrix = np.asarray(reading.matrix)
     if not plan.said and reading.values is None:
-        shown = shown_values(matrix)
+        shown = shown_values(reading.array)
         if shown not in ("", plan.values):
             raise Doubt(mixed("The source", **{shown: [scan.where]}))
-    matrix = clean_matrix(matrix, scan.where, reading.values or plan.values).astype(np.float32)
+    matrix = clean_matrix(reading.array, scan.where, reading.values or plan.values).astype(np.float32)
     matrix = reorder_matrix(matrix, plan.regions.positions(len(matrix), reading.labels, scan.where))
     if plan.options.fd_threshold is not None:
         notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
@@ -129,7 +131,7 @@ def _joined(parts: Sequence[Person]) -> Person:
     runs = [(run - run.mean(axis=0)) / np.maximum(run.std(axis=0), 1e-12) for run in series]
     return replace(
         parts[0],
-        matrix=_average(np.stack([part.matrix for part in parts]), parts[0].measure),
+        matrix=average(np.stack([part.matrix for part in parts]), parts[0].measure),
         series=np.concatenate(runs) if len(runs) == len(parts) else None,
         mean_fd=float(np.mean(motion)) if motion else float("nan"),
         n_volumes=sum(part.n_volumes for part in parts),
@@ -137,17 +139,78 @@ def _joined(parts: Sequence[Person]) -> Person:
     )
 
 
-def _average(matrices: np.ndarray, measure: str) -> np.ndarray:
-    """The mean in Fisher z of (runs, R, R) matrices; a region that one run lacks is taken from the others.
+class PeopleReader:
+    """Reads the participants of a plan in parallel, keeping account of who is left out and of what readers say."""
 
-    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. Two regions that no
-    run has both of are missing: nothing is known of their relation.
-    """
-    correlations = measure in CORRELATIONS
-    z = fisher_z(matrices) if correlations else matrices
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # regions that all runs lack stay NaN
-        mean = np.nanmean(z, axis=0)
-    present = ~np.isnan(mean.diagonal())
-    unknown = present & np.isnan(mean[:, present]).any(axis=1)
-    mean[unknown], mean[:, unknown] = np.nan, np.nan
-    return (inverse_fisher_z(mean) if correlations else mean).astype(np.float32)
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.options = plan, plan.options
+        self.excluded = dict(plan.excluded)
+        self.first: Person | None = None  # what it holds, everyone must
+        self.said: Counter[str] = Counter()
+        self.rows: list[dict[str, Any]] = []
+
+    def __iter__(self) -> Iterator[Person]:
+        """Participants with a matrix of which nothing is missing, or at most half where `--missing` allows it."""
+        people = list(self.plan.people.values())
+        stacked = any(scan.key is not None for scans in people for scan in scans)
+        jobs = 1 if stacked else self.options.jobs  # one open file is read by one process
+        results = in_order(partial(read_person, self.plan), people, jobs)
+        for person in tracked(results, "reading", len(people), unit="participants", shown=self.options.progress):
+            self.said.update(person.notes)
+            reason = person.reason or self._unlike_others(person) or self._too_much(person)
+            if not reason:
+                yield person
+                kept = {name: getattr(person, name) for name in ("participant", "mean_fd", "n_volumes", "n_scans")}
+                self.rows.append(kept | {"n_missing_regions": person.missing.sum()})
+            elif self.options.strict:
+                raise NerveError(f"Participant {person.participant}: {reason}" + ("" if reason.endswith(".") else "."))
+            else:
+                self.excluded[person.participant] = reason
+
+    def account(self) -> list[str]:
+        """What readers said and how many could not be used; an error, if none could."""
+        if not self.rows:
+            reasons = [f"participant {who}: {why}" for who, why in self.excluded.items() if who in self.plan.people]
+            first = f"{reasons[0].rstrip('.')}."
+            if len(reasons) == 1:
+                raise NerveError(f"The only participant was left out, nothing was written: {first}")
+            raise NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
+        notes = [note if n == 1 else f"{note} ({n} scans)" for note, n in self.said.items()]
+        unread = len(self.excluded) - len(self.plan.excluded)
+        return notes + [f"{counted(unread)} could not be used; exclusions.tsv says why"] * bool(unread)
+
+    def table(self) -> pd.DataFrame:
+        """The rows of the participants who were used, with what their files told of motion, volumes and scans."""
+        rows = pd.DataFrame(self.rows)
+        table = self.plan.table.set_index("participant_id").loc[rows["participant"]].reset_index()
+        if rows["mean_fd"].notna().any():
+            table["mean_fd"] = table.get("mean_fd", rows["mean_fd"]).fillna(rows["mean_fd"])
+        for name, common in (("n_volumes", 0), ("n_scans", 1), ("n_missing_regions", 0)):
+            if (rows[name] != common).any() and name not in table.columns:
+                table[name] = rows[name]
+        return table
+
+    def _unlike_others(self, person: Person) -> str:
+        """What a participant's scans lack that those of the first hold; a time series that only they have is let go."""
+        if self.first is None:
+            self.first = person
+            if self.options.timeseries and person.series is None:
+                self.said["the source has no time series to keep (--timeseries)"] += 1
+        if person.measure != self.first.measure:
+            return f"it holds {in_words(person.measure)}, the others {in_words(self.first.measure)}"
+        if self.first.series is None:
+            person.series = None
+        elif person.series is None:
+            return "it has no time series, which the others have (--no-timeseries keeps it)"
+        return ""
+
+    def _too_much(self, person: Person) -> str:
+        """Which regions are missing, where they are too many."""
+        share = person.missing.mean()
+        if share <= (0.0 if self.options.missing == "drop-participant" else MOST_MISSING):
+            return ""
+        labels = self.plan.regions.target.labels
+        names = [labels[i] for i in np.flatnonzero(person.missing)]
+        found = f"{len(names)} of {len(labels)} regions have no data ({listed(names, most=4)})"
+        where = self.plan.people[person.participant][0].where
+        return f"{where}: {found}{_ADVICE if share <= MOST_MISSING else ''}"

@@ -13,8 +13,8 @@ import numpy as np
 
 from nerve.checks import NerveError, problem
 from nerve.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice
-from nerve.readers.base import Options, Reader, Reading, Scan
-from nerve.readers.matrices import TOLERANCE
+from nerve.readers.base import PROBES, Options, Reader, Reading, Scan
+from nerve.readers.matrices import TOLERANCE, is_symmetric
 from nerve.readers.names import people_of, scan_of, scans_of
 from nerve.readers.opening import TEXT, files_below, is_data, once
 from nerve.readers.text import Numbers, read_numbers
@@ -29,7 +29,6 @@ _HOLDS = {
     "fc": re.compile(r"(roi)?(rs)?(fc\w*|corr\w*|conn\w*|netmats?\d?|pearson|matrix)", re.IGNORECASE),
 }
 _WORDS = {"z": "Fisher z", "series": "time series", "fc": "matrices"}
-_PROBES = 5
 
 
 class Plain(Reader):
@@ -39,7 +38,6 @@ class Plain(Reader):
     damaged matrix is never taken for a time series.
     """
 
-    name = "plain"
     describe = "plain arrays (npy, npz, csv, tsv, mat), one per participant or one for all"
     fallback = True
 
@@ -56,20 +54,17 @@ class Plain(Reader):
         families = ([path for path in data if path.name.endswith(one)] for one in (".npy", ".npz", ".mat", TEXT))
         files, left_out = _one_kind(next(filter(None, families), []), options)
         left_out |= {path: "another type of file is read" for path in data if path not in {*files, *left_out}}
-        scans = _scans(files, source if source.is_dir() else source.parent, options)
-        if options.data == "auto" or options.unfolding == "auto":
-            scans = self._decided(scans, options)
-        return scans + [Scan("", path, left_out=reason) for path, reason in left_out.items()]
+        others = [Scan("", path, left_out=reason) for path, reason in left_out.items()]
+        return self._decided(_scans(files, source, options), options) + others
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""
         numbers = self._probed.pop(scan.entry, None) or _load(scan, options)
-        array = numbers.values
-        kind = scan.kind or (options.data if options.data != "auto" else _kind_of(array))
-        values = scan.extra.get("values")
-        if _is_vector(array):
+        array, kind, values = numbers.values, _kind_of(numbers.values), scan.extra.get("values")
+        if kind == "vector":
             way: Unfolding = scan.extra.get("unfolding") or proved_unfolding([array], options, scan.path)
             return Reading(matrix=way.matrix(array, scan.path), values=values, notes=(f"vectors are {way}",))
+        kind = options.data if options.data != "auto" else scan.kind or kind
         if kind == "fc":
             counted = numbers.columns is None or all(label.isdigit() for label in numbers.columns)
             labels = numbers.rows if counted and numbers.rows is not None else numbers.columns
@@ -79,17 +74,17 @@ class Plain(Reader):
 
     def _decided(self, scans: Sequence[Scan], options: Options) -> list[Scan]:
         """Decide from the first scans that can be read whether they are matrices or series, and how vectors unfold."""
-        for scan in scans[:_PROBES]:
+        for scan in scans[:PROBES]:
             with suppress(NerveError):  # reported when it is read
                 self._probed[scan.entry] = _load(scan, options)
         arrays = [numbers.values for numbers in self._probed.values()]
         if not arrays:
             return list(scans)
-        vectors = [array.ravel() for array in arrays if _is_vector(array)]
-        same = [vector for vector in vectors if len(vector) == len(vectors[0])]
+        kinds = list(map(_kind_of, arrays))
+        vectors = [array for array, kind in zip(arrays, kinds, strict=True) if kind == "vector"]
+        same = [vector for vector in vectors if vector.size == vectors[0].size]
         extra = {"unfolding": proved_unfolding(same, options, scans[0].path)} if same else {}
-        kind = "fc" if "fc" in map(_kind_of, arrays) else "series"
-        kind = options.data if options.data != "auto" else kind
+        kind = "series" if set(kinds) == {"series"} else "fc"
         return [replace(scan, kind=kind, extra={**scan.extra, **extra}) for scan in scans]
 
 
@@ -112,55 +107,49 @@ def _kind_in_name(path: Path) -> str:
     return next((kind for kind, pattern in _HOLDS.items() if any(pattern.fullmatch(word) for word in words)), "")
 
 
-def _scans(files: list[Path], root: Path, options: Options) -> list[Scan]:
+def _scans(files: list[Path], source: Path, options: Options) -> list[Scan]:
     """The scans of files of one participant each, or of the participants of each file."""
-    many = {path: _people_in(path, root, options, alone=len(files) == 1) for path in files}
+    many = {path: _people_in(path, source, options, alone=len(files) == 1) for path in files}
     single = [path for path in files if not many[path]]
-    scans = [scan for found in many.values() for scan in found] + scans_of(single, root, options)
+    scans = [scan for found in many.values() for scan in found] + scans_of(single, source, options)
     z = bool(single) and all(_kind_in_name(path) == "z" for path in single) and options.values == "auto"
     notes = ("files are named after Fisher z and are read as such (--values r reads them as r)",)
     return [replace(scan, extra={**scan.extra, "values": "z"}, notes=notes) for scan in scans] if z else scans
 
 
-def _people_in(path: Path, root: Path, options: Options, *, alone: bool) -> list[Scan]:
+def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> list[Scan]:
     """The participants of a file that holds many; empty for a file of one, or for one that cannot be read."""
+    is_text = path.name.endswith(TEXT)
+    if is_text and not alone:
+        return []
     try:
-        if path.name.endswith(TEXT):
-            shapes = {"": _whole_text(path).values.shape} if alone else {}
-            named = _named_rows(path, options) if alone else []
-        else:
-            shapes = array_shapes(path)
-            named = _named_arrays(path, root, shapes, options)
+        if is_text and (named := _named_rows(path, options)):
+            return named
+        shapes = {"": _whole_text(path).values.shape} if is_text else array_shapes(path)
+        matrices = [name for name, shape in shapes.items() if len(shape) == 2]
+        several = path.suffix == ".npz" and options.variable not in shapes and len(matrices) > 1
+        if several and not set(matrices) & set(NAMES):  # an array of each participant under their id
+            session = scan_of(path, source).session
+            return [Scan(name, path, session=session, key=name) for name in matrices]
         name = _stack_name(shapes, options, flat=alone and path.suffix != ".npz")
-        axis = None if named or name is None else _axis_of_people(path, name, shapes[name], options)
+        axis = None if name is None else _axis_of_people(path, name, shapes[name], options)
     except (NerveError, OSError):  # reported when it is read
         return []
     if name is None or axis is None:
-        return named
-    return people_of(path, shapes[name][axis], options, axis=axis, variable=name)
-
-
-def _named_arrays(path: Path, root: Path, shapes: Shapes, options: Options) -> list[Scan]:
-    """The participants of an `.npz` that holds an array of each under their id."""
-    matrices = [name for name, shape in shapes.items() if len(shape) == 2]
-    if path.suffix != ".npz" or options.variable in shapes or len(matrices) < 2 or set(matrices) & set(NAMES):
         return []
-    session = scan_of(path, root).session
-    return [Scan(name, path, session=session, key=name) for name in matrices]
+    return people_of(path, shapes[name][axis], options, axis=axis, variable=name)
 
 
 def _named_rows(path: Path, options: Options) -> list[Scan]:
     """Rows of vectors after an id; the first number of a row is its id where only then the others fit."""
-    numbers = _whole_text(path)
-    array, sizes = numbers.values, expected_sizes(options)
-    if sizes & set(array.shape):
+    numbers, sizes = _whole_text(path), expected_sizes(options)
+    (n_rows, n_values), skip, ids = numbers.values.shape, 0, None if numbers.columns else numbers.rows
+    if ids is None and sizes and n_values > 1 and not unfoldings(n_values, sizes):
+        first = numbers.values[:, 0].tolist()
+        skip, ids = 1, tuple(str(int(one)) for one in first if one.is_integer())
+    if ids is None or len(ids) < n_rows or sizes & {n_rows, n_values} or not unfoldings(n_values - skip, sizes):
         return []
-    if numbers.rows is not None and numbers.columns is None and unfoldings(array.shape[1], sizes):
-        return [Scan(person, path, key=i) for i, person in enumerate(numbers.rows)]
-    whole = np.array_equal(array[:, 0], np.round(array[:, 0]))
-    if whole and sizes and unfoldings(array.shape[1] - 1, sizes) and not unfoldings(array.shape[1], sizes):
-        return [Scan(str(int(one)), path, key=i, extra={"skip": 1}) for i, one in enumerate(array[:, 0])]
-    return []
+    return people_of(path, n_rows, replace(options, ids=ids), axis=0, variable="", skip=skip)
 
 
 def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
@@ -177,22 +166,13 @@ def _axis_of_people(path: Path, name: str, shape: tuple[int, ...], options: Opti
     n_ids, sizes = len(options.ids or ()), expected_sizes(options)
     if len(shape) == 3:
         square = [axis for axis in (0, 2) if len({*shape[:axis], *shape[axis + 1 :]}) == 1]
-        matrices = [axis for axis in square if _is_symmetric(_slice(path, name, 0, axis))]
-        fitting = [axis for axis in matrices if shape[axis] == n_ids] or matrices
-        if fitting:
-            return fitting[0]
-        return next((axis for axis in (0, 2) if shape[axis] == n_ids), 0)  # time series
-    if sizes & set(shape) or (shape[0] == shape[1] and n_ids != shape[0]):
+        axes = [axis for axis in square if is_symmetric(_slice(path, name, 0, axis))] or [0, 2]  # or time series
+    elif sizes & set(shape) or (shape[0] == shape[1] and n_ids != shape[0]):
         return None
-    ways = {axis: unfoldings(shape[1 - axis], sizes) for axis in (0, 1)}
-    vectors = [axis for axis in (0, 1) if any(sizes or way.order != "square" for way in ways[axis])]
-    fitting = [axis for axis in vectors if shape[axis] == n_ids] or vectors
-    return fitting[0] if fitting else None
-
-
-def _is_symmetric(slice_: np.ndarray) -> bool:
-    slice_ = np.nan_to_num(np.asarray(slice_, np.float64), posinf=1.0, neginf=-1.0)
-    return bool(np.allclose(slice_, slice_.T, atol=TOLERANCE))
+    else:
+        ways = {axis: unfoldings(shape[1 - axis], sizes) for axis in (0, 1)}
+        axes = [axis for axis in (0, 1) if any(sizes or way.order != "square" for way in ways[axis])]
+    return next((axis for axis in axes if shape[axis] == n_ids), axes[0] if axes else None)
 
 
 def _slice(path: Path, variable: str, index: int, axis: int) -> np.ndarray:
@@ -202,30 +182,25 @@ def _slice(path: Path, variable: str, index: int, axis: int) -> np.ndarray:
     return read_slice(path, variable, index, axis)
 
 
-def _is_vector(array: np.ndarray) -> bool:
-    return array.ndim == 1 or (array.ndim == 2 and min(array.shape) == 1)
-
-
 def _kind_of(array: np.ndarray) -> str:
-    """`fc` for a square array, a vector, or one with ones along its diagonal (a matrix that was cut off)."""
-    if array.ndim != 2 or _is_vector(array) or array.shape[0] == array.shape[1]:
-        return "fc"
-    return "fc" if np.all(np.abs(np.diagonal(array).astype(float) - 1) <= TOLERANCE) else "series"
+    """`vector`, `series`, or `fc`: a square array, or one with ones along its diagonal (a matrix that was cut off)."""
+    if array.size == max(array.shape, default=0):
+        return "vector"
+    square = array.ndim != 2 or array.shape[0] == array.shape[1]
+    return "fc" if square or np.all(np.abs(np.diagonal(array).astype(float) - 1) <= TOLERANCE) else "series"
 
 
 def _load(scan: Scan, options: Options) -> Numbers:
     path = scan.path
     if isinstance(scan.key, str):
-        array = read_array(path, scan.key)
-    elif scan.key is not None:
-        array = _slice(path, scan.extra.get("variable", ""), scan.key, scan.extra.get("axis", 0))
-        array = array[scan.extra.get("skip", 0) :]
-    elif path.name.endswith(TEXT):
+        return Numbers(read_array(path, scan.key))
+    if scan.key is not None:
+        array = _slice(path, scan.extra["variable"], scan.key, scan.extra["axis"])
+        return Numbers(array[scan.extra.get("skip", 0) :])
+    if path.name.endswith(TEXT):
         return _whole_text(path)
-    else:
-        name = "" if path.suffix == ".npy" else choose_variable(array_shapes(path), NAMES, options.variable, path)
-        array = read_array(path, name)
-    return Numbers(array)
+    name = "" if path.suffix == ".npy" else choose_variable(array_shapes(path), NAMES, options.variable, path)
+    return Numbers(read_array(path, name))
 
 
 _whole_text = once(read_numbers)
@@ -233,11 +208,7 @@ _whole_text = once(read_numbers)
 
 def _volumes_first(numbers: Numbers, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """(volumes, regions) and the labels; turned round where labels or numbers say that the rows are regions."""
-    array = numbers.values
-    counted = numbers.rows is None or all(re.fullmatch(r"[A-Za-z]*\d+(\.0)?", row) for row in numbers.rows)
-    if numbers.rows is not None and not counted:
-        return array.T, numbers.rows
-    fits = [size in expected_sizes(options) for size in array.shape]
-    if fits == [True, False] and (numbers.columns is None or len(numbers.columns) not in expected_sizes(options)):
-        return array.T, numbers.rows
-    return array, numbers.columns
+    labelled = not all(re.fullmatch(r"[A-Za-z]*\d+(\.0)?", row) for row in numbers.rows or ())
+    if labelled or [size in expected_sizes(options) for size in numbers.values.shape] == [True, False]:
+        return numbers.values.T, numbers.rows
+    return numbers.values, numbers.columns

@@ -79,8 +79,9 @@ class Plan:
 def make_plan(source: Path, options: Options) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
     reader, found = find_scans(source, options)
+    options = reader.completed(options, found)
     people, notes = group_scans(filter_scans(found, options), options.repeats)
-    n_scans = sum(not scan.left_out for scan in found)
+    n_scans = _n_readable(found)
     notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
     left_out = Counter(scan.left_out for scan in found if scan.left_out)
     notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()]
@@ -88,7 +89,6 @@ def make_plan(source: Path, options: Options) -> Plan:
         notes.append(f"participants from {options.participants}")
     table, excluded, table_notes = join_participants(people, options)
     people = {person: people[person] for person in table["participant_id"]}
-    options = reader.completed(options, found)
     looked = look_at(reader, people, options)
     regions, region_notes = plan_regions(looked[0][1], options, looked[0][0].where)
     values, said, value_notes = decided_values(looked, options, source)
@@ -100,67 +100,65 @@ def make_plan(source: Path, options: Options) -> Plan:
 def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
     """The reader and its scans, with the participants that `--id-pattern` says.
 
-    Of all readers it is the one that finds most scans (of equals, the first in `READERS`); readers of files without
-    any convention are asked only when no other finds anything.
+    Of all readers it is the one that finds most scans (of equals, the first in `READERS`); that of files without any
+    convention, the last, is asked only when no other finds anything. If none does, the refusal of one that knows the
+    layout is raised.
     """
-    if source.is_symlink() and not source.exists():
-        require_file(source)
     if not source.exists():
-        raise problem(source, "there is no such file or folder")
+        require_file(source)  # says why
     if (source / "cohort.json").is_file():
         remedy = "Use it as it is, or `nerve.Cohort.load(...).align(...)`."
         raise problem(source, "this is a cohort already", remedy=remedy)
     readers = [get_reader(name) for name in (READERS if options.format == "auto" else [options.format])]
-    root = source if source.is_dir() else source.parent
-    for fallback in (False, True):
-        reader, found = _best([one for one in readers if one.fallback == fallback], source, options)
-        if reader is not None:
-            return reader, named_by(options.id_pattern, found, root)
-    if options.format != "auto":
-        raise problem(source, "no scans were found", expected=readers[0].describe, remedy="Try --format auto.")
-    remedy = "See docs/howto/bring-your-own-cohort for the layouts, or name one with --format."
-    raise problem(source, "no scans were found", expected=f"one of {listed(READERS, most=20)}", remedy=remedy)
-
-
-def _best(readers: Sequence[Reader], source: Path, options: Options) -> tuple[Reader | None, list[Scan]]:
-    """The reader that finds most; if none finds anything, the refusal of one that knows the layout is raised."""
     best: Reader | None = None
-    most, scans, refusals = 0, [], []
+    scans: list[Scan] = []
+    refusals: list[NerveError] = []
     for reader in readers:
+        if reader.fallback and (scans or refusals):
+            break
         try:
             found = reader.find(source, options)
         except NerveError as error:  # it knows the layout and wants a choice made
             refusals.append(error)
             continue
-        n_found = sum(not scan.left_out for scan in found)
-        if n_found > most:
-            best, most, scans = reader, n_found, found
-    if refusals and best is None:
+        if _n_readable(found) > _n_readable(scans):
+            best, scans = reader, found
+    if best is not None:
+        return best, named_by(options.id_pattern, scans, source)
+    if refusals:
         raise refusals[0]
-    return best, scans
+    expected, remedy = readers[0].describe, "Try --format auto."
+    if options.format == "auto":
+        expected = f"one of {listed(READERS, most=20)}"
+        remedy = "See docs/howto/bring-your-own-cohort for the layouts, or name one with --format."
+    raise problem(source, "no scans were found", expected=expected, remedy=remedy)
 
 
-def named_by(pattern: str | None, scans: Sequence[Scan], root: Path) -> list[Scan]:
+def _n_readable(scans: Sequence[Scan]) -> int:
+    return sum(not scan.left_out for scan in scans)
+
+
+def named_by(pattern: str | None, scans: list[Scan], source: Path) -> list[Scan]:
     """The scans with the participants (and session, task, run) that the user's `--id-pattern` finds in their paths.
 
     Files that it does not match are left out; entries of one file keep the ids that the file gives them.
     """
     if pattern is None:
-        return list(scans)
-    named = [_named(re.compile(pattern), scan, root) for scan in scans]
-    if all(scan.left_out for scan in named):
-        paths = listed([inside(scan.path, root) for scan in scans], most=3)
+        return scans
+    named = [_named(re.compile(pattern), scan, source) for scan in scans]
+    if not _n_readable(named):
+        paths = listed([inside(scan.path, source) for scan in scans], most=3)
         raise NerveError(f"--id-pattern is {pattern!r} and matches none of {len(scans)} files ({paths}).")
     return named
 
 
-def _named(pattern: re.Pattern[str], scan: Scan, root: Path) -> Scan:
+def _named(pattern: re.Pattern[str], scan: Scan, source: Path) -> Scan:
     if scan.key is not None or scan.left_out:
         return scan
-    found = pattern.search(inside(scan.path, root))
+    found = pattern.search(inside(scan.path, source))
     if not found or not found["id"]:
         return replace(scan, left_out="--id-pattern does not match it")
-    groups: dict[str, Any] = {key: found[key] or "" for key in ("session", "task", "run") if key in pattern.groupindex}
+    groups: Any = {name: word or "" for name, word in found.groupdict().items() if name in ("session", "task", "run")}
     return replace(scan, participant=found["id"], **groups)
 
 
@@ -199,10 +197,8 @@ def group_scans(scans: Sequence[Scan], rule: str = "average") -> tuple[People, l
     who = f"{counted(len(several))} {'has' if len(several) == 1 else 'have'}"
     if rule == "refuse":
         example = listed([scan.path.name for scan in people[several[0]]], most=3)
-        raise NerveError(
-            f"{who} several scans ({listed(several, most=3)}; for {several[0]}: {example}), "
-            "expected one each. Choose with --session, --task or --repeats average|first|last."
-        )
+        found = f"{who} several scans ({listed(several, most=3)}; for {several[0]}: {example}), expected one each"
+        raise NerveError(f"{found}. Choose with --session, --task or --repeats average|first|last.")
     if rule == "average":
         return people, [f"{who} several scans, averaged in Fisher z (--repeats average)"]
     pick = 0 if rule == "first" else -1
@@ -221,19 +217,20 @@ def look_at(reader: Reader, people: People, options: Options) -> Looked:
     """
     firsts = [scans[0] for scans in people.values()]
     spaced = np.linspace(0, len(firsts) - 1, min(_LOOKED_AT, len(firsts))).astype(int)
+    some = [firsts[i] for i in spaced]
     others = [scan for scans in people.values() for scan in scans[1:]]
     looked: Looked = []
-    refusals: list[NerveError] = []
-    for i, scan in enumerate([*(firsts[i] for i in dict.fromkeys(spaced.tolist())), *others[:_LOOKED_AT]]):
-        if looked and (options.values != "auto" or looked[-1][1].says_values or i >= len(spaced)):
+    refusals: list[NerveError | MemoryError] = []
+    for i, scan in enumerate([*some, *others[:_LOOKED_AT]]):
+        if looked and (options.values != "auto" or looked[-1][1].says_values or i >= len(some)):
             break
         try:
             looked.append((scan, read_scan(reader, scan, options)))
-        except NerveError as error:  # reported when it is read
+        except (NerveError, MemoryError) as error:  # reported when it is read
             refusals.append(error)
-    if looked:
-        return looked
-    raise refusals[0] if refusals else NerveError("There are no scans to read.")
+    if not looked:
+        raise refusals[0]
+    return looked
 
 
 def read_scan(reader: Reader, scan: Scan, options: Options) -> Reading:
@@ -244,8 +241,6 @@ def read_scan(reader: Reader, scan: Scan, options: Options) -> Reading:
         raise problem(scan.where, f"it cannot be read ({error.strerror or error})") from error
     except NerveError as error:
         raise NerveError(str(error).replace(f"{scan.path}:", f"{scan.where}:", 1)) from error
-    if reading.matrix is None and reading.series is None:
-        raise problem(scan.where, "it holds neither a matrix nor a time series")
     shape = reading.array.shape
     if not shape:
         raise problem(scan.where, "it holds a single number", expected="a matrix or a time series")
@@ -260,9 +255,9 @@ def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     Takes the options of `nerve.read_cohort`. Every file is read, so that what is wrong with one is in the table.
     """
     path = Path(source)
-    root = path if path.is_dir() else path.parent
     chosen = options_of(path, options)
     reader, found = find_scans(path, chosen)
+    chosen = reader.completed(chosen, found)
     wanted = filter_scans(found, chosen)
     people, _ = group_scans(wanted, chosen.repeats)
     _, excluded, _ = join_participants(people, chosen)
@@ -283,14 +278,16 @@ def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
                 clean_matrix(reading.matrix, scan.path.name, kind)
         except NerveError as error:
             fate = f"left out: {error}"
-        rows.append(_row(scan, root, scan.participant, shape, kind, fate))
+        rows.append((scan, shape, kind, fate))
     entries, paths = {scan.entry for scan in wanted}, {scan.path for scan in found}
     others = [scan for scan in found if scan.entry not in entries]
     unread = {True: f"not read by --format {reader.name}", False: "a table or list beside the data"}
     others += [Scan("", one, left_out=unread[is_data(one)]) for one in files_below(path, *_DATA) if one not in paths]
     for scan in others:
-        rows.append(_row(scan, root, "", "", "", f"left out: {scan.left_out or 'of another session or task'}"))
-    return pd.DataFrame(rows, columns=list(COLUMNS)).drop_duplicates(["file", "participant", "session", "task", "run"])
+        why = scan.left_out or "of another session or task"
+        rows.append((replace(scan, participant=""), "", "", f"left out: {why}"))
+    cells = [(inside(one.path, path), one.participant, one.session, one.task, one.run, *rest) for one, *rest in rows]
+    return pd.DataFrame(cells, columns=list(COLUMNS)).drop_duplicates(["file", "participant", "session", "task", "run"])
 
 
 def _fate(scan: Scan, kept: list[Scan], excluded: dict[str, str], options: Options) -> str:
@@ -300,7 +297,3 @@ def _fate(scan: Scan, kept: list[Scan], excluded: dict[str, str], options: Optio
     if scan not in kept:
         return f"left out: --repeats {options.repeats}"
     return f"averaged with {counted(len(kept) - 1, 'other')}" if len(kept) > 1 else "read"
-
-
-def _row(scan: Scan, root: Path, participant: str, *rest: str) -> tuple[str, ...]:
-    return inside(scan.path, root), participant, scan.session, scan.task, scan.run, *rest

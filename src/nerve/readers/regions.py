@@ -46,15 +46,14 @@ class Regions:
         if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
         try:
-            index = None if labels is None else _labelled_positions(labels, self.target)
+            index = _labelled_positions(labels, self.target)
         except NerveError as error:
             raise problem(where, str(error).rstrip(".")) from error
         if index is None or labels is None:
-            order = _with_aseg(self.order, n_regions)
-            if n_regions != order.n_regions:
-                expected = f"{order.n_regions} ({order.name})"
+            if n_regions != self.order.n_regions:
+                expected = f"{self.order.n_regions} ({self.order.name})"
                 raise problem(where, f"{n_regions} regions", expected=expected, remedy=OTHER_ATLAS)
-            return np.arange(n_regions) if order is self.target else order.positions_of(self.target)
+            return np.arange(n_regions) if self.order is self.target else self.order.positions_of(self.target)
         lacking = np.flatnonzero(index < 0)
         if len(lacking) > MOST_LACKING * len(index):
             names = listed([self.target.labels[i] for i in lacking], most=2)
@@ -78,9 +77,8 @@ def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Reg
     target = options.parcellation or options.order
     if target is None:
         raise problem(where, f"the data have {n_regions} regions and no usable labels", remedy=_suggestion(n_regions))
-    order = options.order or target
+    order = _with_aseg(options.order or target, n_regions)
     by_label = labels is not None and not _only_codes(labels, target)
-    order = order if by_label else _with_aseg(order, n_regions)
     file = _as_parcellation(labels) if labels is not None and by_label else order
     known = set(file.positions_of(target).tolist())
     extra = [label for i, label in enumerate(file.labels) if i not in known]
@@ -102,10 +100,10 @@ def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
         return f"regions in the order of {target.name}, matched by label"
     if match == "stated":
         return f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"
-    return (
-        f"WARNING: the files have no labels, and were taken for {order.name} only because they have {order.n_regions} "
-        f"regions: not confirmed. If that is what they are, say --order {order.name}."
+    found = (
+        f"the files have no labels, and were taken for {order.name} only because they have {order.n_regions} regions"
     )
+    return f"WARNING: {found}: not confirmed. If that is what they are, say --order {order.name}."
 
 
 def _with_known(options: Options, labels: tuple[str, ...]) -> Options:
@@ -139,8 +137,11 @@ def _kept(target: Parcellation, extra: list[str]) -> Parcellation:
 
 
 @lru_cache(maxsize=64)
-def _labelled_positions(labels: tuple[str, ...], target: Parcellation) -> np.ndarray | None:
-    return None if _only_codes(labels, target) else _as_parcellation(labels).positions_of(target)
+def _labelled_positions(labels: tuple[str, ...] | None, target: Parcellation) -> np.ndarray | None:
+    """For each region of the target its position among the labels; None where there are none that mean anything."""
+    if labels is None or _only_codes(labels, target):
+        return None
+    return _as_parcellation(labels).positions_of(target)
 
 
 @lru_cache(maxsize=64)
@@ -161,5 +162,4 @@ def _suggestion(n_regions: int) -> str:
         if size in SCHAEFER_SIZES:
             names = f"schaefer{size}-17{suffix} or schaefer{size}-7{suffix}"
             return f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
-    table = "--parcellation TSV with columns label and network"
-    return f"Describe them: {table}, one row per region in the order of the data."
+    return "Describe them: --parcellation TSV with columns label and network, one row per region in the data's order."

@@ -104,7 +104,7 @@ def read_numbers(path: Path) -> Numbers:
     rows = tuple(labels) if any(labels) else None  # an empty first column is a tab before each line
     if not text.has_header:
         values = _without_edges(values)
-        return _without_counting(values) if rows is None else Numbers(values, None, rows)
+        return Numbers(_without_counting(values) if rows is None else values, None, rows)
     words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
     columns = tuple(word.lstrip("#") for word in words)
     if len(columns) != values.shape[1]:
@@ -313,13 +313,10 @@ def _without_edges(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _without_counting(values: np.ndarray) -> Numbers:
+def _without_counting(values: np.ndarray) -> np.ndarray:
     """Without the 0, 1, 2 … that pandas writes above columns and before rows unless it is told not to."""
-    if values.shape[0] <= 2 or values.shape[1] <= 1:
-        return Numbers(values)
-    before_rows = np.isnan(values[0, 0]) and _counts(values[1:, 0])
-    inner = values[:, 1:] if before_rows else values
-    return Numbers(inner[1:] if _counts(inner[0]) else values)
+    inner = values[:, 1:] if np.isnan(values[0, 0]) and _counts(values[1:, 0]) else values
+    return inner[1:] if _counts(inner[0]) and len(values) > 2 else values
 
 
 def _counts(numbers: np.ndarray) -> bool:

@@ -12,28 +12,26 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from nerve.checks import listed, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import Version, one_version
+from nerve.readers.names import people_of
 from nerve.readers.opening import files_below, once
-from nerve.readers.text import is_number, read_numbers
+from nerve.readers.text import first_lines, is_number, read_numbers
 from nerve.readers.unfolding import from_triangle
 
 N_NODES = (21, 55)
 NOT_CORRELATIONS = (
-    "Entries of UK Biobank netmats are z statistics, not r: they are kept as they are "
-    "(--values z turns Fisher's z into r)."
+    "Entries of UK Biobank netmats are z statistics, not r, and are kept (--values z turns Fisher's into r)."
 )
 _BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
 _TEXT = (".txt", ".csv", ".tsv", ".dat")
 _NAMED = re.compile(r"netmat|ukb|2575[0-3]", re.IGNORECASE)
-_LONGEST_ROW = 1 << 22  # bytes: a first line longer than this is no row of netmats
 
 
 class UKB(Reader):
     """Netmats of the UK Biobank."""
 
-    name = "ukb"
     describe = "UK Biobank netmats (text, one row per participant, 210 or 1,485 values)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
@@ -42,11 +40,14 @@ class UKB(Reader):
         bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
         if bulk:
             _, bulk, _ = one_version({"fc": bulk}, options, lambda one: Version(one[1][2]))
-            return _one_visit([Scan(found[1], path, "fc", session=found[3]) for path, found in bulk], options)
+            return [Scan(found[1], path, "fc", session=found[3]) for path, found in bulk]
         tables = [path for path in files if _n_leading(path) is not None]
-        if len(tables) > 1:
-            _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
+        _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
         return _rows(tables[0], options) if tables else []
+
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """With the first visit of each participant, unless the user says otherwise: visits are years apart."""
+        return replace(options, repeats="first") if options.repeats == "average" else options
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """One participant's matrix, with 1 on the diagonal."""
@@ -60,18 +61,6 @@ class UKB(Reader):
         return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
 
 
-def _one_visit(scans: list[Scan], options: Options) -> list[Scan]:
-    """The first visit of each participant, unless the user names one: visits are years apart, and z is not averaged."""
-    if options.session is not None:
-        return scans
-    latest_first = sorted(scans, key=lambda scan: (int(scan.session), scan.path), reverse=True)
-    first = {scan.participant: scan for scan in latest_first}
-    if len(first) == len(scans):
-        return scans
-    note = "some participants have several imaging visits: the first visit of each is read (--session takes another)"
-    return [replace(scan, notes=(note,)) for scan in first.values()]
-
-
 def _n_leading(path: Path) -> int | None:
     """How many columns of ids (0 or 1) stand before the values of the first row; None for other tables.
 
@@ -80,9 +69,8 @@ def _n_leading(path: Path) -> int | None:
     """
     sizes = {n * (n - 1) // 2 for n in N_NODES}
     try:
-        with open(path, "rb") as stream:
-            words = stream.readline(_LONGEST_ROW).decode("latin-1").replace(",", " ").split()
-    except OSError:
+        words, _ = first_lines(path)
+    except NerveError:  # reported when it is read, or by another reader
         return None
     for skip in (0, 1):
         known = _NAMED.search(path.name) or (skip and words and re.fullmatch(r"\d{7}", words[0]))
@@ -92,20 +80,16 @@ def _n_leading(path: Path) -> int | None:
 
 
 def _rows(path: Path, options: Options) -> list[Scan]:
-    skip, numbers = _n_leading(path) or 0, _numbers(path)
-    ids = numbers.rows or [str(int(number)) for number in numbers.values[:, 0]] if skip else options.ids
-    n_rows, n_columns = numbers.values.shape
-    if ids is None:
-        found, expected = f"the {n_rows} rows hold {n_columns} values and no ids", "an id in the first column"
-        remedy = "Give the ids in the order of the rows with --ids FILE."
-        raise problem(path, found, expected=expected, remedy=remedy)
-    if len(ids) != n_rows:
-        raise problem(path, f"{n_rows} rows for {len(ids)} ids", expected="one id per row")
-    repeated = [person for person, count in Counter(ids).items() if count > 1]
+    """A scan per row, named by the first column where that holds ids."""
+    skip, numbers = _n_leading(path), _numbers(path)
+    if skip:
+        ids = numbers.rows or tuple(str(int(number)) for number in numbers.values[:, 0])
+        options = replace(options, ids=ids)
+    scans = people_of(path, len(numbers.values), options, skip=int(bool(skip) and numbers.rows is None))
+    repeated = [person for person, count in Counter(options.ids).items() if count > 1]
     if repeated:  # z statistics are not averaged
         raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant")
-    extra = {"skip": int(skip and numbers.rows is None)}
-    return [Scan(person, path, "fc", key=i, extra=extra) for i, person in enumerate(ids)]
+    return scans
 
 
 _numbers = once(read_numbers)

@@ -16,9 +16,9 @@ import numpy as np
 from nerve.checks import problem
 from nerve.connectivity import inverse_fisher_z
 from nerve.parcellation import Parcellation
-from nerve.quality.order import AT_LEAST, CLEARLY_HIGHER, network_means
+from nerve.quality.order import clearly_higher, network_means
 from nerve.readers.base import Options
-from nerve.readers.matrices import MOST_NEGATIVE, TOLERANCE, negative_share
+from nerve.readers.matrices import MOST_NEGATIVE, TOLERANCE, is_symmetric, negative_share
 from nerve.readers.regions import N_ASEG, OTHER_ATLAS
 
 ORDERS = {
@@ -62,7 +62,9 @@ class Unfolding:
         if self.order == "square":
             return vector.reshape(self.n_regions, self.n_regions)
         matrix = np.eye(self.n_regions)
-        rows, columns = self._indices()
+        first = 0 if self.diagonal else 1
+        upper = self.order == "upper"
+        rows, columns = np.triu_indices(self.n_regions, first) if upper else np.tril_indices(self.n_regions, -first)
         matrix[rows, columns] = matrix[columns, rows] = vector
         if self.diagonal:
             matrix[np.diag_indices(self.n_regions)] /= self.scale
@@ -74,22 +76,12 @@ class Unfolding:
         r = self.n_regions
         return r * r if self.order == "square" else r * (r + 1 if self.diagonal else r - 1) // 2
 
-    def _indices(self) -> tuple[np.ndarray, np.ndarray]:
-        if self.order == "upper":
-            return np.triu_indices(self.n_regions, 0 if self.diagonal else 1)
-        return np.tril_indices(self.n_regions, 0 if self.diagonal else -1)
-
-    def fits(self, vectors: np.ndarray) -> bool:
-        """Whether the diagonal, where the vectors have one, can be that of correlations (1, or blank, or Fisher z)."""
-        if self.order == "square":
-            matrices = vectors.reshape(-1, self.n_regions, self.n_regions)
-            return bool(np.allclose(np.nan_to_num(matrices), np.nan_to_num(matrices.swapaxes(1, 2)), atol=TOLERANCE))
-        if not self.diagonal:
-            return True
-        rows, columns = self._indices()
-        values = vectors[:, rows == columns] / self.scale
-        finite = values[np.isfinite(values)]
-        return not len(finite) or any(np.all(np.abs(finite - one) <= TOLERANCE) for one in (1.0, 0.0))
+    def fits(self, matrices: Sequence[np.ndarray]) -> bool:
+        """Whether matrices unfolded so are symmetric, and a diagonal that was among the values is all 1, 0 or none."""
+        stack = np.stack(matrices)
+        known = stack[:, np.eye(self.n_regions, dtype=bool) & self.diagonal]
+        known = known[np.isfinite(known)]
+        return is_symmetric(stack) and any(np.all(np.abs(known - one) <= TOLERANCE) for one in (1.0, 0.0))
 
 
 def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
@@ -142,26 +134,26 @@ def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: obj
     options : Options
         With the unfolding and the values that the user said, and the regions, for the proof by networks.
     """
-    stack = np.stack([np.asarray(vector, np.float64).ravel() for vector in vectors])
-    ways, regions = unfoldings(stack.shape[1], expected_sizes(options)), options.rows
+    n_values, regions = np.size(vectors[0]), options.rows
     orders = ORDERS if options.unfolding == "auto" else [options.unfolding]
-    ways = [one for one in ways if one.order in ("square", *orders) and one.fits(stack)]
-    found = f"{stack.shape[1]:,} values per participant"
+    ways = [one for one in unfoldings(n_values, expected_sizes(options)) if one.order in ("square", *orders)]
+    matrices = {one: [one.matrix(vector, where) for vector in vectors] for one in ways}
+    ways = [one for one in ways if one.fits(matrices[one])]
+    found = f"{n_values:,} values per participant"
     if not ways:
         size = f"{regions.n_regions} regions" if regions else "R regions"
         expected = f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries"
         raise problem(where, found, expected=expected, remedy=OTHER_ATLAS)
     # a symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways
-    square = [one for one in ways if one.order == "square"]
-    ways = square or [one for one in ways if one.diagonal] or ways
+    ways = [one for one in ways if one.order == "square"] or [one for one in ways if one.diagonal] or ways
     if len(ways) == 1:
         return ways[0]
-    matrices = {one: [_correlations(one, vector, where, options.values) for vector in stack] for one in ways}
-    negative = {one: float(np.mean([negative_share(matrix) for matrix in made])) for one, made in matrices.items()}
+    correlations = {one: [_correlations(matrix, options.values) for matrix in matrices[one]] for one in ways}
+    negative = {one: float(np.mean([negative_share(matrix) for matrix in correlations[one]])) for one in ways}
     best, second = sorted(ways, key=lambda one: negative[one])[:2]
     if negative[best] <= MOST_NEGATIVE and negative[second] > max(CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3):
         return best
-    shown = _by_networks({one: np.mean(made, axis=0) for one, made in matrices.items()}, regions)
+    shown = _by_networks({one: np.mean(correlations[one], axis=0) for one in ways}, regions)
     if shown is not None and negative[shown] <= MOST_NEGATIVE:
         return shown
     found += f" can be {' or '.join(map(str, ways))}, and neither negative eigenvalues nor networks tell which"
@@ -169,13 +161,11 @@ def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: obj
     raise problem(where, found, remedy=f"Say it: --unfolding {upper} or --unfolding {lower}.")
 
 
-def _correlations(way: Unfolding, vector: np.ndarray, where: object, values: str) -> np.ndarray:
-    matrix = way.matrix(vector, where)
+def _correlations(matrix: np.ndarray, values: str) -> np.ndarray:
     off = matrix[~np.eye(len(matrix), dtype=bool)]
     if values == "z" or (values == "auto" and np.nanmax(np.abs(off), initial=0.0) > 1 + TOLERANCE):
         matrix = inverse_fisher_z(matrix)
-    np.fill_diagonal(matrix, 1.0)
-    return matrix
+    return np.where(np.eye(len(matrix)), 1.0, matrix)
 
 
 def _by_networks(means: dict[Unfolding, np.ndarray], regions: Parcellation | None) -> Unfolding | None:
@@ -186,5 +176,4 @@ def _by_networks(means: dict[Unfolding, np.ndarray], regions: Parcellation | Non
     networks = np.array(regions.networks)
     contrasts = {one: float(np.subtract(*network_means(mean, networks))) for one, mean in means.items()}
     best, second = sorted(contrasts, key=lambda one: -contrasts[one])[:2]
-    bar = max(contrasts[second] * CLEARLY_HIGHER, contrasts[second] + AT_LEAST)
-    return best if contrasts[best] > bar else None
+    return best if clearly_higher(contrasts[best], contrasts[second]) else None

@@ -32,7 +32,6 @@ _MEAN_FD = ("mean_fd", "meanFD", "mean_framewise_displacement")
 class XCPD(Reader):
     """Derivatives of XCP-D or giga_connectome."""
 
-    name = "xcpd"
     describe = "XCP-D or giga_connectome derivatives (relmat/conmat and timeseries, TSV or CIFTI)"
 
     def find(self, source: Path, options: Options) -> list[Scan]:
