@@ -1,5 +1,7 @@
 """Self-supervised representations of brain functional connectivity, and an honest test of what they predict."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 

@@ -10,6 +10,8 @@
 Where the tables come from stands in ``docs/reference/atlases.md``.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """How things are said to users. An error: what was expected, what came, where, and what to do."""
 
+from __future__ import annotations
+
 import difflib
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

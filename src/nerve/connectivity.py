@@ -4,6 +4,8 @@ A time series is a (volumes, regions) array. A region whose series is constant h
 its row and column are NaN, never 0, so that quality control sees it.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -4,6 +4,8 @@
 environment variables once, when they are loaded, find them set.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import sys

@@ -8,6 +8,8 @@ replaced if it holds nothing but files of ours (`atomic_folder`); a file is repl
 (`check_replaceable_file`). What is written again keeps its permissions, and a link stays a link.
 """
 
+from __future__ import annotations
+
 import csv
 import fcntl
 import hashlib

@@ -6,6 +6,8 @@ starts: after a kill the file may stay, and be shared with the folder. What coun
 it is done.
 """
 
+from __future__ import annotations
+
 import errno
 import fcntl
 import os

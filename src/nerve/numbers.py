@@ -1,5 +1,7 @@
 """Columns that are numbers but for a few cells: one "unknown" must not turn an age into a hundred categories."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from typing import Any

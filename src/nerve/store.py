@@ -6,6 +6,8 @@ can set back) and digest. A file that differs in one of the first three is read 
 or cannot be written, the arrays are read.
 """
 
+from __future__ import annotations
+
 import csv
 import hashlib
 import io

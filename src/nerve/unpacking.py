@@ -4,6 +4,8 @@ A few kilobytes can unpack to gigabytes (a zip or gzip bomb). Real data pack by 
 that claims or gives more than that, and more than a small file could need, is refused before it fills the memory.
 """
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import io

@@ -3,6 +3,8 @@
 A view is fitted on training participants and saved with the model. To add one: a class here, and a line in `VIEWS`.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, Self
 
 import numpy as np

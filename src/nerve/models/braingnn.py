@@ -1,5 +1,7 @@
 """BrainGNN: two region-aware convolutions on dense, batched graphs, each followed by top-k pooling and a readout."""
 
+from __future__ import annotations
+
 import math
 from itertools import pairwise
 from typing import Any

@@ -1,5 +1,7 @@
 """BrainGSLs (Wen et al., 2023): encode the connections among visible regions, rebuild those of the masked ones."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

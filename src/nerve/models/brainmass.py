@@ -1,5 +1,7 @@
 """BrainMass (Yang et al., 2024): two views of a participant agree, and hidden rows of FC are told apart and rebuilt."""
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Sequence

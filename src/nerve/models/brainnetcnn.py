@@ -4,6 +4,8 @@ A cross-shaped filter sees one row and one column of a matrix at a time. Its row
 column part on the column only, so both are matrix products and the cross is their broadcast sum: nothing is tiled.
 """
 
+from __future__ import annotations
+
 import math
 from itertools import pairwise
 from typing import Any

@@ -1,5 +1,7 @@
 """Brain Network Transformer: FC rows as tokens, attention, and a readout by orthonormal clusters."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 from typing import Any
 

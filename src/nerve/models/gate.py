@@ -1,5 +1,7 @@
 """GATE (Peng et al., 2023): participants are nodes of a population graph, seen in different windows of their scans."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch

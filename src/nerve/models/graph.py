@@ -4,6 +4,8 @@ A brain graph has a few hundred nodes and thousands of edges, the same nodes for
 products is simpler than message passing over edge lists, and faster (`benchmarks/graph_layers.py`).
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor, nn
 

@@ -1,5 +1,7 @@
 """GraphMAE (Hou et al., KDD 2022) on brain graphs: hide half of the nodes, rebuild their features from the rest."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 from typing import Any
 

@@ -2,6 +2,8 @@
 encoder on the visible tokens, mask tokens, light decoder, patches, loss on the masked ones.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -16,6 +16,8 @@ D, C, the sizes a (T × rank) and the momenta b (T) are trained through the step
 What sets the participant apart is the displacement F - D.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Models that give one number per participant: what the supervised methods share."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from torch import Tensor, nn

@@ -1,5 +1,7 @@
 """Many small operations in one thread: to wake the other threads for each of them takes longer than the work."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any

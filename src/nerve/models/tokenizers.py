@@ -11,6 +11,8 @@ contiguous columns: nothing is gathered from the matrix or padded to the largest
 made once for the whole batch.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 

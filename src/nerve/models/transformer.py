@@ -1,5 +1,7 @@
 """The pre-norm transformer block of a ViT: x + attention(norm(x)), then x + mlp(norm(x))."""
 
+from __future__ import annotations
+
 import torch
 from torch import nn
 from torch.nn import functional

@@ -23,6 +23,8 @@ is cut into chunks. Loadings, coupling, pairs and scanners are drawn from `struc
 them.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

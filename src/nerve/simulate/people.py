@@ -1,5 +1,7 @@
 """Simulated participants: site, age, sex, motion, factor scores and targets with a stated true effect."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

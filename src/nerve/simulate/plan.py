@@ -1,5 +1,7 @@
 """A simulated cohort: its settings, checked, its participants, their scans, and what was planted."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ what is known of resting-state FC (unimodal networks apart from the association 
 default network, control between them); only their overall size was set with real group means in view.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

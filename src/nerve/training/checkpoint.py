@@ -4,6 +4,8 @@ A checkpoint is one file: tensors of the module and the optimiser, and counters 
 written whole or not at all, so there is no moment at which a kill leaves half a checkpoint. Nothing is pickled.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal

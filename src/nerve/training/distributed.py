@@ -4,6 +4,8 @@ Gradients are averaged by hand rather than by a wrapper around the module: the l
 process and in many, and a checkpoint is the same file.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

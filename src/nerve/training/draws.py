@@ -1,5 +1,7 @@
 """Random numbers of one training step, the same however many processes share its batch."""
 
+from __future__ import annotations
+
 import hashlib
 
 import torch

@@ -1,5 +1,7 @@
 """The loop: batches in a fixed order, one verb of the module, AdamW, clipping, validation, checkpoints."""
 
+from __future__ import annotations
+
 import logging
 import os
 import time

@@ -4,6 +4,8 @@ torch's optimiser classes import its compiler when the first of them is made, wh
 itself (two seconds per process). Its functions, which do the work, do not.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch

@@ -1,5 +1,7 @@
 """How a module is trained: every number of the loop, with its default."""
 
+from __future__ import annotations
+
 import ctypes
 import math
 import sys

@@ -1,5 +1,7 @@
 """Where batches come from: a source has a length and gives the batch of some rows."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Protocol
 
