@@ -63,7 +63,7 @@ MUTATIONS = (
     ),
     Mutation(
         "average of scans: of r instead of Fisher z",
-        "readers/person.py",
+        "readers/matrices.py",
         "z = fisher_z(matrices) if correlations else matrices",
         "z = matrices",
         ("tests/readers/test_ingest.py",),
@@ -192,8 +192,8 @@ MUTATIONS = (
     Mutation(
         "order of regions: never doubted",
         "quality/order.py",
-        'return name if name and self.others[name] > bar else ""',
-        'return name if name and self.others[name] > 9 * bar else ""',
+        "return contrast > max(other * CLEARLY_HIGHER, other + AT_LEAST)",
+        "return contrast > 9 * max(other * CLEARLY_HIGHER, other + AT_LEAST)",
         ("tests/test_quality.py",),
     ),
     Mutation(
