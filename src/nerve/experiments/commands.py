@@ -79,7 +79,7 @@ def evaluate(
 
 def _done(experiment: Experiment, launcher: str, jobs: int | None) -> ResultsFolder:
     """The results of all runs, with the command as it was typed."""
-    program = Path(sys.argv[0]).stem.replace("__main__", "nerve")
+    program = "nerve-bids" if Path(sys.argv[0]).stem == "nerve-bids" else "nerve"
     with RunsProgress(experiment) as progress:
         return experiment.run(launcher, jobs, progress, shlex.join([program, *sys.argv[1:]]))
 
