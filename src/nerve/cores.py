@@ -30,7 +30,9 @@ def share_the_machine() -> None:
     scipy) spins likewise between two calls.
     """
     if not any(name in os.environ for name in WAITING):
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # too late for a torch that is imported already, and harmless
+        # too late for a torch that is imported already, and harmless; libgomp looks a hundred times before it sleeps,
+        # for as long as it takes to get from one operation to the next
+        os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "100"}
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2⁴ cycles, the fewest it accepts, then sleep
     if usable_cores() < _seen_by_libraries() and not any(name in os.environ for name in THREADS):
         os.environ["OMP_NUM_THREADS"] = str(usable_cores())
