@@ -229,6 +229,7 @@ class SumsInAnyOrder(TorchDispatchMode):
 BIASED = {"tokenizer": "specific", "warmup_epochs": 0}  # of the preset paper: one bias per patch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "preset", "settings"), [*((name, "small", {}) for name in TRAINED), ("nerve", "paper", BIASED)]
 )

@@ -166,6 +166,7 @@ def test_giants_are_refused_by_what_they_claim(tmp_path):
         load_image(tmp_path / "c.nii.gz")
 
 
+@pytest.mark.slow
 def test_the_packing_of_each_array_counts_not_that_of_an_archive(tmp_path):
     giant, people = np.zeros(17_000_000), {f"S{i:02d}": np.eye(1000) for i in range(18)}  # 144 MB in all
     np.savez_compressed(tmp_path / "x.npz", giant=giant, **people)

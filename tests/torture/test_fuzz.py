@@ -87,7 +87,7 @@ def _leaves_a_draft(folder: Path) -> None:
         (_prints_a_traceback, "a traceback was printed: KeyError: 'x'"),
         (_is_silent, "said nothing"),
         (_computes, "did not end within"),
-        (_waits, "killed after"),
+        pytest.param(_waits, "killed after", marks=pytest.mark.slow),
         (_dies, "the process ended with -9"),
         pytest.param(_takes_memory, "memory: ", marks=pytest.mark.slow),
         (_writes("cwd/here"), "outside the output folder"),
