@@ -11,8 +11,8 @@ demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> repor
 test: .venv/dev  ## all tests that can run on this machine
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
-test-quick: .venv/dev  ## a minute of them, over every package, for the inner loop
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not realdata and not browser"
+test-quick: .venv/dev  ## a minute of them, over every package and without doctests, for the inner loop
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not realdata and not browser" tests
 
 check: .venv/dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

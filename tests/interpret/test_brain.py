@@ -49,6 +49,7 @@ def test_a_learned_map_is_drawn_offline_as_a_small_vector_figure(encoders):
     assert len(text) < 1_500_000
 
 
+@pytest.mark.slow
 def test_regions_without_coordinates_are_left_out_and_none_is_a_sentence(encoders):
     table = network_weights(encoders[0])
     nowhere = table.assign(x=np.nan, y=np.nan, z=np.nan)

@@ -17,7 +17,8 @@ def test_parameters_at_419_regions_are_those_of_the_tuned_network():
 
 
 def test_dropout_is_off_when_predicting():
-    model = untrained(BrainNetCNN(edge_filters=2, node_filters=3, graph_filters=4, dropout=0.9), 6)
+    torch.manual_seed(0)  # of nine tenths everything may be dropped, twice
+    model = untrained(BrainNetCNN(edge_filters=2, node_filters=3, graph_filters=4, dropout=0.5), 6)
     fc = torch.randn(5, 6, 6)
     model.eval()
     assert torch.equal(model(fc), model(fc))

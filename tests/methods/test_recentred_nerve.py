@@ -125,6 +125,7 @@ def test_a_model_without_it_says_nothing_of_sites(known, tmp_path):
     assert "recentre" not in config["parameters"]
 
 
+@pytest.mark.slow
 def test_a_cohort_on_disk_and_a_run_that_goes_on_give_the_same(known, tmp_path, monkeypatch):
     settings = {**SMALL, "epochs": 2, "recentre": "site"}
     expected = NERVE(**settings).fit(known).transform(known)
@@ -137,6 +138,7 @@ def test_a_cohort_on_disk_and_a_run_that_goes_on_give_the_same(known, tmp_path, 
     np.testing.assert_array_equal(resumed.transform(loaded), run.transform(loaded))
 
 
+@pytest.mark.slow
 def test_what_explains_a_model_reads_recentred_matrices(fitted, planted, tmp_path):
     expected = fitted.transform(planted)
     for patching in (fitted.patching_, Patching.grid(R, 6)):

@@ -48,6 +48,7 @@ def test_an_unseen_site_is_recentred_by_its_own_participants(planted):
     assert leave_site_out(planted, recentre="site", n_components=20) > 0.6
 
 
+@pytest.mark.slow
 def test_sites_are_no_longer_told_apart(planted):
     people, protocol = prepare_people(planted, Protocol(targets="score", site="site"))
 

@@ -39,6 +39,7 @@ def texts(path):
             )
 
 
+@pytest.mark.slow
 def test_messages_and_docstrings_speak_of_participants():
     wrong = {
         str(path.relative_to(ROOT)): hits for path in MODULES if (hits := [h for t in texts(path) for h in found(t)])
