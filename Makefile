@@ -1,6 +1,8 @@
 # Everything a newcomer needs. `make demo` and `make test` set themselves up in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# where it is set, each of the many processes of a test run compiles every module anew
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .PHONY: demo test test-quick check format bench torture sbom audit docs clean

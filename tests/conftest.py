@@ -1,6 +1,8 @@
 """Fixtures for all tests."""
 
 import fcntl
+import functools
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes: one thread each
 
 import pytest
+import typer.main
 
 # folders that begin first, so that processes end together
 LONG = ("torture", "experiments", "training", "promises", "contracts", "report")
@@ -21,6 +24,15 @@ def pytest_collection_modifyitems(items) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
+gc.disable()  # while modules are imported and tests found: nothing of it is ever freed
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: the garbage collector need not look at them again after each test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +67,14 @@ def no_waiting_for_the_disk():
     """What tests write is not to survive a power cut; that files are flushed is a claim of `tests/test_files.py`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_are_built_once():
+    """typer's runner would otherwise build every command and its options again for each line that is typed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
         yield
 
 

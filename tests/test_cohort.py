@@ -157,6 +157,7 @@ def test_a_column_may_be_added_and_is_seen(tmp_path):
     assert Cohort.load(folder).changes == ["columns of participants.tsv added: iq"]
 
 
+@pytest.mark.slow
 @given(order=st.permutations(range(R)), people=st.lists(st.integers(0, 4), unique=True, min_size=1))
 @settings(max_examples=40, deadline=None)
 def test_align_and_subset_commute_and_move_every_entry_with_its_label(order, people):

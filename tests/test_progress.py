@@ -18,6 +18,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.05)
 
 
+@pytest.mark.slow
 def test_a_log_gets_lines_even_while_one_step_takes_long(quick, capsys):
     with Progress("folding", 4, unit="folds") as work:
         work.update(1, "loss 2")

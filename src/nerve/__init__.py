@@ -30,7 +30,8 @@ __all__ = sorted([*_PUBLIC, "__version__"])
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return import_module("importlib.metadata").version("nerve-fc")  # slow to import, seldom asked for
+        globals()[name] = import_module("importlib.metadata").version("nerve-fc")  # slow: only when it is asked for
+        return globals()[name]
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
-from threadpoolctl import ThreadpoolController
+
+from nerve.cores import one_blas_thread
 
 LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from nothing
 WORTH_THREADS = 1024  # rows from which a decomposition is quicker in several threads
@@ -19,11 +20,8 @@ def decomposed(matrix: np.ndarray, **how: Any) -> tuple[np.ndarray, np.ndarray]:
     Beside other programs, threads that wait for each other at each of its many steps lose far more than they gain:
     `python -m benchmarks beside`. What can be given in `how` is what `scipy.linalg.eigh` takes.
     """
-    with _libraries().limit(limits=1 if len(matrix) < WORTH_THREADS else None, user_api="blas"):
+    with one_blas_thread() if len(matrix) < WORTH_THREADS else nullcontext():
         return linalg.eigh(matrix, check_finite=False, **({"driver": "evd"} | how))  # type: ignore[no-any-return]
-
-
-_libraries = cache(ThreadpoolController)  # found once: looking for them takes as long as a small decomposition
 
 
 def principal_components(

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from nerve.checks import NerveError, one_of
-from nerve.cores import usable_cores
+from nerve.cores import one_blas_thread, usable_cores
 
 Estimator = Callable[[np.ndarray], np.ndarray]
 MIN_VOLUMES = 10
@@ -152,8 +152,6 @@ def symmetric_log(matrices: np.ndarray) -> np.ndarray:
     >>> symmetric_log(np.diag([1.0, np.e])[None]).round(6).tolist()
     [[[0.0, 0.0], [0.0, 1.0]]]
     """
-    from threadpoolctl import threadpool_limits
-
     logs = np.empty(matrices.shape)
 
     def fill(some: slice) -> None:
@@ -165,7 +163,7 @@ def symmetric_log(matrices: np.ndarray) -> np.ndarray:
     if len(parts) == 1:
         fill(parts[0])
         return logs
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(usable_cores()) as pool:
         list(pool.map(fill, parts))
     return logs
 

@@ -10,8 +10,10 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # any of them: the user has decided how threads wait
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # any of them: and how many there are
@@ -39,6 +41,20 @@ def share_the_machine() -> None:
         torch = sys.modules.get("torch")  # imported before; a number below the default is the user's own
         if torch is not None and torch.get_num_threads() >= _seen_by_libraries():
             torch.set_num_threads(usable_cores())
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """While it is open, products and decompositions of numpy and scipy run in the thread that asks for them."""
+    return _blas().limit(limits=1)  # type: ignore[no-any-return]
+
+
+@cache
+def _blas() -> Any:
+    """Found once: looking for the libraries takes as long as a small decomposition."""
+    import scipy.linalg  # noqa: F401  # it brings a library of its own
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
 
 
 @contextmanager

@@ -239,6 +239,7 @@ def test_gradients_are_summed_in_one_order(name, preset, settings, cohort):
     assert mode.found == []
 
 
+@pytest.mark.slow
 def test_sums_in_any_order_are_seen():
     x, places = torch.ones(3, 2, requires_grad=True), torch.tensor([[0, 1], [1, 2]])
     with SumsInAnyOrder() as mode:
@@ -266,6 +267,7 @@ def test_saving_and_loading_changes_nothing(name, cohort, fitted, tmp_path):
     assert not [person for person in cohort.participants["participant_id"] if person in text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_the_input_is_not_touched_nor_the_global_random_state(name, cohort):
     fc = np.array(cohort.connectivity)
@@ -437,6 +439,7 @@ def test_a_target_that_cannot_be_learned_is_refused(name, cohort):
         quick(name).fit(cohort, y[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_the_cross_validation_loop_trains_a_new_copy_in_each_fold(name, cohort):
     method = quick(name, epochs=1)

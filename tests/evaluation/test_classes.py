@@ -39,6 +39,7 @@ def wide(predictions, value):
     return predictions.pivot(index="participant", columns="target", values=value)
 
 
+@pytest.mark.slow
 def test_planted_classes_are_found_and_scored_as_scikit_learn_scores_them(planted, predictions):
     scores = score_table(predictions, n_bootstrap=50).set_index("target")
     assert list(scores.index) == ["group: control", "group: mdd", "group: scz", "group"]
@@ -78,6 +79,7 @@ def test_numbers_are_classes_when_asked_for(planted, predictions):
     assert "whole" not in evaluate("raw", planted, "code", n_folds=5)
 
 
+@pytest.mark.slow
 def test_a_column_of_classes_is_no_covariate_of_itself(planted):
     people, _ = prepare_people(planted, Protocol(targets="group", n_folds=5))
     both = evaluate("raw", planted, "group", covariates="group,age", n_folds=5)
@@ -86,6 +88,7 @@ def test_a_column_of_classes_is_no_covariate_of_itself(planted):
     assert people.classes["group: mdd"] == ("others", "mdd")
 
 
+@pytest.mark.slow
 def test_methods_are_compared_on_the_whole_and_on_each_class(planted):
     noise = np.random.default_rng(0).normal(size=(N, 6))
     table = evaluate({"fc": planted.inputs("upper"), "noise": noise}, planted, "group", n_folds=5)

@@ -64,6 +64,7 @@ def test_who_is_a_patient_among_the_tested_is_not_looked_at(planted):
     np.testing.assert_array_equal(parts[0][1], parts[1][1])
 
 
+@pytest.mark.slow
 def test_patients_are_told_apart_better(planted):
     features, table, _, _ = planted
     cohort = make_cohort(N, **table.to_dict("list"))

@@ -17,6 +17,7 @@ def curves(features, cohort, **options):
     return learning_curve(feature_sets(features, cohort)[0], cohort, people, protocol)
 
 
+@pytest.mark.slow
 def test_more_labels_predict_better_and_every_row_meets_the_same_draws(cohort, features):
     table = curves(features, cohort, covariates="age")
     means = table.groupby(["target", "labels"])["score"].mean()

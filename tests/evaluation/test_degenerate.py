@@ -40,6 +40,7 @@ def predictions(features, cohort, **options):
     return table, [str(one.message) for one in shown]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_units_of_features_and_targets_do_not_matter(y, features, kernel):
     cohort, plain = make_cohort(N, y=y * 1e-8), make_cohort(N, y=y)

@@ -47,6 +47,7 @@ def test_the_table_has_the_agreed_columns_and_one_row_a_person_and_target(cohort
     assert scores.loc["patient", "auc_low"] > 0.5
 
 
+@pytest.mark.slow
 def test_every_feature_set_meets_the_same_folds(cohort, features):
     table = evaluate(
         {"mine": features, "raw": "raw", "pca": "pca", "covariates": "covariates"},
@@ -127,6 +128,7 @@ def test_families_stay_in_one_fold_and_repeats_are_numbered(cohort, features):
     assert len(score_table(table)) == 1
 
 
+@pytest.mark.slow
 def test_sites_can_be_left_out_or_harmonised(cohort, features):
     out = evaluate(features, cohort, "score", site="site", leave_site_out=True)
     site = dict(zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True))
@@ -147,6 +149,7 @@ def test_every_kernel_finds_the_planted_signal(cohort, features, kernel):
     assert score_table(table, n_bootstrap=0)["r"].item() > 0.4
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_table(cohort, features):
     first, second = (evaluate(features, cohort, ["score", "partly"], "age,sex") for _ in range(2))
     pd.testing.assert_frame_equal(first, second, check_exact=True)

@@ -9,6 +9,7 @@ from nerve import NerveError
 from nerve.evaluation import leave_groups_out, restricted_permutations, strata_of, stratified_folds
 
 
+@pytest.mark.slow
 @given(n=st.integers(20, 200), n_folds=st.integers(2, 10), seed=st.integers(0, 999))
 @settings(max_examples=60, deadline=None)
 def test_each_bin_of_one_target_is_spread_within_one_person_of_even(n, n_folds, seed):

@@ -87,6 +87,7 @@ def test_a_covariate_that_is_the_answer_in_the_test_fold_only_removes_nothing(da
     assert (results[0]["predicted"] == results[1]["predicted"]).all()
 
 
+@pytest.mark.slow
 def test_a_target_among_covariates_or_preserved_columns_is_never_looked_at(data):
     X, _, table, folds = data
     targets = table[["age"]]
@@ -152,6 +153,7 @@ def test_the_permutation_p_of_noise_is_small_no_more_often_than_it_says():
     assert 0.35 < np.mean(p) < 0.65
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.3, 0.6])
 def test_a_planted_effect_is_recovered_within_its_interval(truth):
     rng = np.random.default_rng(5)

@@ -20,6 +20,7 @@ from nerve.evaluation.own_probe import probe_name
 pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
 
 
+@pytest.mark.slow
 def test_it_is_fitted_in_each_fold_on_what_is_left_after_covariates(cohort, features):
     """A second opinion by hand, with the folds and residuals of the table."""
     table = evaluate(features, cohort, "score", "age,sex", probe=Ridge(alpha=3.0))
@@ -58,6 +59,7 @@ def test_a_fresh_copy_meets_training_participants_and_one_target_only(cohort, fe
     assert set(Spy.seen) == {((90, 10), (90,))}
 
 
+@pytest.mark.slow
 def test_labels_of_the_tested_change_nothing(cohort, features):
     probe = GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=3)
     before = evaluate(features, cohort, "score", probe=probe, n_folds=4)

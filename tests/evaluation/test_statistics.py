@@ -135,6 +135,7 @@ def test_paired_bootstrap_scores_both_methods_on_people_that_both_have():
     assert np.isclose(compare(short, "good", "bad")["p"].item(), compare(kept, "good", "bad")["p"].item())
 
 
+@pytest.mark.slow
 def test_best_two_are_named_with_q_over_targets_and_covariates_are_not_in_the_race():
     table = table_of(methods=[("a", 1.0), ("b", 0.5), ("c", 3.0), ("covariates", 0.0)], targets=["x", "y", "z"])
     best = best_two(table, n_bootstrap=100)

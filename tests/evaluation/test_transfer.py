@@ -59,6 +59,7 @@ def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_ma
     assert (score["r_low_cv"], score["n_folds"]) == (score["r_low"], 1)
 
 
+@pytest.mark.slow
 def test_nothing_is_learned_from_who_is_tested(here, there):
     """Other labels of the tested, and other participants among them, change nobody's prediction."""
     changed = there.subset(np.arange(60))

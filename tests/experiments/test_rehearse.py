@@ -13,6 +13,7 @@ from nerve.methods import make_method
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table1_main", "table2_tokenizers", "table3_parcellations"])
 def test_a_rehearsal_has_every_row_and_target(name):
     config = load_config(CONFIGS / f"{name}.yaml")
@@ -28,6 +29,7 @@ def test_a_rehearsal_has_every_row_and_target(name):
     assert len(plan.unique) >= len(config.methods)
 
 
+@pytest.mark.slow
 def test_participants_are_simulated_and_no_path_is_needed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nerve.experiments.rehearse.SIMULATED", {"n": 24, "timepoints": 20})

@@ -71,6 +71,7 @@ def test_planted_pairs_are_found_whichever_they_are():
     assert found["pattern"] >= 4
 
 
+@pytest.mark.slow
 def test_maps_state_their_stability(raw_table):
     assert (raw_table["n_seeds"] == 2).all()
     assert raw_table["stability"].iloc[0] > 0.7
@@ -86,6 +87,7 @@ def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
     assert len(top(table, "pattern") & truth) >= 2
 
 
+@pytest.mark.slow
 def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
     with pytest.warns(NerveWarning, match="null .*chance"):
         table = patch_importance("raw", cohort, ["null"], **QUICK)
@@ -196,6 +198,7 @@ def test_tables_pattern_is_the_one_of_the_formula(cohort):
     assert np.isnan(row["stability"])
 
 
+@pytest.mark.slow
 def test_missing_targets_leave_people_out_and_regions_may_be_in_another_order(cohort, encoders):
     some = cohort.subset(np.arange(30))
     people = some.participants.assign(some=some.participants["age"].where(np.arange(30) % 5 > 0))

@@ -69,6 +69,7 @@ def test_codes_are_the_convolution_of_the_visible_block_alone(module, fc):
             torch.testing.assert_close(codes[person, region], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_loss_is_the_masked_adjacency_reconstruction_of_the_paper(module, fc):
     draws = Draws(0, 3, N)
     visible, noise = module.choose_visible(R, draws), draws.normal(R, 5)

@@ -68,6 +68,7 @@ def test_views_do_not_depend_on_how_processes_share_the_batch():
     assert all(torch.equal(w[4:], p) for w, p in zip(whole, part, strict=True))
 
 
+@pytest.mark.slow
 def test_wishart_views_scatter_about_fc_as_a_scan_of_that_length_would():
     """Sampling variance of r is (1 - ρ²)² / ν: planted ρ, many draws, two lengths."""
     fc = torch.eye(3)
@@ -166,6 +167,7 @@ def test_gradients_reach_the_mask_vector_and_every_head():
         assert not torch.equal(start[name], fitted.module_.state_dict()[name].cpu()), name
 
 
+@pytest.mark.slow
 def test_recomputing_activations_changes_memory_and_not_the_gradient():
     plain, thrifty = model(), model(recompute=True)
     thrifty.load_state_dict(plain.state_dict())

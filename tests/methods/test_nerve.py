@@ -82,6 +82,7 @@ def test_reordered_cohort_gives_the_same_embedding_and_missing_network_is_named(
         fitted.transform(without.connectivity)
 
 
+@pytest.mark.slow
 def test_same_seed_same_weights_other_seed_others(fitted, cohort):
     again = clone(fitted).fit(cohort)
     assert np.array_equal(again.transform(cohort), fitted.transform(cohort))
@@ -193,6 +194,7 @@ def test_array_without_parcellation_is_cut_into_sixteens_with_a_note():
     assert encoder.patching_ == Patching.grid(40, 16)
 
 
+@pytest.mark.slow
 def test_several_cohorts_are_pooled_and_each_gives_validation(cohort):
     order = np.random.default_rng(5).permutation(19)
     second = nerve.Cohort(

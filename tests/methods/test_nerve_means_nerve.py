@@ -113,6 +113,7 @@ def test_region_weights_have_spread_or_are_not_drawn(preset, cohort, fitted, tmp
 # ---- views
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_fitted_on_those_given_to_fit_and_saved_with_the_model(view, cohort, tmp_path):
     encoder = nerve.NERVE(view=view, **QUICK, n_components=8).fit(cohort)

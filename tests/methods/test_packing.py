@@ -81,6 +81,7 @@ def test_two_are_kept_and_a_damaged_one_is_not_read(people, folder):
     np.testing.assert_array_equal(again.matrices(np.arange(3)), whole)
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_to_costs_only_time(people, folder):
     (folder / ".views").write_text("in the way")
     np.testing.assert_array_equal(

@@ -30,6 +30,7 @@ def there():
     return cohort
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("features", "encoder", "kernel"), [
     ("raw", RawFC(), "correlation"), ("raw", RawFC(), "cosine"), ("raw", RawFC(), "linear"),
     ("pca", PrincipalComponents(6), "correlation"), ("tangent", TangentSpace(), "linear"),

@@ -59,6 +59,7 @@ def test_sites_are_no_longer_told_apart(planted):
     assert accuracy(TangentSpace(recentre="site")) < 0.4  # chance is 0.2
 
 
+@pytest.mark.slow
 def test_of_a_known_site_only_training_participants_count(planted):
     train, test = np.arange(0, N, 2), np.arange(1, N, 2)
     model = TangentSpace(recentre="site").fit(planted.subset(train))

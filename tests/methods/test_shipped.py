@@ -72,6 +72,7 @@ def test_the_card_says_who_how_and_what_was_measured():
     assert NAME in CliRunner().invoke(app, ["models", "list"]).output
 
 
+@pytest.mark.slow
 def test_a_cohort_like_it_is_embedded_in_silence_and_others_are_warned_about(encoder, cohort, tmp_path):
     assert not encoder.likeness(cohort).differences
     fc, off = np.array(cohort.connectivity), 1 - np.eye(419)

@@ -38,6 +38,7 @@ def test_scores_are_multiplied_by_one_minus_median_over_variance(people):
     np.testing.assert_allclose(features.sum(axis=1), 0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_planted_score_is_found_in_participants_who_were_not_in_the_fit(people):
     predictions = nerve.evaluate({"shrunk": ShrunkTangentSpace()}, people, ["score"], n_folds=4, motion=None)
     assert np.corrcoef(predictions["observed"], predictions["predicted"])[0, 1] > 0.8

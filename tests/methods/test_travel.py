@@ -132,6 +132,7 @@ def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
 # ---- one file
 
 
+@pytest.mark.slow
 def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tmp_path):
     archive = pack(run, tmp_path / "model.zip")
     expected = trained.transform(people(1))
@@ -172,6 +173,7 @@ def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
     assert bad.read_bytes() == b"mine"
 
 
+@pytest.mark.slow
 def test_tokens_go_into_an_array_whether_asked_for_or_the_models_own(run, tmp_path):
     settings = {"dim": 16, "epochs": 0, "pooling": "tokens", "device": "cpu"}
     own = NERVE.from_preset("small", **settings).fit(people(0)).save(tmp_path / "run")
@@ -200,6 +202,7 @@ def test_packaged_models_are_found_by_name(trained, run, tmp_path, monkeypatch):
         NERVE.from_pretrained("small-420")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["fc", "tangent", "shrunk"])
 def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_the_others(view):
     cohort = people(0, n=12)
@@ -217,5 +220,6 @@ def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_t
     assert alike[held_out[0]] < 0.9
 
 
+@pytest.mark.slow
 def test_a_signature_leaves_out_nobody_or_ten():
     assert [Signature.of(people(0, n=n)).n for n in (256, 257, 265, 266)] == [256, 257, 265, 256]

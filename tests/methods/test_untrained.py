@@ -21,6 +21,7 @@ def test_every_self_supervised_method_of_the_paper_is_here():
     assert {"nerve", "graphmae", "gate", "braingsls", "brainmass"} <= set(SELF_SUPERVISED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELF_SUPERVISED)
 def test_no_step_is_taken_and_the_control_is_saved_like_any_model(name, cohort, tmp_path):
     model = make_method(name, "small", {"epochs": 0}, seed=3, device="cpu").fit(cohort, run_dir=tmp_path / "run")

@@ -42,6 +42,7 @@ def counted(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recentre", [None, "site"])
 def test_fit_takes_each_step_once(counted, tmp_path, recentre):
     cohorts = [simulate_cohort(20, REGIONS, 60, seed=seed, keep_timeseries=False) for seed in (0, 1)]

@@ -60,6 +60,7 @@ def test_top_k_pooling_keeps_the_best_nodes_of_each_graph(graphs):
         assert kept_regions[b].tolist() == regions[b].numpy()[best].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("torch_geometric")
 def test_top_k_pooling_chooses_what_torch_geometric_chooses(graphs):
     """Standardising scores changes the gates, not the choice."""

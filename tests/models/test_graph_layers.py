@@ -52,6 +52,7 @@ def test_gcn_agrees_with_the_sum_over_edges_of_the_paper():
             torch.testing.assert_close(total + layer.bias, out[graph, node], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("torch_geometric")  # its import takes seconds
 def test_layers_agree_with_torch_geometric():
     geometric = pytest.importorskip("torch_geometric.nn")

@@ -143,6 +143,7 @@ def test_random_signs_give_tokens_of_unit_size_that_keep_distances(name):
 RELEASED = {"bilinear": (1.0, 1.0, 64.0), "shared": (0.0335, 0.0355, 0.11), "specific": (0.046, 0.057, 0.29)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RELEASED)
 def test_released_init_has_the_spreads_and_the_first_loss_of_the_released_code(name):
     patching = Patching.from_parcellation("schaefer400-17")

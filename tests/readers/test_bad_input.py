@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from tests.readers.write_formats import write_numbers
 from typer.testing import CliRunner
 
 from nerve.checks import NerveError
@@ -25,8 +26,7 @@ def fc(seed=0):
 
 
 def save(path, array, labels=None):
-    table = pd.DataFrame(array, columns=labels)
-    table.to_csv(path, float_format="%.8f", sep="\t", index=False, header=labels is not None, na_rep="n/a")
+    write_numbers(path, np.asarray(array, float), labels)
 
 
 def asymmetric():

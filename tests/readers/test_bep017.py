@@ -41,6 +41,7 @@ def assert_same(back, original):
     assert back.measure == original.measure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parcellation", ["schaefer100-7", "4s156-17", "tian-s2", OWN], ids=str)
 def test_what_was_exported_reads_back_as_the_same_cohort(tmp_path, parcellation):
     original = cohort(

@@ -10,6 +10,7 @@ words = st.text("abcXYZ019", min_size=1, max_size=6)
 keys = st.lists(words, min_size=0, max_size=5, unique=True).map(lambda ks: [k for k in ks if k != "sub"])
 
 
+@pytest.mark.slow
 @given(words, keys, st.data(), words, st.sampled_from([".tsv", ".nii.gz", ".pconn.nii", ".1D"]))
 def test_a_name_built_from_parts_is_parsed_into_the_same_parts(subject, entity_keys, data, suffix, extension):
     entities = {"sub": subject} | {key: data.draw(words) for key in entity_keys}
@@ -19,6 +20,7 @@ def test_a_name_built_from_parts_is_parsed_into_the_same_parts(subject, entity_k
     assert (name.entities, name.suffix, name.extension) == (entities, suffix, extension)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60).filter(lambda text: "\x00" not in text))
 def test_any_text_is_a_name_or_none(text):
     name = parse_name(text)

@@ -75,6 +75,7 @@ def test_the_report_counts_scans_and_participants(tmp_path):
     assert (report.format, report.n_scans, report.n_participants) == ("plain", 3, 2)
 
 
+@pytest.mark.slow
 def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):
     for session in (1, 2):
         for person in ("a", "b"):

@@ -430,6 +430,7 @@ def test_a_wide_table_with_counted_edges_is_unfolded_by_proof(tmp_path, fc):
     expect(read(tmp_path), [f"P{i}" for i in range(N)], fc)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("participant_id", "region_a", "region_b", "r"), ("ID", "Var1", "Var2", "value")])
 def test_a_long_table(tmp_path, fc, names):
     rows, columns = np.triu_indices(REGIONS, 1)

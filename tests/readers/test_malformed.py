@@ -155,6 +155,7 @@ def test_the_whole_file_is_read(name):
         assert (reading.matrix if reading.matrix is not None else reading.series).shape == shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

@@ -71,6 +71,7 @@ def test_each_fault_is_named(fc, spoil, sentence):
         clean_matrix(spoil(fc), "file (participant p)")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(arrays(np.float64, st.tuples(st.integers(0, 5), st.integers(0, 5)), elements=st.floats(width=64)))
 def test_any_array_is_either_proper_or_refused(array):

@@ -47,6 +47,7 @@ def test_the_means_of_the_labels_come_back_as_they_were_planted(tmp_path, atlas,
     assert cohort.participants["mean_fd"].notna().all()
 
 
+@pytest.mark.slow
 def test_cleaned_series_are_those_of_nilearn(tmp_path, atlas):
     from nilearn.interfaces.fmriprep import load_confounds
     from nilearn.maskers import NiftiLabelsMasker

@@ -57,6 +57,7 @@ def test_a_worker_that_is_killed_ends_the_work_in_a_sentence():
     assert "A reading process was ended from outside" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="finds the process by the fork of this one")
 def test_a_worker_that_is_killed_in_the_middle_of_its_answer_is_not_waited_for():
     before = _children()

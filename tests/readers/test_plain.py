@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import savemat
+from tests.readers.write_formats import write_numbers
 
 from nerve.checks import NerveError
 from nerve.parcellation import load_parcellation
@@ -36,7 +37,7 @@ def save(path, array):
     elif kind == ".csv":
         pd.DataFrame(array).to_csv(path, float_format="%.8f", header=False, index=False)
     elif kind == ".tsv":
-        pd.DataFrame(array, columns=list(PARCELLATION.labels)).to_csv(path, float_format="%.8f", sep="\t", index=False)
+        write_numbers(path, array, PARCELLATION.labels)
     else:
         np.savetxt(path, array, fmt="%.8f")
 

@@ -18,6 +18,7 @@ from nerve.readers.text import read_numbers
 NUMBERS = st.floats(allow_nan=True, allow_infinity=False, width=64)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6).flatmap(lambda n: arrays(np.float64, (n, n), elements=NUMBERS)))
 def test_what_pandas_reads(tmp_path_factory, matrix):
@@ -62,6 +63,7 @@ def test_line_ends_quotes_blanks_and_empty_cells(tmp_path, text, values):
     np.testing.assert_array_equal(read_numbers(tmp_path / "m.tsv").values, values)
 
 
+@pytest.mark.slow
 def test_a_bulk_file_of_many_short_lines_is_refused_in_little_memory(tmp_path):
     """Filled up by pandas, 100,000 lines of nothing after a line of 210 values take 700 MB."""
     fc = random_fc(21, 0)

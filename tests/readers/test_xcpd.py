@@ -38,6 +38,7 @@ def in_17_order(array: np.ndarray, labels: list[str] = LABELS) -> np.ndarray:
     return array[np.ix_(rows, rows)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("generation", "cifti"), KINDS_OF_FILES)
 def test_matrices_of_every_generation_come_back_in_the_cohorts_order(tmp_path, generation, cifti):
     for seed, person in enumerate(PEOPLE):
@@ -239,6 +240,7 @@ def test_giga_connectome_whose_header_only_counts_takes_the_order_that_the_user_
     np.testing.assert_allclose(cohort.connectivity[0], in_17_order(np.corrcoef(series.T), short), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "measure"), [("PartialCorrelation", "partial"), ("Covariance", "covariance"), ("TangentSpace", "other")]
 )

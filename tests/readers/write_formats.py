@@ -73,6 +73,17 @@ def _xcpd_names(generation: str, atlas: str, space: str, volumes: int | None) ->
     }
 
 
+def write_numbers(
+    path: Path, array: np.ndarray, labels: list[str] | None = None, rows: tuple[str, list[str]] | None = None
+) -> None:
+    """A table of numbers between tabs, several times quicker than pandas; `rows` is a first column, NaN is `n/a`."""
+    lines = ["\t".join(f"{value:.8f}" for value in row).replace("nan", "n/a") for row in array.tolist()]
+    lines = ["\t".join(labels), *lines] if labels else lines
+    if rows is not None:
+        lines = [f"{name}\t{line}" for name, line in zip([rows[0], *rows[1]], lines, strict=True)]
+    path.write_text("\n".join([*lines, ""]))
+
+
 def write_xcpd(
     folder: Path,
     participant: str,
@@ -96,14 +107,11 @@ def write_xcpd(
     if matrix is not None and cifti:
         write_pconn(func / f"{scan}_{names['pconn']}", matrix, labels)
     elif matrix is not None:
-        table = pd.DataFrame(matrix, columns=labels)
-        table.insert(0, "Node", labels)
-        table.to_csv(func / f"{scan}_{names['matrix']}", float_format="%.8f", sep="\t", index=False, na_rep="n/a")
+        write_numbers(func / f"{scan}_{names['matrix']}", matrix, labels, rows=("Node", labels))
     if series is not None and cifti:
         write_ptseries(func / f"{scan}_{names['ptseries']}", series, labels)
     elif series is not None:
-        table = pd.DataFrame(series, columns=labels)
-        table.to_csv(func / f"{scan}_{names['series']}", float_format="%.8f", sep="\t", index=False, na_rep="n/a")
+        write_numbers(func / f"{scan}_{names['series']}", series, labels)
     if motion is not None:
         columns = {"framewise_displacement": motion, "trans_x": 0.0, "rot_z": 0.0}
         pd.DataFrame(columns).to_csv(func / f"{scan}_motion.tsv", sep="\t", index=False, na_rep="n/a")

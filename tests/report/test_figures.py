@@ -61,6 +61,7 @@ def test_figure_is_painted_with_a_caption_turns_dark_and_cuts_no_word(name, pain
     assert not [word for word, margins in words[name] if min(margins) < -1]
 
 
+@pytest.mark.slow
 def test_small_networks_beside_each_other_have_labels_that_can_be_told_apart():
     """LimbicA and LimbicB of Schaefer 100 have two regions each."""
     parcellation = load_parcellation("schaefer100-17")
@@ -109,6 +110,7 @@ def test_the_null_is_that_of_the_row_itself(results):
     assert list(observed.values()) == [results.r(*column, best)]
 
 
+@pytest.mark.slow
 def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
     errors = dict(results.encoders[0].errors)
     assert "Mean connectivity of 12 participants" in drawn("reconstruction", results).caption
@@ -167,6 +169,7 @@ def test_patch_layout_needs_a_parcellation_only(source):
     assert isinstance(plot.patch_layout(source), Figure)
 
 
+@pytest.mark.slow
 def test_plot_takes_a_folder_and_knows_its_names(experiment):
     assert isinstance(plot.forest(experiment), Figure)
     assert set(FIGURES) <= set(dir(plot))

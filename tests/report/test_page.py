@@ -193,6 +193,7 @@ def test_without_the_cohort_the_page_says_which_option_adds_its_figures(tmp_path
     assert [figure.name for figure in figures_of("cohorts", named)[0]] == ["cohort_overview", "group_mean_fc"]
 
 
+@pytest.mark.slow
 def test_a_cohort_is_known_by_its_fingerprint_and_a_stranger_is_refused(tmp_path, experiment):
     folder, cohort = copied(experiment, tmp_path / "e", "cohorts"), Cohort.load(experiment / "cohorts" / "gamma")
     assert load_results(folder, {"another name": cohort}).cohorts["gamma"].mean is not None
@@ -200,6 +201,7 @@ def test_a_cohort_is_known_by_its_fingerprint_and_a_stranger_is_refused(tmp_path
         load_results(folder, {"delta": cohort.subset(range(12))})
 
 
+@pytest.mark.slow
 def test_a_cohort_called_by_a_path_opens_nothing(tmp_path, monkeypatch):
     names = ["../outside", "..", "/etc", "a\\b"]
     made = Made(cohorts=dict.fromkeys(names, 12), targets=["iq"], rows=rows()[1:2], interpretation=False, stored=False)

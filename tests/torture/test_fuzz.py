@@ -76,6 +76,7 @@ def _leaves_a_draft(folder: Path) -> None:
     (folder / "out/.cohort.abc.tmp").write_text("half")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "fault"),
     [

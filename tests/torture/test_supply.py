@@ -21,6 +21,7 @@ PINNED = {
 }
 
 
+@pytest.mark.slow
 def test_everything_that_the_extras_pull_is_pinned():
     everything = sbom.closure(extras=(*sbom.EXTRAS, "docs", "dev"))
     installed = {name: sbom.version(package) for name, package in everything.items() if name != sbom.ROOT}
@@ -40,6 +41,7 @@ def test_make_installs_nothing_but_pinned_versions():
     assert "torch" in PINNED
 
 
+@pytest.mark.slow
 def test_the_page_of_licences_is_that_of_the_pinned_versions():
     page = (ROOT / "docs" / "licences.md").read_text()
     rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \| (?:nerve|an extra) \|$", page, re.MULTILINE)

@@ -139,6 +139,7 @@ def test_a_changed_setting_is_named_when_resuming(source, tmp_path):
         train(Noisy(), source, SETTINGS, run_dir=tmp_path, progress=False)
 
 
+@pytest.mark.slow
 def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
     settings = SETTINGS.model_copy(update={"lr": 0.9, "schedule": "constant", "epochs": 6})
     module = Noisy()

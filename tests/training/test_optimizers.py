@@ -39,6 +39,7 @@ def moved(build, scaler=None):
     return [late.detach(), always.detach(), *memory]
 
 
+@pytest.mark.slow  # the classes of torch import its compiler
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scaled", [False, True])
 def test_steps_are_those_of_torch_to_the_last_bit(kind, scaled):

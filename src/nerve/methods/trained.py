@@ -168,7 +168,7 @@ class Trained(Method):
     def seeded_build(self, parcellation: Parcellation) -> Any:
         """`build`, with torch's generator seeded for the time of the call only."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(mixed_seed(self.seed, 0))
+            torch.default_generator.manual_seed(mixed_seed(self.seed, 0))
             return self.build(parcellation)
 
     def parameter_count(self, parcellation: Parcellation) -> int:

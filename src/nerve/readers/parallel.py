@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from nerve.checks import NerveError
-from nerve.cores import usable_cores
+from nerve.cores import one_blas_thread, usable_cores
 from nerve.workers import Worker, WorkerDied
 
 Item = TypeVar("Item")
@@ -60,7 +60,5 @@ def _results(workers: list[Worker], items: Iterable[Any]) -> Iterator[Any]:
 
 def _in_one_thread(function: Callable[[Any], Any], item: Any) -> Any:
     """The processes already use every core."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_blas_thread():
         return function(item)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from nerve.checks import NerveError, listed, one_of, require
 from nerve.connectivity import pearson
+from nerve.cores import one_blas_thread
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.simulate import people, population
 from nerve.simulate.people import Person, Target, default_targets, site_stream, stream
@@ -143,7 +143,7 @@ class Plan:
     def scans(self) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
         """(k, R, R) Pearson FC in float32 and, if kept, time series, of some participants after others."""
         for start in range(0, self.n, CHUNK):
-            with threadpool_limits(1):  # small products: several times faster, and rounded alike on every machine
+            with one_blas_thread():  # small products: several times faster, and rounded alike on every machine
                 some = self.people[start : start + CHUNK]
                 series = [self.series(person) for person in some]
                 fc = np.stack([pearson(one).astype(np.float32) for one in series])
@@ -184,7 +184,7 @@ class Plan:
     def notes(self) -> dict[str, Any]:
         """Notes of the cohort, in plain JSON values: how it was made, and the truth, what was planted."""
         stated = ["seed", "structure_seed", "session", "n", "timepoints", "autocorrelation", "strength", "family_size"]
-        with threadpool_limits(1):
+        with one_blas_thread():
             planted = {name: self._planted(name) for name in (*self.factor_names, "age", "sex")}
         covariates = {name: planted.pop(name) for name in ("age", "sex")}
         truth = {

@@ -52,6 +52,18 @@ class Draws:
         return torch.rand(*shape, generator=self.generator).to(self.device)
 
 
+def seed_dropout(seed: int, device: torch.device) -> None:
+    """Seed what dropout on this device draws from.
+
+    `torch.manual_seed` seeds the generators of every kind of device, and for each kind that is not there it formats and
+    keeps the whole stack, at each step.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 def mixed_seed(*numbers: int) -> int:
     """One 63-bit seed from several whole numbers; neighbouring numbers give unrelated seeds.
 

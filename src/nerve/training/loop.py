@@ -19,7 +19,7 @@ from nerve.files import write_tsv
 from nerve.progress import Progress
 from nerve.training import checkpoint as disk
 from nerve.training.distributed import Processes, current_processes, equal_part
-from nerve.training.draws import VALIDATION_STEP, Draws, mixed_seed
+from nerve.training.draws import VALIDATION_STEP, Draws, mixed_seed, seed_dropout
 from nerve.training.optimizers import Optimizer
 from nerve.training.settings import TrainingSettings, choose_device
 from nerve.training.sources import Source, split_rows, to_device
@@ -219,7 +219,7 @@ class _Trainer:
         self.module.train()
         share = self.processes.share(len(rows))
         draws = Draws(self.settings.seed, self.step, len(rows), share, self.device)
-        torch.manual_seed(mixed_seed(self.settings.seed, self.step, 1 + self.processes.rank))  # for dropout; forked
+        seed_dropout(mixed_seed(self.settings.seed, self.step, 1 + self.processes.rank), self.device)  # forked
         self.optimizer.lr = self.settings.learning_rate(self.step, self.steps_per_epoch)
         self.module.zero_grad()
         with self._autocast():
@@ -287,7 +287,7 @@ class _Trainer:
         for start in range(mine.start, mine.stop, self.settings.batch_size):
             part = slice(start, min(start + self.settings.batch_size, mine.stop))
             draws = Draws(self.settings.seed, VALIDATION_STEP, total, part, self.device)
-            torch.manual_seed(mixed_seed(self.settings.seed, VALIDATION_STEP, 1))
+            seed_dropout(mixed_seed(self.settings.seed, VALIDATION_STEP, 1), self.device)
             batch = to_device(self.source.batch(self.validation[part]), self.device)
             with self._autocast():
                 summed += float(self.verb(batch, draws)) * (part.stop - part.start)
