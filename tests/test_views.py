@@ -86,6 +86,7 @@ def test_shrunk_is_the_written_sum_over_principal_directions(fc):
     assert view.arrays["directions"].shape[1] == (weights > 0).sum()
 
 
+@pytest.mark.slow
 def test_shrinking_brings_noisy_people_nearer_to_their_truth():
     """People who differ along three directions, seen through short scans."""
     rng = np.random.default_rng(1)

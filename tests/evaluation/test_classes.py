@@ -60,6 +60,7 @@ def test_planted_classes_are_found_and_scored_as_scikit_learn_scores_them(plante
     assert scores.loc["group", "balanced_accuracy"] > 0.7
 
 
+@pytest.mark.slow
 def test_a_shuffled_class_is_at_chance(planted):
     shuffled = planted.subset(np.arange(N))
     shuffled.participants["group"] = np.random.default_rng(0).permutation(planted.participants["group"])

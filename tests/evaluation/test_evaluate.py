@@ -85,6 +85,7 @@ def test_motion_is_a_covariate_by_default_and_said_so(cohort, features):
     assert np.allclose(without["observed"], without["observed_raw"])
 
 
+@pytest.mark.slow
 def test_a_table_is_joined_by_id_in_any_order_with_the_unmatched_listed(cohort, features, tmp_path):
     table = pd.DataFrame(features, columns=[f"dim{i}" for i in range(10)])
     table.insert(0, "participant_id", cohort.participants["participant_id"])

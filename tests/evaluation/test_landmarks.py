@@ -27,6 +27,7 @@ def exactly(features, cohort, **options):
     return evaluate(features, cohort, "p_factor", **FEW, **options)["predicted"].to_numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("features", "options"), [("raw", {}), ("raw", {"kernel": "cosine"}), ("pca", {"n_components": 20})]
 )
@@ -34,6 +35,7 @@ def test_with_everyone_a_landmark_nothing_is_lost(cohort, features, options):
     assert np.corrcoef(through(features, cohort, **options), exactly(features, cohort, **options))[0, 1] > 0.999
 
 
+@pytest.mark.slow
 def test_the_gaussian_kernel_goes_the_same_way(cohort):
     features = np.random.default_rng(0).normal(size=(120, 5))
     features[:, 0] += cohort.participants["p_factor"]

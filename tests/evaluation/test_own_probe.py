@@ -76,6 +76,7 @@ def test_labels_of_the_tested_change_nothing(cohort, features):
     assert score_table(before, n_bootstrap=0)["r"].iloc[0] > 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features_", ["raw", "pca", "tangent", {"mine": "array"}])
 def test_every_feature_set_is_read_by_it(cohort, features, features_):
     given = {"mine": features} if isinstance(features_, dict) else features_
@@ -84,6 +85,7 @@ def test_every_feature_set_is_read_by_it(cohort, features, features_):
     assert table["variant"].iloc[0] == probe_name(Ridge())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probe", [LogisticRegression(), LinearSVC(), RandomForestRegressor(20, random_state=0)])
 def test_two_classes_are_told_apart_by_classifiers_and_regressors(cohort, features, probe):
     table = evaluate(features, cohort, "patient", motion="none", n_folds=4, probe=probe)

@@ -3,11 +3,14 @@
 import time
 from types import SimpleNamespace
 
+import pytest
+
 import nerve.progress
 from nerve.experiments.screen import RunsProgress
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE
 
 
+@pytest.mark.slow
 def test_a_long_run_is_named_until_it_ends(monkeypatch, capsys):
     monkeypatch.setattr(nerve.progress, "SECONDS_BETWEEN_LINES", 0.02)
     experiment = SimpleNamespace(counts={DONE: 1, UNAVAILABLE: 0, FAILED: 0, "waiting": 2})

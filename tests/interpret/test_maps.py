@@ -41,6 +41,7 @@ def test_weights_are_row_norms_relative_to_the_network(encoders):
     assert (table["n_seeds"] == 1).all()
 
 
+@pytest.mark.slow
 def test_weights_find_a_planted_region_and_do_not_see_the_scale_of_a_network(cohort):
     encoder = NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu", heads=2).fit(cohort)
     before = network_weights(encoder)
@@ -65,6 +66,7 @@ def test_the_same_encoder_twice_is_perfectly_stable(encoders, cohort):
     assert -1 <= network_weights(encoders)["stability"].iloc[0] < 0.999
 
 
+@pytest.mark.slow
 def test_other_tokenizers_have_no_network_weights(cohort):
     options = {"init": "scaled"}
     encoder = NERVE(preset="small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", **options)
@@ -75,6 +77,7 @@ def test_other_tokenizers_have_no_network_weights(cohort):
         network_weights(NERVE())
 
 
+@pytest.mark.slow
 def test_attention_is_the_mean_over_people_of_the_models_maps(encoders, cohort):
     few = cohort.subset(np.arange(20))  # more than one chunk
     found = attention_summary(encoders, few)

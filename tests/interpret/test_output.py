@@ -43,6 +43,7 @@ def test_the_command_writes_every_table_with_its_stability(folders):
     assert agreement["attention"]["rollout"] is not None
 
 
+@pytest.mark.slow
 def test_without_targets_and_with_one_run_the_run_itself_is_described(folders):
     result = CliRunner().invoke(app, ["interpret", str(folders / "run0"), str(folders / "cohort"), "--device", "cpu"])
     assert result.exit_code == 0, result.output
@@ -51,6 +52,7 @@ def test_without_targets_and_with_one_run_the_run_itself_is_described(folders):
     assert read_json(written / "stability.json")["network_weights"]["all"] is None
 
 
+@pytest.mark.slow
 def test_runs_that_cannot_be_compared_are_refused(tmp_path, cohort, encoders):
     other = NERVE(preset="small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", heads=2)
     with pytest.raises(NerveError, match="differ only in the seed"):

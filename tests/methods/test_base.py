@@ -136,6 +136,7 @@ def test_load_refuses_by_name(cohort, tmp_path):
         RowMean.load(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_predictor_learns_and_answers_in_the_units_of_the_target(cohort, tmp_path):
     y = 100 + 50 * cohort.connectivity.mean((1, 2)).astype(float)
     predictor = MeanPredictor(epochs=25).fit(cohort, y)

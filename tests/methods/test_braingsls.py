@@ -60,6 +60,7 @@ def literal_codes(module: BrainGSLsModel, fc: torch.Tensor, visible: list[int]) 
     return codes
 
 
+@pytest.mark.slow
 def test_codes_are_the_convolution_of_the_visible_block_alone(module, fc):
     visible = module.choose_visible(R, Draws(0, 0, N))
     codes = module.codes(fc, None, visible)

@@ -153,6 +153,7 @@ def test_the_target_starts_equal_and_is_never_trained():
         assert not own.requires_grad
 
 
+@pytest.mark.slow
 def test_gradients_reach_the_mask_vector_and_every_head():
     """The release leaves mask vector, tokens and both masked-row heads out of its optimiser."""
     module = model()
@@ -190,6 +191,7 @@ def test_full_size_has_the_published_number_of_parameters():
     assert sum(p.numel() for p in module.online.parameters()) == pytest.approx(64e6, rel=0.01)
 
 
+@pytest.mark.slow
 def test_views_follow_the_cohort_and_adapted_rows_are_marked():
     settings = {**TINY, "epochs": 1, "batch_size": 3}
     assert BrainMass(**settings).fit(cohort(True)).adapted_ == ""

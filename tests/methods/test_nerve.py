@@ -107,6 +107,7 @@ def test_saved_and_loaded_is_identical(fitted, cohort, tmp_path):
     assert not any(b"private" in file.read_bytes() for file in tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_patching_object_survives_saving(cohort, tmp_path):
     patching = Patching(np.arange(19) % 4)
     encoder = nerve.NERVE(patching=patching, **TINY).fit(cohort)
@@ -167,6 +168,7 @@ def test_scikit_learns_own_checks_that_need_no_two_dimensional_data(check):
     check("NERVE", nerve.NERVE())
 
 
+@pytest.mark.slow
 def test_fit_changes_no_parameter_and_returns_itself(cohort):
     encoder = nerve.NERVE(**TINY)
     before = encoder.get_params()
@@ -297,6 +299,7 @@ def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path,
     assert not (tmp_path / "run" / "packed.npy").exists()
 
 
+@pytest.mark.slow
 def test_half_precision_cohort_trains(cohort):
     half = nerve.Cohort(cohort.connectivity.astype(np.float16), cohort.participants, cohort.parcellation)
     assert torch.isfinite(torch.from_numpy(nerve.NERVE(**TINY).fit(half).transform(half))).all()

@@ -156,6 +156,7 @@ class OtherTokenizer(MeanTokenizer):
     pass
 
 
+@pytest.mark.slow
 def test_a_tokenizer_class_is_accepted_and_loaded_only_if_it_is_given(cohort, tmp_path):
     encoder = nerve.NERVE(tokenizer=MeanTokenizer, **QUICK, n_components=8).fit(cohort)
     assert isinstance(encoder.module_.tokenizer, MeanTokenizer)

@@ -48,6 +48,7 @@ def test_what_pretraining_computed_is_read_by_the_next_process(people, folder, m
         fitted.transform(people)
 
 
+@pytest.mark.slow
 def test_the_reference_row_of_the_same_view_reads_it_too(people, folder, monkeypatch):
     expected = TangentSpace().fit(people).transform(people)
     encoder().fit(Cohort.load(folder))
@@ -56,6 +57,7 @@ def test_the_reference_row_of_the_same_view_reads_it_too(people, folder, monkeyp
     np.testing.assert_array_equal(row.transform(Cohort.load(folder)), expected)
 
 
+@pytest.mark.slow
 def test_changed_matrices_another_view_and_some_participants_are_computed(people, folder):
     fitted = encoder().fit(Cohort.load(folder))
     view = fitted.view_
@@ -90,6 +92,7 @@ def test_a_folder_that_cannot_be_written_to_costs_only_time(people, folder):
     assert (folder / ".views").read_text() == "in the way"
 
 
+@pytest.mark.slow
 def test_a_cohort_with_kept_views_is_still_nerves_own(people, folder):
     encoder().fit(Cohort.load(folder))
     before = Cohort.load(folder).fingerprint

@@ -295,6 +295,7 @@ def test_as_many_vectors_after_ids_as_values_are_no_matrix(tmp_path):
     expect(cohort, [f"S{i}" for i in range(6)], r)
 
 
+@pytest.mark.slow
 def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
     rng = np.random.default_rng(0)
     weak = np.stack([np.corrcoef(rng.normal(size=(REGIONS, 20000))) for _ in range(3)])
@@ -308,6 +309,7 @@ def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
 # ---- regions that are not known
 
 
+@pytest.mark.slow
 def test_an_atlas_by_size_alone_is_not_confirmed(tmp_path, fc):
     for i in range(2):
         header = "\t".join(f"#{2001 + k}" for k in range(REGIONS))
@@ -330,6 +332,7 @@ def read_with_warning(source):
 # ---- CONN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_each", [False, True])
 def test_conn(tmp_path, fc, one_each):
     z = np.where(OFF[..., None] == 1, np.arctanh(np.moveaxis(fc, 0, 2) * OFF[..., None]), np.nan)

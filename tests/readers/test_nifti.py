@@ -33,6 +33,7 @@ def atlas(tmp_path):
     return write_label_image(tmp_path / "atlas.nii.gz", 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deepprep", [False, True], ids=["fmriprep", "deepprep"])
 def test_the_means_of_the_labels_come_back_as_they_were_planted(tmp_path, atlas, deepprep):
     series = [random_series(60, 6, seed) for seed in range(2)]

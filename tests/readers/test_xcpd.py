@@ -75,6 +75,7 @@ def test_the_atlas_own_table_is_a_parcellation(tmp_path):
     np.testing.assert_allclose(cohort.connectivity[0], random_fc(156, 0), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_variants_of_fewer_volumes_are_never_mixed_with_the_whole_scan(tmp_path):
     write_xcpd(tmp_path, "01", LABELS, matrix=random_fc(156, 0))
     write_xcpd(tmp_path, "02", LABELS, matrix=random_fc(156, 1))

@@ -50,6 +50,7 @@ def test_the_page_of_licences_is_that_of_the_pinned_versions():
     assert all(licence.strip() and licence != "not stated" for *_, licence in rows)
 
 
+@pytest.mark.slow
 def test_no_licence_forbids_use_under_ours():
     said = {name: sbom.licence(package) for name, package in sbom.closure().items()}
     assert {name: text for name, text in said.items() if re.search(r"GPL|Commercial|Proprietary", text)} == {}
