@@ -298,7 +298,7 @@ def writing(pid, folder):
 @pytest.mark.slow
 def test_an_interrupted_ingest_leaves_nothing(tmp_path, how, missing):
     source = write_people(tmp_path / "in", 1)
-    for i in range(1, 600):
+    for i in range(1, 4000):
         os.link(source / "sub-00.npy", source / f"sub-{i:02d}.npy")
     command = [sys.executable, "-m", "nerve", "ingest", str(source), str(tmp_path / "out")]
     command += ["--parcellation", "schaefer100-17", "--jobs", "2", "--missing", missing]
