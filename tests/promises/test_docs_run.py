@@ -1,7 +1,7 @@
 """Every `nerve …` line of the documentation is run as it stands, in the order of its page, on small stand-ins.
 
 Words are never changed. What makes commands quick is around them: presets of one epoch, few simulated participants. A
-line that is not run stands in `NOT_RUN` with the reason.
+line that is not run stands in `NOT_RUN` with the reason. Figures are painted by tests/report.
 """
 
 import shutil
@@ -52,7 +52,7 @@ def run(page):
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch, unpainted):
     """Commands as they are, small: presets of one narrow epoch, ten permutations, a dozen simulated participants."""
     small = {"epochs": 1, "dim": 8, "depth": 1, "n_components": 4, "batch_size": 16, "device": "cpu"}
     for name, preset in config.PRESETS.items():
@@ -107,7 +107,7 @@ def test_the_how_tos_follow_each_other(name, lab, quick, monkeypatch):
     run(ROOT / "docs" / "howto" / f"{name}.md")
 
 
-def test_the_bids_app_runs(tmp_path, monkeypatch):
+def test_the_bids_app_runs(tmp_path, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     stand_ins.bids_app(tmp_path)
     for words in shell_commands((ROOT / "docs/howto/bids-app.md").read_text(encoding="utf-8")):
