@@ -62,3 +62,14 @@ def test_a_terminal_gets_a_bar():
     os.close(child)
     assert b"waiting" in os.read(parent, 100_000)
     os.close(parent)
+
+
+@pytest.mark.slow
+def test_pieces_of_work_that_follow_each_other_are_one_wait(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.4)
+    monkeypatch.setattr(progress, "LEAST_SECONDS", 0.01)
+    progress.Console().print("ready")
+    for label in ("first", "second"):
+        with Progress(label):
+            time.sleep(0.3)
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["second"]

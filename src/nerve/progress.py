@@ -1,6 +1,7 @@
 """What reaches a terminal: names shown as text, and how far long work is.
 
-Progress is on standard error: a live bar on a terminal, elsewhere a line every five seconds.
+Progress is on standard error: a live bar on a terminal, elsewhere a line every five seconds. The first one is due five
+seconds after the last line of this process, whatever it was about: pieces of work that follow each other are one wait.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rich.text import Text
 from nerve.checks import printable
 
 SECONDS_BETWEEN_LINES = 5.0
+LEAST_SECONDS = 1.0  # shorter work is never talked of
 Item = TypeVar("Item")
 
 
@@ -29,6 +31,19 @@ class Console(rich.console.Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Every string comes through here, those in the cells of a table too."""
         return super().render_str(printable(text), **options)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """A line is a sign of life: the next one about progress is due five seconds later."""
+        super().print(*objects, **options)
+        _sign_of_life()
+
+
+_last_line = time.perf_counter() - time.process_time()  # at first when the process began, but for its waiting
+
+
+def _sign_of_life() -> None:
+    global _last_line
+    _last_line = time.perf_counter()
 
 
 class Progress:
@@ -90,7 +105,7 @@ class Progress:
         """
         seconds = time.perf_counter() - self.began
         parts = [self._state(), f"{seconds:.0f} s"]
-        if self.total and self.done > self.first:
+        if self.total and self.first < self.done < self.total:
             parts.append(f"about {seconds / (self.done - self.first) * (self.total - self.done):.0f} s left")
         return f"{self.label}: {', '.join(part for part in parts if part)}"
 
@@ -101,9 +116,13 @@ class Progress:
         return f"{amount}, {self.status}" if self.status else amount
 
     def _speak(self) -> None:
-        while not self.ended.wait(SECONDS_BETWEEN_LINES):
+        due = SECONDS_BETWEEN_LINES - (time.perf_counter() - _last_line)
+        wait = max(due, min(LEAST_SECONDS, SECONDS_BETWEEN_LINES))
+        while not self.ended.wait(wait):
             sys.stderr.write(f"{self.line()}\n")
             sys.stderr.flush()
+            _sign_of_life()
+            wait = SECONDS_BETWEEN_LINES
 
     def _start_bar(self) -> None:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn

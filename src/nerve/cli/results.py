@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import nerve
-from nerve.cli.common import MODEL, app, argument, option, place, say, with_protocol
+from nerve.cli.common import MODEL, app, argument, note, option, place, say, with_protocol
 
 
 @app.command()
@@ -130,8 +130,7 @@ def report(
     from nerve.report.page import write_report
 
     opened = [nerve.Cohort.load(path) for path in cohort or []]
-    with nerve.progress.Progress("writing the report"):
-        path = write_report(folder, {one.name: one for one in opened})
+    path = write_report(folder, {one.name: one for one in opened})
     say(str(path))
 
 
@@ -144,6 +143,7 @@ def demo(
 
     Example: `nerve demo out/demo`
     """
+    note(f"Simulated cohorts, methods and report will be in {out}.")
     from nerve.experiments import commands
 
     _close(commands.demo(out, jobs))

@@ -27,6 +27,7 @@ from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 from nerve.methods.probe import Probe, free_folder
+from nerve.progress import Progress
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.quality.report import Quality
@@ -65,7 +66,7 @@ def evaluate(
     content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": quality is not None}
     config = validated(ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate")
     check_methods(config, "--features")
-    experiment = Experiment.prepare(config, out)
+    experiment = _prepared(config, out)
     if quality is not None:
         write_tsv(experiment.folder / CHECKS, quality.table)
     results = _done(experiment, "local", 1)
@@ -188,9 +189,10 @@ def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) 
     )
 
 
-def _prepared(config: str | os.PathLike[str], out: str, rehearse: bool) -> Experiment:
+def _prepared(config: Any, out: str, rehearse: bool = False) -> Experiment:
     """The experiment of a file, or its rehearsal."""
-    return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
+    with Progress("preparing cohorts, folds and runs"):
+        return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
 
 
 def _close(experiment: Experiment) -> list[str]:

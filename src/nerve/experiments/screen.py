@@ -44,7 +44,9 @@ class RunsProgress(Progress):
         """A run has started, been queued or ended."""
         self.under_way = [label for label in self.under_way if label != task.label]
         self.under_way += [task.label] if status == RUNNING else []
-        self.update(self.done + (status in (DONE, UNAVAILABLE, FAILED)), printable(listed(self.under_way, most=2)))
+        done = self.done + (status in (DONE, UNAVAILABLE, FAILED))
+        after = "scores and tables" if done == self.total else ""
+        self.update(done, printable(listed(self.under_way, most=2)) or after)
         if status == FAILED or (status != RUNNING and not self.bar):
             line = f"{time.perf_counter() - self.began:6.0f} s  {self.done}/{self.total}  {status}: {task.label}"
             (self.bar.console if self.bar else Console(stderr=True)).print(line, soft_wrap=True)
