@@ -19,14 +19,15 @@ SCORES = {"age": "r", "sex": "auc"}
 def sets() -> dict[str, Any]:
     from nerve.methods import make_method
 
-    default = make_method("nerve", "default").get_params()["epochs"]
+    default = make_method("nerve", "default").config().epochs
     found = {
         REFERENCE: make_method("pca", settings={"n_components": 256}),
         "tangent space": make_method("tangent"),
         "shrunk tangent space": make_method("shrunk"),
     }
     for epochs in EPOCHS:
-        name = f"NERVE, {epochs} epochs" + (", the default" if epochs == default else "")
+        name = "NERVE, " + {0: "untrained", 1: "1 epoch"}.get(epochs, f"{epochs} epochs")
+        name += ", the default" if epochs == default else ""
         found[name] = make_method("nerve", "default", {"epochs": epochs}, device="cpu")
     return found
 

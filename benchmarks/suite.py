@@ -16,8 +16,10 @@ def run() -> list[dict[str, object]]:
 
 def suite(name: str, limit: int) -> dict[str, object]:
     before, began = loop(), time.perf_counter()
-    subprocess.run(["make", name], cwd=Path(__file__).parents[1], check=True, capture_output=True)
+    done = subprocess.run(["make", name], cwd=Path(__file__).parents[1], capture_output=True, text=True)
     seconds = time.perf_counter() - began
+    if done.returncode:
+        raise RuntimeError(f"make {name} failed:\n{done.stdout[-4000:]}{done.stderr[-1000:]}")
     yardstick = (before + loop()) / 2
     what = f"make {name} against {STEPS:,} additions in a loop of Python (s)"
     return {
