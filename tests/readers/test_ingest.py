@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -302,7 +303,10 @@ def test_an_interrupted_ingest_leaves_nothing(tmp_path, how, missing):
         os.link(source / "sub-00.npy", source / f"sub-{i:02d}.npy")
     command = [sys.executable, "-m", "nerve", "ingest", str(source), str(tmp_path / "out")]
     command += ["--parcellation", "schaefer100-17", "--jobs", "2", "--missing", missing]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background of a shell ignore Ctrl-C
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heard
+    ) as process:
         deadline = time.monotonic() + 30
         while not writing(process.pid, tmp_path) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.002)
