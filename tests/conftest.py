@@ -4,13 +4,14 @@ import fcntl
 import functools
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes: one thread each
 
 import pytest
 import typer.main
+from torture._processes import without_figures
 
 # folders that begin first, so that processes end together
 LONG = ("torture", "experiments", "training", "promises", "contracts", "report")
@@ -82,3 +83,10 @@ def commands_are_built_once():
 def unpainted(monkeypatch) -> None:
     """Figures are drawn but not turned into SVG, where only the words of a page are looked at."""
     monkeypatch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Reports have no figures, where something else that a command does is the claim."""
+    with without_figures():
+        yield

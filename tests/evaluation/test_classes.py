@@ -118,7 +118,7 @@ def test_check_lists_classes_as_a_target(planted):
 
 
 @pytest.mark.slow
-def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(planted, tmp_path, unpainted):
+def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(planted, tmp_path, undrawn):
     planted.save(tmp_path / "cohort")
     out = tmp_path / "out"
     words = ["evaluate", str(tmp_path / "cohort"), "--targets", "group", "--features", "raw", "--n-folds", "5",

@@ -1,8 +1,6 @@
 """`nerve.evaluate` and `nerve evaluate`: what goes in, what comes out, and every refusal in one sentence."""
 
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -312,12 +310,6 @@ def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, t
     assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [["features-1", "raw-0", "reference"]]
 
 
-@pytest.mark.slow
-def test_evaluation_needs_no_torch():
-    code = "import sys, nerve.evaluation; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_motion_in_words_is_refused(cohort):
     cohort.participants["mean_fd"] = ["0.1#", *["0.2"] * (len(cohort) - 1)]
     with pytest.raises(NerveError, match=r"column 'mean_fd' holds '0\.1#', expected mean framewise displacement"):
@@ -325,7 +317,7 @@ def test_motion_in_words_is_refused(cohort):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_is_not_exact_is_said_on_the_screen_and_in_the_texts(tmp_path, unpainted):
+def test_a_kernel_that_is_not_exact_is_said_on_the_screen_and_in_the_texts(tmp_path, undrawn):
     cohort = make_cohort(40, p_factor=np.arange(40.0))
     cohort.save(tmp_path / "cohort")
     words = ["evaluate", str(tmp_path / "cohort"), "--targets", "p_factor", "--features", "raw", "--n-folds", "3"]

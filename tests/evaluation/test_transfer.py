@@ -110,7 +110,7 @@ def test_other_regions_measures_and_the_same_participants_are_refused(here, ther
 
 
 @pytest.mark.slow
-def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_path, unpainted):
+def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_path, undrawn):
     for one in (here, there):
         one.save(tmp_path / one.name)
     out = tmp_path / "out"

@@ -44,13 +44,12 @@ def wait_until(condition, seconds, what):
 
 @pytest.mark.timeout(600)
 def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(make_config, tmp_path, tiny, monkeypatch):
-    settings = tiny | {"epochs": 80, "checkpoint_seconds": 0.2}
+    settings = tiny | {"epochs": 50, "checkpoint_seconds": 0}
     rows = [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": settings}]
     config = make_config(rows, slurm={"minutes": 10, "cpus": 1, "partition": "debug"})
     config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
-    Experiment.prepare(config, tmp_path / "here").run(jobs=1)
     there = Experiment.prepare(config, tmp_path / "there")
     encode = next(task for task in there.plan.unique if task.kind == "encode")
     store, checkpoint = there.store, there.store.run_folder(encode.id) / "last.safetensors"
@@ -62,6 +61,7 @@ def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(mak
         subprocess.run(["scancel", "--signal=USR2", f"{array}_{number}"], check=True)
         wait_until(lambda: store.status(encode.id) != RUNNING, 60, "the job has stopped")
         assert store.status(encode.id) != DONE
+        Experiment.prepare(config, tmp_path / "here").run(jobs=1)  # while SLURM queues the job again
         assert launched.result(timeout=400) == []
     assert store.status(encode.id) == DONE
     for name in ("scores.tsv", "tables/table.md"):

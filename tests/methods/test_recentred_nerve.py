@@ -161,7 +161,7 @@ def test_what_cannot_be_recentred_is_refused(known):
 
 @pytest.mark.slow
 def test_the_command_line_trains_it_and_marks_rows_of_cohorts_whose_sites_it_has_not_seen(
-    planted, known, tmp_path, unpainted
+    planted, known, tmp_path, undrawn
 ):
     def nerve(*words):
         result = CliRunner().invoke(app, list(map(str, words)))

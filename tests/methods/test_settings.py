@@ -1,8 +1,6 @@
 """Every setting of every method is checked before anything runs: a mistake is a sentence, never a traceback."""
 
 import inspect
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -93,11 +91,3 @@ def test_fit_checks_too():
         method_class("graphmae")(width=0).fit(fc)
     with pytest.raises(NerveError, match="n_components is 'many'"):
         method_class("pca")(n_components="many").fit(fc)
-
-
-@pytest.mark.slow
-def test_counting_parameters_imports_no_compiler():
-    """torch's compiler takes seconds to import and leaves a folder among temporary files."""
-    code = "import sys; from nerve.methods import method_table as t; t(); print('torch._dynamo' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "False"

@@ -60,7 +60,7 @@ def test_fit_takes_each_step_once(counted, tmp_path, recentre):
 
 
 @pytest.mark.slow
-def test_an_evaluation_with_its_report_embeds_the_cohort_once(counted, tmp_path, unpainted):
+def test_an_evaluation_with_its_report_embeds_the_cohort_once(counted, tmp_path, undrawn):
     cohort = simulate_cohort(30, REGIONS, 60, seed=0, keep_timeseries=False)
     cohort.participants["other"] = np.random.default_rng(0).normal(size=30)
     folder = cohort.save(tmp_path / "cohort")
@@ -78,7 +78,7 @@ def test_an_evaluation_with_its_report_embeds_the_cohort_once(counted, tmp_path,
 
 
 @pytest.mark.slow
-def test_an_embedded_cohort_is_not_embedded_again(counted, tmp_path, unpainted):
+def test_an_embedded_cohort_is_not_embedded_again(counted, tmp_path, undrawn):
     cohort = simulate_cohort(30, REGIONS, 60, seed=0, keep_timeseries=False)
     folder, other = cohort.save(tmp_path / "cohort"), cohort.subset(np.arange(29)).save(tmp_path / "other")
     run, out, again = tmp_path / "run", tmp_path / "out.tsv", tmp_path / "again.tsv"

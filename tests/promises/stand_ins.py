@@ -207,15 +207,22 @@ def paper(folder):
     _atlas(folder / "regions.tsv", [str(i + 1) for i in range(200)])
 
 
-def bids_app(folder, n=16):
-    """XCP-D derivatives with a table of participants, and a model of their regions."""
+def derivatives(folder, n):
+    """A simulated cohort in XCP-D's layout: 7-network order, labels without prefix, 56 regions more; and its table."""
     cohort = nerve.simulate_cohort(n, "schaefer400-17", timepoints=60, keep_timeseries=False)
-    seven = cohort.align("schaefer400-7")
-    labels = [label.removeprefix("7Networks_") for label in seven.parcellation.labels]
-    place = folder / "derivatives/xcp_d"
-    for i, fc in enumerate(seven.connectivity):
-        formats.write_xcpd(place, f"{i + 1:02}", labels, matrix=np.round(fc, 4), atlas="4S456Parcels")
+    labels, place = formats.four_s_labels(400), folder / "derivatives/xcp_d"
+    for i, fc in enumerate(cohort.align("schaefer400-7").connectivity):
+        whole = np.eye(len(labels))
+        whole[:400, :400] = fc
+        formats.write_xcpd(place, f"{i + 1:02}", labels, matrix=whole, atlas="4S456Parcels")
     table = cohort.participants.assign(participant_id=[f"sub-{i + 1:02}" for i in range(n)])
-    table.to_csv(place / "participants.tsv", sep="\t", index=False)
+    for where in (folder, place):
+        table.to_csv(where / "participants.tsv", sep="\t", index=False)
+    return cohort
+
+
+def bids_app(folder, n=10):
+    """XCP-D derivatives with a table of participants, and a model of their regions."""
+    cohort = derivatives(folder, n)
     model = nerve.NERVE.from_preset("small", view="fc", dim=8, epochs=1, n_components=4, device="cpu").fit(cohort)
     pack(model.save(folder / "model"), folder / "model.zip")

@@ -1,7 +1,7 @@
 """Every `nerve …` line of the documentation is run as it stands, in the order of its page, on small stand-ins.
 
-Words are never changed. What makes commands quick is around them: presets of one epoch, few simulated participants. A
-line that is not run stands in `NOT_RUN` with the reason. Figures are painted by tests/report.
+Words are never changed. What makes commands quick is around them: presets of one epoch, few folds and participants. A
+line that is not run stands in `NOT_RUN` with the reason. Figures are drawn by tests/report.
 """
 
 import shutil
@@ -11,9 +11,7 @@ from tests.promises import stand_ins
 from tests.promises.documents import PAGES, ROOT, nerve_commands, shell_commands
 from typer.testing import CliRunner
 
-import nerve.simulate
 from nerve.cli import app, bids
-from nerve.methods import config
 
 pytestmark = pytest.mark.slow
 OWN = "docs/howto/bring-your-own-cohort/"
@@ -51,16 +49,6 @@ def run(page):
         assert done.exit_code == 0, told
 
 
-@pytest.fixture
-def quick(monkeypatch, unpainted):
-    """Commands as they are, small: presets of one narrow epoch, ten permutations, a dozen simulated participants."""
-    small = {"epochs": 1, "dim": 8, "depth": 1, "n_components": 4, "batch_size": 16, "device": "cpu"}
-    for name, preset in config.PRESETS.items():
-        monkeypatch.setitem(config.PRESETS, name, preset | small)
-    simulate = nerve.simulate.simulate_to
-    monkeypatch.setattr(nerve.simulate, "simulate_to", lambda out, n, *rest, **more: simulate(out, 12, *rest, **more))
-
-
 def test_every_page_is_run_or_says_why_not():
     pages = {str(page.relative_to(ROOT)) for page in PAGES if list(commands(page))}
     run_here = {f"{OWN}{name}.md" for name in READERS} | {f"docs/howto/{name}.md" for name in HOWTO}
@@ -92,7 +80,7 @@ def lab(tmp_path_factory):
     """One folder, in which the pages follow each other as a reader would take them."""
     folder = tmp_path_factory.mktemp("lab")
     stand_ins.cohorts(folder / "cohorts", ("ucla", "stages", "pnc", "abide", "new"))
-    stand_ins.cohorts(folder / "cohorts", ("mine",), "schaefer400-17+aseg19")
+    stand_ins.cohorts(folder / "cohorts", ("mine",), "schaefer400-17+aseg19", n=12)
     shutil.copytree(folder / "cohorts" / "ucla", folder / "cohort")
     (folder / "mine.yaml").write_text("preset: small\n")
     return folder
@@ -107,7 +95,7 @@ def test_the_how_tos_follow_each_other(name, lab, quick, monkeypatch):
     run(ROOT / "docs" / "howto" / f"{name}.md")
 
 
-def test_the_bids_app_runs(tmp_path, monkeypatch, unpainted):
+def test_the_bids_app_runs(tmp_path, monkeypatch, undrawn):
     monkeypatch.chdir(tmp_path)
     stand_ins.bids_app(tmp_path)
     for words in shell_commands((ROOT / "docs/howto/bids-app.md").read_text(encoding="utf-8")):

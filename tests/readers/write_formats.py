@@ -77,7 +77,8 @@ def write_numbers(
     path: Path, array: np.ndarray, labels: list[str] | None = None, rows: tuple[str, list[str]] | None = None
 ) -> None:
     """A table of numbers between tabs, several times quicker than pandas; `rows` is a first column, NaN is `n/a`."""
-    lines = ["\t".join(f"{value:.8f}" for value in row).replace("nan", "n/a") for row in array.tolist()]
+    one = "\t".join(["%.8f"] * array.shape[1])
+    lines = [(one % tuple(row)).replace("nan", "n/a") for row in array.tolist()]
     lines = ["\t".join(labels), *lines] if labels else lines
     if rows is not None:
         lines = [f"{name}\t{line}" for name, line in zip([rows[0], *rows[1]], lines, strict=True)]

@@ -1,8 +1,5 @@
 """Our optimisers are torch's to the last bit, also after a pause and behind a scaler, without torch's compiler."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -48,26 +45,3 @@ def test_steps_are_those_of_torch_to_the_last_bit(kind, scaled):
     )
     assert len(mine) == len(torchs)
     assert all(torch.equal(a, b) for a, b in zip(mine, torchs, strict=True))
-
-
-@pytest.mark.slow
-def test_training_does_not_import_the_compiler_of_torch():
-    """It takes as long to import as torch itself, in each process of an experiment."""
-    code = """
-import sys, numpy as np, torch
-from nerve.models.masked_autoencoder import MaskedAutoencoder
-from nerve.patching import Patching
-from nerve.training import ArraySource, TrainingSettings, train
-class Module(torch.nn.Linear):
-    def training_loss(self, batch, draws):
-        return (self(batch[0]) ** 2).mean()
-for kind in ("adamw", "sgd"):
-    settings = TrainingSettings(epochs=1, batch_size=8, device="cpu", optimizer=kind)
-    train(Module(3, 1), ArraySource(np.ones((16, 3))), settings, progress=False)
-patching = Patching.grid(6, 3)
-model = MaskedAutoencoder(patching, dim=8, heads=2, depth=1, decoder_dim=4)
-train(model, ArraySource(np.ones((16, patching.n_entries))), settings, progress=False)
-sys.exit(", ".join({"torch._dynamo", "torch.fx.experimental.symbolic_shapes"} & set(sys.modules)) or 0)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
