@@ -4,14 +4,13 @@ import fcntl
 import functools
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes: one thread each
 
 import pytest
 import typer.main
-from torture._processes import without_figures
 
 # folders that begin first, so that processes end together
 LONG = ("torture", "experiments", "training", "promises", "contracts", "report")
@@ -86,7 +85,6 @@ def unpainted(monkeypatch) -> None:
 
 
 @pytest.fixture
-def undrawn() -> Iterator[None]:
+def undrawn(monkeypatch) -> None:
     """Reports have no figures, where something else that a command does is the claim."""
-    with without_figures():
-        yield
+    monkeypatch.setattr("nerve.report.figures.SECTIONS", {})

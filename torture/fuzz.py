@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +107,23 @@ def damages(kind: str, name: str) -> Iterator[tuple[str, Callable[..., bytes]]]:
         yield from ((f"header: {what}", lambda c, r, content=content: content) for what, content in LYING_NPY.items())
     if kind not in ("npy", "npz", "mat5", "hdf5", "nifti", "cifti"):
         return
-    for what, content in _other_arrays(kind, "corrMat" if "corrMat" in name else "." + name.partition(".")[2]).items():
-        yield f"array: {what}", lambda c, r, content=content: content
+    ending = "corrMat" if "corrMat" in name else "." + name.partition(".")[2]
+    for what in _other_arrays(kind):  # where a format cannot hold such an array, the sound one stays
+        yield f"array: {what}", lambda c, r, what=what: _holding(kind, ending, what) or c
 
 
-@lru_cache(maxsize=64)
-def _other_arrays(kind: str, name: str) -> dict[str, bytes]:
-    """Files of a kind that hold other arrays than they should."""
-    found = {}
-    for what, array in (
-        arrays(FC[2], np.random.default_rng(0)) | (NUMPY_ONLY if kind in ("npy", "npz") else {})
-    ).items():
-        with contextlib.suppress(Exception):  # a format that cannot hold such an array
-            found[what] = encoded(kind, array, f"x{name}")
-    return found
+@cache
+def _other_arrays(kind: str) -> dict[str, Any]:
+    """Arrays that a file of a kind may hold instead of its own."""
+    return arrays(FC[2], np.random.default_rng(0)) | (NUMPY_ONLY if kind in ("npy", "npz") else {})
+
+
+@cache
+def _holding(kind: str, ending: str, what: str) -> bytes:
+    """A file of a kind with one of those arrays; made when a case needs it, since few of all cases are run."""
+    with contextlib.suppress(Exception):
+        return encoded(kind, _other_arrays(kind)[what], f"x{ending}")
+    return b""
 
 
 def damaged_files(files: Files, ending: str, kind: str) -> Iterator[tuple[str, Write]]:

@@ -61,7 +61,7 @@ def _dies(folder: Path) -> None:
 
 
 def _takes_memory(folder: Path) -> None:
-    np.ones(80_000_000).sum()
+    np.ones(12_500_000).sum()  # 100 MB
 
 
 def _writes(place: str):
@@ -103,9 +103,10 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
     import nerve.cli
 
     monkeypatch.setattr(nerve.cli, "main", lambda: command(Path.cwd().parent))
+    monkeypatch.setattr(_sandbox, "EXTRA_BYTES", 60 * 2**20)
     if command in (_computes, _waits):  # the others have the time that they need, on a busy machine too
         monkeypatch.setattr(_sandbox, "SECONDS", 0.3)
-        monkeypatch.setattr(_sandbox, "KILLED_AFTER", 3.0)
+        monkeypatch.setattr(_sandbox, "KILLED_AFTER", 3.0 if command is _computes else 0.5)
 
     def prepare(folder: Path) -> list[str]:
         (folder / "in/data").write_text("data")
@@ -120,7 +121,7 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_memory_that_the_parent_has_freed_hides_nothing(tmp_path, monkeypatch):
     keep_freed_memory()
-    some = [np.ones(12_500_000) for _ in range(8)]
+    some = [np.ones(3_125_000) for _ in range(8)]
     del some
     test_the_frame_notices(_takes_memory, "memory: ", tmp_path, monkeypatch)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+import nerve
 from nerve.cli import cohorts, models, results  # noqa: F401 - they register their commands
 from nerve.cli.common import app, option, refusing, say
 
@@ -18,9 +19,7 @@ __all__ = ["app", "main"]
 @app.callback(invoke_without_command=True)
 def _top(version: Annotated[bool, option("Print the version and stop.", "--version")] = False) -> None:
     if version:
-        from importlib.metadata import version as installed
-
-        say(f"nerve {installed('nerve-fc')}")
+        say(f"nerve {nerve.__version__}")
         raise typer.Exit
 
 

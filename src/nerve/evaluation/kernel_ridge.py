@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
 from nerve.checks import one_of, problem, require
@@ -29,7 +28,10 @@ from nerve.protocol import KERNELS, LAMBDAS
 
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 
-HeldOut = Iterator[tuple[int, Any, np.ndarray]]  # place of λ, label of the inner fold, (fold, T) predictions
+TOGETHER = 2**20  # numbers of several λ that are worked on at once: small problems wait for Python, not for sums
+
+# place of λ or places of several, label of the inner fold, (fold, T) predictions, for several λ along a first axis
+HeldOut = Iterator[tuple[Any, Any, np.ndarray]]
 
 
 class Spectrum(NamedTuple):
@@ -63,7 +65,8 @@ class Spectrum(NamedTuple):
     def solver(self, targets: np.ndarray) -> Callable[[Any], np.ndarray]:
         """From one λ for all of the centred (n, T) targets, or one for each, to coefficients (k, T) in the basis.
 
-        Predictions are ``test @ rotation @ coefficients``, for test rows or a test kernel.
+        (L, 1, 1) of λ give (L, k, T). Predictions are ``test @ rotation @ coefficients``, for test rows or a test
+        kernel.
         """
         there = self.values > 1e-13 * self.largest  # elsewhere rows are rounding error
         coordinates = np.where(there[:, None], self.coordinates(targets), 0.0)
@@ -73,11 +76,12 @@ class Spectrum(NamedTuple):
 def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: Any) -> np.ndarray:
     """Predictive coefficient of determination, 1 − SSE / SS around the mean of the *training* targets.
 
-    0 for a target that does not differ from that mean: there is nothing to determine.
+    0 for a target that does not differ from that mean: there is nothing to determine. Predictions may have axes before
+    those of participants and targets.
     """
-    errors = np.einsum("nt,nt->t", observed - predicted, observed - predicted)
+    errors = ((observed - predicted) ** 2).sum(axis=-2)
     spread = ((observed - training_mean) ** 2).sum(axis=0)
-    return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=spread > 0)
+    return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=np.broadcast_to(spread > 0, errors.shape))
 
 
 def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any) -> HeldOut:
@@ -85,16 +89,21 @@ def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
 
     With A = P (P K P + λI)⁻¹ P, leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
     """
-    coordinates = spectrum.coordinates(targets)  # (k, T)
-    members = {label: spectrum.rotation[folds == label] for label in np.unique(folds)}
-    for i, damping in enumerate(spectrum.damping(lambdas)):
-        inverse = 1.0 / (spectrum.values + damping)  # (k,)
-        applied = spectrum.rotation @ (inverse[:, None] * coordinates)  # (n, T): A y
-        for label, rotation in members.items():
-            some = folds == label
-            half = rotation * np.sqrt(inverse)  # (fold, k)
-            factor = scipy.linalg.cho_factor(half @ half.T, overwrite_a=True, check_finite=False)
-            yield i, label, targets[some] - scipy.linalg.cho_solve(factor, applied[some], check_finite=False)
+    coordinates, damping = spectrum.coordinates(targets), spectrum.damping(lambdas)  # (k, T), (L,)
+    for label in np.unique(folds):
+        some = folds == label
+        rotation = spectrum.rotation[some]  # (fold, k)
+        for places in _together(len(damping), rotation.size + coordinates.size):
+            inverse = 1.0 / (spectrum.values + damping[places, None])  # (l, k)
+            applied = rotation @ (inverse[:, :, None] * coordinates)  # (l, fold, T): (A y)_S
+            half = rotation * np.sqrt(inverse)[:, None]  # (l, fold, k)
+            yield places, label, targets[some] - np.linalg.solve(half @ half.swapaxes(1, 2), applied)
+
+
+def _together(n_lambdas: int, numbers: int) -> Iterator[slice]:
+    """Places of as many λ as may be worked on at once, if each takes so many numbers."""
+    step = 1 + TOGETHER // numbers
+    return (slice(start, start + step) for start in range(0, n_lambdas, step))
 
 
 def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any) -> HeldOut:
@@ -108,8 +117,8 @@ def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
         gram -= (~some).sum() * np.multiply.outer(mean, mean)
         part = Spectrum.of(gram, spectrum.largest, rows[~some] - mean)
         projected, solve = (rows[some] - mean) @ part.rotation, part.solver(targets[~some] - centre)
-        for i, value in enumerate(lambdas):
-            yield i, label, projected @ solve(value) + centre
+        for places in _together(len(lambdas), projected.size + targets.size):
+            yield places, label, projected @ solve(lambdas[places, None, None]) + centre
 
 
 class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,7 +15,18 @@ from nerve.evaluation.people import People
 from nerve.evaluation.rows import NULL, SCOPES, line_label, lines_of, rows_of
 from nerve.protocol import Protocol
 
-_TEMPLATE = Path(__file__).with_name("protocol.md.jinja")
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+@functools.cache
+def template() -> Template:
+    """protocol.md.jinja, compiled once per process."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.filters |= {"listed": listed, "label": line_label}
+    return environment.from_string(Path(__file__).with_name("protocol.md.jinja").read_text(encoding="utf-8"))
 
 
 def participants_summary(people: People) -> dict[str, Any]:
@@ -41,12 +53,8 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
     rows : DataFrame
         rows.tsv, with the scope of each row on this cohort.
     """
-    from jinja2 import Environment, StrictUndefined
-
     lines = rows_of(lines_of(rows[rows["kind"] != NULL])) if len(rows) else []
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    environment.filters |= {"listed": listed, "label": line_label}
-    text = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+    text = template().render(
         p=protocol,
         s={"trained_on": None, **summary},
         lines=lines,

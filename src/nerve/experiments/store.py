@@ -12,12 +12,13 @@ Two processes on one store share the work: whoever holds the lock runs, the othe
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -109,8 +110,9 @@ def code_version() -> str:
     return f"{nerve.__version__}+{fingerprint([path.read_text(encoding='utf-8') for path in sources])}"
 
 
-def versions() -> dict[str, str]:
-    """Versions of what computes."""
+@functools.cache
+def versions() -> Mapping[str, str]:
+    """Versions of what computes, which do not change while it does."""
     found = {"python": platform.python_version(), "platform": platform.system()}
     for name in ("nerve-fc", "torch", "numpy", "scipy", "pandas", "scikit-learn", "nilearn"):
         with suppress(PackageNotFoundError):

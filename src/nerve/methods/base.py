@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -24,6 +23,7 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 
+import nerve
 from nerve.checks import NerveError, facts_html, one_of, problem
 from nerve.cohort import Cohort
 from nerve.connectivity import CORRELATIONS, in_words
@@ -205,7 +205,7 @@ class Method(BaseEstimator):
         regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
         return {
             "format_version": FORMAT_VERSION,
-            "nerve_version": version("nerve-fc"),
+            "nerve_version": nerve.__version__,
             "torch_version": torch.__version__,
             "method": type(self).__name__,
             "parameters": self.described_parameters(),
@@ -231,7 +231,7 @@ class Method(BaseEstimator):
         name = type(self).__name__
         return (
             f"# {self.label()}\n\n"
-            f"A model of brain functional connectivity, made with nerve {version('nerve-fc')}. {self.paper}.\n\n"
+            f"A model of brain functional connectivity, made with nerve {nerve.__version__}. {self.paper}.\n\n"
             f"- Regions: {self.parcellation_.n_regions}, {self.parcellation_.n_networks} networks "
             f"({self.parcellation_.name}); labels in config.json, data are matched by label\n"
             + "".join(f"- {line}\n" for line in self.card_lines())

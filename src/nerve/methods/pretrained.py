@@ -13,9 +13,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from importlib.metadata import version
 from pathlib import Path
 
+import nerve
 from nerve.checks import NerveError, did_you_mean, listed, problem
 from nerve.files import atomic_file, check_replaceable_file
 from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
@@ -100,7 +100,7 @@ def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
                 for member in _checked(packed, path):
                     (folder / member.filename).write_bytes(packed.read(member))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-            expected = f"a .zip that `nerve pack` of nerve {version('nerve-fc')} or later wrote"
+            expected = f"a .zip that `nerve pack` of nerve {nerve.__version__} or later wrote"
             raise problem(path, f"it is no readable archive of a model ({error})", expected=expected) from error
         try:
             yield folder

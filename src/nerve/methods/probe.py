@@ -7,7 +7,6 @@ participant. What was removed with the covariates is added again for each new pa
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ import pandas as pd
 import torch
 from sklearn.base import clone
 
+import nerve
 from nerve.checks import NerveError, known_columns, listed, naming, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric
@@ -85,7 +85,7 @@ class Probe:
             self.weights_[:, some], self.biases_[some] = ridge.linear()
         self.about_ = {
             "format": FORMAT,
-            "nerve_version": version("nerve-fc"),
+            "nerve_version": nerve.__version__,
             "kernel": protocol.kernel,
             "targets": names,
             "classes": {name: list(pair) for name, pair in people.classes.items()},

@@ -7,13 +7,13 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+import nerve
 from nerve import files
 from nerve.checks import NerveError, NerveWarning, problem
 from nerve.cohort import Cohort
@@ -104,7 +104,7 @@ def resolved_yaml(settings: NerveConfig, preset: str) -> str:
     lines = [
         f"{name}: {json.dumps(values[name])}  # {one.description}\n" for name, one in fields.items()
     ]  # JSON is YAML
-    return f"# Settings of a NERVE run, resolved by nerve {version('nerve-fc')}.\npreset: {preset}\n{''.join(lines)}"
+    return f"# Settings of a NERVE run, resolved by nerve {nerve.__version__}.\npreset: {preset}\n{''.join(lines)}"
 
 
 def embed_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import yaml
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import nerve
@@ -47,13 +48,10 @@ def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] |
 
 def page(results: Results) -> str:
     """The page as text. Everything that comes from users is escaped by the template."""
-    templates = files("nerve") / "report" / "templates"
-    text, style, script = ((templates / name).read_text("utf-8") for name in ("page.html", "style.css", "script.js"))
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"code": with_code, "number": number}
+    style, script = _text("style.css"), _text("script.js")
     # the page may run its own script and nothing else, and may fetch nothing at all
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.from_string(text).render(
+    return template().render(
         sections=sections(results),
         citations=citations(results),
         settings_text=_settings_text(results),
@@ -64,6 +62,18 @@ def page(results: Results) -> str:
         script_hash=digest,
         version=nerve.__version__,
     )
+
+
+@functools.cache
+def template() -> Template:
+    """page.html, compiled once per process."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"code": with_code, "number": number}
+    return environment.from_string(_text("page.html"))
+
+
+def _text(name: str) -> str:
+    return (files("nerve") / "report" / "templates" / name).read_text("utf-8")
 
 
 def with_code(text: object) -> Markup:
