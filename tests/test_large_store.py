@@ -15,7 +15,7 @@ import pytest
 from nerve.parcellation import load_parcellation
 from nerve.store import writing_cohort
 
-N_PEOPLE, N_REGIONS, BATCH = 40_000, 400, 128
+N_PEOPLE, N_REGIONS, BATCH = 40_000, 400, 32
 GIGABYTE = 1e9
 
 WORK = """
@@ -41,12 +41,12 @@ half = np.sort(np.concatenate([marked, rng.choice(others, len(cohort) // 2 - len
 aligned = cohort.subset(half).align("schaefer400-7")
 sums = []
 for _ in range(3):
-    batch = aligned.inputs("fc", rng.choice(len(aligned), 128, replace=False))
+    batch = aligned.inputs("fc", rng.choice(len(aligned), 32, replace=False))
     peak = max(peak, resident())
     sums.append(batch.shape)
 places = np.searchsorted(half, marked)
 found = aligned.inputs("fc", places)
-whole = cohort.inputs("fc", rng.choice(len(cohort), 128, replace=False)).shape
+whole = cohort.inputs("fc", rng.choice(len(cohort), 32, replace=False)).shape
 direct = cohort.inputs("fc", marked)
 np.savez(sys.argv[3], aligned=found, direct=direct)
 print(json.dumps({"peak": max(peak, resident()), "batches": sums + [whole], "half": len(aligned)}))
