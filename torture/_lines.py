@@ -36,8 +36,8 @@ MUTATIONS = (
     Mutation(
         "unpacking: nothing is written below the diagonal",
         "patching.py",
-        "fc[..., self.cols, self.rows] = packed",
-        "fc[..., self.rows, self.cols] = packed",
+        "places[self.cols, self.rows] = np.arange(self.n_entries)",
+        "places[self.rows, self.cols] = np.arange(self.n_entries)",
         (PATCHING,),
     ),
     Mutation(

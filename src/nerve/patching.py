@@ -108,6 +108,14 @@ class Patching:
         """(S,): patch of each packed entry."""
         return np.repeat(np.arange(self.n_patches), self.sizes)
 
+    @cached_property
+    def places(self) -> np.ndarray:
+        """(R, R): packed entry of each element of a matrix, above and below the diagonal."""
+        places = np.empty((self.n_regions, self.n_regions), int)
+        places[self.cols, self.rows] = np.arange(self.n_entries)
+        places[self.rows, self.cols] = np.arange(self.n_entries)  # second: a patch within one group stays as it is
+        return places
+
     def pack(self, fc: Any) -> np.ndarray:
         """(…, R, R) matrices → (…, S) packed patches."""
         fc = np.asarray(fc)
@@ -122,10 +130,7 @@ class Patching:
         packed = np.asarray(packed)
         if packed.ndim < 1 or packed.shape[-1] != self.n_entries:
             raise NerveError(f"The packed array has shape {packed.shape}, expected (…, {self.n_entries}).")
-        fc = np.empty((*packed.shape[:-1], self.n_regions, self.n_regions), packed.dtype)
-        fc[..., self.cols, self.rows] = packed
-        fc[..., self.rows, self.cols] = packed  # second, so that a patch within one group stays as it is
-        return fc
+        return np.take(packed, self.places, axis=-1)
 
     def means(self, packed: np.ndarray, *, empty: float = np.nan) -> np.ndarray:
         """(…, S) packed patches → (…, n_patches): the mean of every patch, without the diagonal.

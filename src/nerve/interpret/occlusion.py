@@ -17,6 +17,8 @@ from nerve.patching import Patching
 from nerve.protocol import Protocol
 from nerve.views import View
 
+TOGETHER = 128  # matrices that are embedded at once
+
 
 class Embedding(NamedTuple):
     """Features of a cohort's participants, and their features with each patch hidden in turn."""
@@ -38,9 +40,10 @@ class Embedding(NamedTuple):
         """(k, d) once for each patch, with that patch taken from the view of `mean` (R, R)."""
         packed = self.patching.pack(self.matrices(rows))  # (k, S)
         average = self.patching.pack(self.view.apply(np.asarray(mean)[None])[0])  # (S,)
-        for patch in range(self.patching.n_patches):
-            hidden = np.where(self.patching.patch_of == patch, average, packed)
-            yield self.embed(self.patching.unpack(hidden)).reshape(len(rows), -1)
+        for patches in chunks(np.arange(self.patching.n_patches), max(1, TOGETHER // len(rows))):
+            hidden = np.where(self.patching.patch_of == patches[:, None, None], average, packed)  # (p, k, S)
+            found = self.embed(self.patching.unpack(hidden.reshape(-1, packed.shape[-1])))
+            yield from found.reshape(len(patches), len(rows), -1)
 
 
 def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
