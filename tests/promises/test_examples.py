@@ -1,4 +1,4 @@
-"""Every example of the gallery runs, from an empty namespace in an empty folder, with one epoch and few participants."""
+"""Every example of the gallery runs, in an empty folder and namespace, with one epoch and few participants."""
 
 import warnings
 

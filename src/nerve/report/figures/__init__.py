@@ -77,13 +77,13 @@ def drawn(name: str, results: Results) -> Drawn:
 
 def svg(figure: Figure) -> str:
     """The figure as SVG whose ink turns light where the reader's screen is dark."""
-    stream = io.StringIO()
-    with mpl.rc_context(RC):
-        if engine := figure.get_layout_engine():  # places are given now: `savefig` would draw twice in order to
-            FigureCanvasSVG(figure)  # letters are as wide as in the SVG
+    stream, canvas = io.StringIO(), FigureCanvasSVG(figure)
+    with mpl.rc_context(RC):  # what `savefig` does, which draws everything twice where there is a layout
+        if engine := figure.get_layout_engine():
             engine.execute(figure)
             figure.set_layout_engine("none")
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": "nerve"}, dpi=110)
+        figure.set_dpi(110)
+        canvas.print_svg(stream, metadata={"Date": None, "Creator": "nerve"})
     text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)  # a quarter smaller
     start = text.index("<svg")
     pairs = [(kind, light, dark) for light, dark in DARK.items() for kind in ("fill", "stroke")]
