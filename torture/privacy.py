@@ -158,11 +158,11 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         ["embed", "model", "cohort", "embeddings.tsv", "--device", "cpu"],
         ["evaluate", "cohort", "--targets", "score,sex", "--covariates", "age", "--features", "raw,model", "--out",
          "evaluated", "--n-folds", "3", "--n-bootstrap", "50"],
-        ["report", "evaluated"],
         ["report", "model"],
         ["experiment", "experiment.yaml", "--out", "experiment", "--jobs", "1"],
     ]  # fmt: skip
-    return found if short else [*found, ["interpret", "model", "cohort", "--targets", "score", "--n-folds", "3"]]
+    more = [["report", "evaluated"], ["interpret", "model", "cohort", "--targets", "score", "--n-folds", "3"]]
+    return found if short else [*found, *more]
 
 
 def failing(work: Path) -> list[list[str]]:

@@ -235,7 +235,7 @@ BIASED = {"tokenizer": "specific", "warmup_epochs": 0}  # of the preset paper: o
 )
 def test_gradients_are_summed_in_one_order(name, preset, settings, cohort):
     with SumsInAnyOrder() as mode:
-        fit(make_method(name, preset, {"epochs": 1, **settings}, device="cpu"), cohort)
+        fit(make_method(name, preset, {"epochs": 1, **settings}, device="cpu"), cohort.subset(np.arange(16)))
     assert mode.found == []
 
 

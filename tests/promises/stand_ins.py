@@ -127,7 +127,7 @@ def dpabi(folder):
 def edges(folder):
     rows, columns = np.triu_indices(400, 1)
     ends = {"region_a": np.array(LABELS)[rows], "region_b": np.array(LABELS)[columns]}
-    parts = [{"participant_id": name, **ends, "r": r} for name, r in zip(NAMES, _upper(400), strict=True)]
+    parts = [{"participant_id": name, **ends, "r": r} for name, r in zip(NAMES[:2], _upper(400), strict=False)]
     pd.concat(map(pd.DataFrame, parts)).to_csv(folder / "fc_edges.csv", index=False)
 
 

@@ -177,8 +177,9 @@ def test_tables_in_latex_hold_no_command_of_others(table):
 
 
 @pytest.mark.slow
-def test_regions_and_networks_cannot_write_the_page(tmp_path, unpainted):
-    evil = "<img src=x onerror=alert(1)>"
+def test_regions_and_networks_cannot_write_the_page(tmp_path, unpainted, monkeypatch):
+    evil, said = "<img src=x onerror=alert(1)>", ("interpretation_weights", "interpretation_importance")
+    monkeypatch.setattr("nerve.report.figures.SECTIONS", {"interpretation": said})  # whose captions name them
     folder = write_folder(tmp_path, Made(interpretation=True))
     for path in folder.rglob("*.tsv"):
         if path.name in ("regions.tsv", "importance.tsv", "network_weights.tsv"):

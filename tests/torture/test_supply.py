@@ -57,10 +57,11 @@ def test_no_licence_forbids_use_under_ours():
 
 
 @pytest.mark.slow
-def test_the_bill_is_the_same_twice_and_every_reference_leads_somewhere(tmp_path):
-    command = [sys.executable, "tools/sbom.py", "--out"]
-    for name in ("a.json", "b.json"):
-        subprocess.run([*command, str(tmp_path / name)], cwd=ROOT, check=True, capture_output=True)
+def test_the_bill_is_the_same_in_another_process_and_every_reference_leads_somewhere(tmp_path, monkeypatch):
+    command = ["tools/sbom.py", "--out"]
+    subprocess.run([sys.executable, *command, str(tmp_path / "a.json")], cwd=ROOT, check=True, capture_output=True)
+    monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "b.json")])
+    sbom.main()
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     bill = json.loads((tmp_path / "a.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
