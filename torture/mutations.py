@@ -25,10 +25,13 @@ ROOT = Path(__file__).parents[1]
 TESTS_FAILED = 1  # pytest's code for "tests ran and some failed"; a copy that cannot be imported gives another
 SECONDS = 300  # for the tests of one copy
 SHORT = (3,)  # of a quick test
+# what most tests import: it pays to have it once where there are many copies
+HEAVY = ("matplotlib.figure", "scipy.optimize", "scipy.stats", "sklearn.pipeline", "torch")
+MANY = 4
 # The process that runs the tests says first which copy it has imported: another one would prove nothing.
 RUNNER = """
-import json, os, pathlib, signal, sys, time, typer.testing
-import hypothesis, matplotlib.figure, pandas, pytest, scipy.optimize, scipy.stats, sklearn.pipeline, torch
+import importlib, json, os, pathlib, signal, sys, time
+import hypothesis, pandas, pytest, typer.testing
 
 def test(tree, tests):
     os.chdir(tree)
@@ -57,6 +60,8 @@ def begin(tree, tests):
 
 jobs, at_once = json.loads(sys.argv[1]), int(sys.argv[2])
 SECONDS, running = int(sys.argv[3]), {}
+for name in sys.argv[4:]:
+    importlib.import_module(name)
 while jobs or running:
     while jobs and len(running) < at_once:
         begin(*jobs.pop(0))
@@ -149,7 +154,7 @@ def run_tests(jobs: Sequence[tuple[Path, Sequence[str]]]) -> list[Tested]:
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     given = json.dumps([(str(tree), list(tests)) for tree, tests in sorted(jobs, key=lambda job: -len(job[1]))])
     done = subprocess.run(
-        [sys.executable, "-c", RUNNER, given, str(usable_cores()), str(SECONDS)],
+        [sys.executable, "-c", RUNNER, given, str(usable_cores()), str(SECONDS), *(HEAVY if len(jobs) > MANY else ())],
         cwd=jobs[0][0], env=environment, capture_output=True, text=True,
     )  # fmt: skip
     ended = {tree: (code, seconds) for tree, code, seconds in map(json.loads, done.stdout.splitlines())}

@@ -42,7 +42,8 @@ class Case(NamedTuple):
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     """Bad data through evaluation, references, NERVE and interpretation, then invariances."""
-    cases = list(evaluation_cases(seed, KERNELS[:1] if short else KERNELS)) + list(method_cases(seed, short))
+    kernels, features = (KERNELS[:1], ("raw",)) if short else (KERNELS, ("raw", "pca"))
+    cases = [*evaluation_cases(seed, kernels, features), *method_cases(seed, short)]
     began = time.perf_counter()
     outcomes = [judged(case, folder / f"case-{i}") for i, case in enumerate(cases)]
     wrong = [f"{case.label}: {said}" for case, (kind, said) in zip(cases, outcomes, strict=True) if kind == "wrong"]
@@ -80,7 +81,7 @@ def judged(case: Case, folder: Path) -> tuple[str, str]:
 # ---- what is done with the data
 
 
-def evaluated(cohort: Cohort, features: Any = ("raw", "pca"), targets: Any = ("y",), **options: Any) -> Callable:
+def evaluated(cohort: Cohort, features: Any, targets: Any = ("y",), **options: Any) -> Callable:
     """Everything that `nerve evaluate` computes, looked through for what is not a number."""
 
     def do(folder: Path) -> str | None:
@@ -175,8 +176,8 @@ def one_changed(seed: int, person: int, value: float) -> np.ndarray:
     return fc
 
 
-def evaluation_cases(seed: int, kernels: tuple[str, ...]) -> Iterator[Case]:
-    """Evaluate with every kernel."""
+def evaluation_cases(seed: int, kernels: tuple[str, ...], sets: tuple[str, ...]) -> Iterator[Case]:
+    """Evaluate these feature sets, or those of a case, with every kernel."""
     fc, rng = connectivity(seed), np.random.default_rng([seed, 3])
     y, age, features = rng.normal(size=N), rng.uniform(8, 20, N), rng.normal(size=(N, 6))
     site = np.tile(["A", "B", "C", "D"], N // 4)
@@ -185,12 +186,14 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...]) -> Iterator[Case]:
         angles = kernel in ("correlation", "cosine")
 
         def case(label: str, cohort: Cohort, says: str = "", **options: Any) -> Case:
-            return Case(f"{label}, {kernel}", evaluated(cohort, kernel=kernel, **options), says)  # noqa: B023
+            chosen = {"features": sets, "kernel": kernel} | options  # noqa: B023
+            return Case(f"{label}, {kernel}", evaluated(cohort, **chosen), says)  # noqa: B023
 
         for name, odd in odd_connectivity(seed).items():
             yield case(name, cohort_of(odd))
         yield case("FC × 1e30", cohort_of(fc * np.float32(1e30)))
-        yield case("identical participants", cohort_of(same), "do not vary" if angles else "alike in y")
+        yield case("identical participants", cohort_of(same), "do not vary" if angles else "alike in y",
+                   features=("raw", "pca"))  # fmt: skip
         yield case("a participant without FC", cohort_of(one_changed(seed, 5, 0.0)), "sub-005" if angles else "")
         yield case("a participant with missing FC", cohort_of(one_changed(seed, 7, np.nan)), "sub-007")
         for scale, offset in ((1e-8, 0.0), (1e8, 0.0), (1e-8, 1.0), (1.0, 1e8)):

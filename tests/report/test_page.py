@@ -245,7 +245,10 @@ def test_an_unfinished_or_old_folder_is_refused(tmp_path, old):
     ("name", "content"),
     [("manifest.json", "[1, 2]"), ("reconstruction.npz", "no archive"), ("history.tsv", "a\tb\n1\t2\n")],
 )
-def test_a_damaged_file_of_a_run_gives_a_sentence_or_costs_its_own_part(tmp_path, experiment, name, content, unpainted):
+def test_a_damaged_file_of_a_run_gives_a_sentence_or_costs_its_own_part(
+    tmp_path, experiment, name, content, monkeypatch
+):
+    monkeypatch.setattr("nerve.report.figures.SECTIONS", {"pretraining": ("loss_curves",)})
     folder = copied(experiment, tmp_path / "e", "cohorts")
     encoder = next((folder / "runs").glob("*/history.tsv")).parent
     (encoder / name).write_text(content)
