@@ -1,5 +1,6 @@
 """A tiny experiment: two simulated cohorts, reference rows and a NERVE that trains in a second."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,19 @@ from nerve.simulate import simulate_cohort
 
 TINY = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2}
 PROTOCOL = {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 20}
+
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items) -> None:
+    """All tests in one process, which begins the experiment on SLURM and asks for it at the end."""
+    ours = [item for item in items if item.path.parent == HERE]
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group("experiment"))
+    first = [item for item in ours if item.name == "test_an_experiment_is_begun"]
+    items[:] = first + [item for item in items if item not in first]
 
 
 def save_cohorts(folder) -> None:

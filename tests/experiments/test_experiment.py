@@ -24,8 +24,7 @@ from nerve.experiments.workspace import _renamed
 from nerve.methods.nerve import NERVE
 from nerve.methods.tangent import TangentSpace
 
-# one process, for the runs that several tests look at
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("experiment")]
+pytestmark = pytest.mark.slow
 
 
 def run(config, folder, **options):

@@ -1,7 +1,13 @@
-"""The same tasks on a real, one-node SLURM: results as on this machine, also when a job is stopped and queued again."""
+"""The same tasks on a real, one-node SLURM: results as on this machine, also when a job is stopped and queued again.
 
+Most of it is waiting: a process of its own waits, from the first test of this folder (conftest.py) to the last.
+"""
+
+import multiprocessing
+import os
 import subprocess
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from shutil import which
 
@@ -25,9 +31,11 @@ def slurm_answers() -> bool:
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.slow,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(not slurm_answers(), reason="no SLURM here; tools/slurm.sh installs and starts one"),
-    pytest.mark.xdist_group("slurm"),
 ]
+
+UNWRITTEN = "nerve.report.page.write_report", lambda folder, *_: folder
 
 
 def jobs() -> list[tuple[str, str]]:
@@ -42,29 +50,62 @@ def wait_until(condition, seconds, what):
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(600)
-def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(make_config, tmp_path, tiny, monkeypatch):
-    settings = tiny | {"epochs": 50, "checkpoint_seconds": 0}
-    rows = [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": settings}]
-    config = make_config(rows, slurm={"minutes": 10, "cpus": 1, "partition": "debug"})
-    config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
-    there = Experiment.prepare(config, tmp_path / "there")
+def stop_and_go_on(config, folder):
+    """Run an experiment on SLURM; stop the job that trains as soon as it has a checkpoint; wait for the end."""
+    there = Experiment.prepare(config, folder / "there")
     encode = next(task for task in there.plan.unique if task.kind == "encode")
     store, checkpoint = there.store, there.store.run_folder(encode.id) / "last.safetensors"
+    (folder / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     with ThreadPoolExecutor(1) as thread:
-        launched = thread.submit(commands.run, tmp_path / "c.yaml", str(tmp_path / "there"), "slurm")
+        launched = thread.submit(commands.run, folder / "c.yaml", str(folder / "there"), "slurm")
         wait_until(lambda: checkpoint.is_file() and store.status(encode.id) == RUNNING, 200, "there is a checkpoint")
-        array = next((tmp_path / "there" / "slurm").glob("*_submission.sh")).name.partition("_")[0]
+        array = next((folder / "there" / "slurm").glob("*_submission.sh")).name.partition("_")[0]
         number = [task.id for task in there.plan.unique if not task.needs].index(encode.id)
         subprocess.run(["scancel", "--signal=USR2", f"{array}_{number}"], check=True)
         wait_until(lambda: store.status(encode.id) != RUNNING, 60, "the job has stopped")
         assert store.status(encode.id) != DONE
-        Experiment.prepare(config, tmp_path / "here").run(jobs=1)  # while SLURM queues the job again
         assert launched.result(timeout=400) == []
     assert store.status(encode.id) == DONE
+
+
+def beside(config, folder):
+    """`stop_and_go_on`, in a process that says what went wrong in a file."""
+    with open(folder / "said", "w") as said, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*UNWRITTEN)
+        os.dup2(said.fileno(), 1), os.dup2(said.fileno(), 2)
+        try:
+            stop_and_go_on(config, folder)
+        except BaseException:
+            traceback.print_exc(file=said)
+            said.flush()
+            os._exit(1)
+    os._exit(0)
+
+
+@pytest.fixture(scope="session")
+def on_slurm(make_config, tiny, tmp_path_factory):
+    settings = tiny | {"epochs": 50, "checkpoint_seconds": 0}
+    rows = [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": settings}]
+    config = make_config(rows, slurm={"minutes": 10, "cpus": 1, "partition": "debug"})
+    config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
+    folder = tmp_path_factory.mktemp("slurm")
+    process = multiprocessing.get_context("fork").Process(target=beside, args=(config, folder))
+    process.start()
+    yield config, folder, process
+    process.kill()
+
+
+def test_an_experiment_is_begun(on_slurm):
+    assert on_slurm[2].exitcode in (None, 0)
+
+
+def test_a_job_that_is_stopped_is_queued_again_and_ends_with_the_same_tables(on_slurm, monkeypatch):
+    config, folder, process = on_slurm
+    monkeypatch.setattr(*UNWRITTEN)
+    Experiment.prepare(config, folder / "here").run(jobs=1)
+    process.join(500)
+    assert process.exitcode == 0, (folder / "said").read_text()
     for name in ("scores.tsv", "tables/table.md"):
-        assert (tmp_path / "here" / name).read_text() == (tmp_path / "there" / name).read_text()
-    shown = CliRunner().invoke(app, ["experiment", "--status", str(tmp_path / "there")])
+        assert (folder / "here" / name).read_text() == (folder / "there" / name).read_text()
+    shown = CliRunner().invoke(app, ["experiment", "--status", str(folder / "there")])
     assert "0 waiting, 0 running, 3 done" in shown.output
