@@ -66,7 +66,7 @@ def planted() -> Cohort:
 
 @pytest.fixture(scope="module")
 def cohort(planted) -> Cohort:
-    return planted.subset(np.arange(48))
+    return planted.subset(np.arange(30))
 
 
 @pytest.fixture(scope="module")
