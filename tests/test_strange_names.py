@@ -52,7 +52,7 @@ def letters(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_path, letters, here):
+def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_path, letters, here, undrawn):
     rng = np.random.default_rng(0)
     source = tmp_path / "source"
     source.mkdir()

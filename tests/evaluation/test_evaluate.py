@@ -221,7 +221,7 @@ def evaluated(tmp_path_factory):
         return result.output
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nerve.report.figures.svg", lambda figure: "<svg></svg>")
+        patch.setattr("nerve.report.figures.SECTIONS", {})  # a report without figures
         run.folder, run.out = folder, folder / "out"
         run.said = run()
         yield run
