@@ -7,6 +7,7 @@ arguments, `nerve.cli.main()` from the first line to the exit code. `cold` start
 imports and all.
 """
 
+import functools
 import gc
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer.main
 from threadpoolctl import threadpool_limits
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -138,6 +140,16 @@ def _import_everything() -> None:
         import_module(module)
     for module in ("nerve.evaluation.protocol_text", "nerve.report.page"):
         import_module(module).template()
+    build_commands_once()
+
+
+def build_commands_once() -> None:
+    """Commands and their options are made once for this process and those that it forks, not for each line."""
+    from nerve.cli import app
+
+    if not hasattr(typer.main.get_command, "cache_clear"):
+        typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(app)
 
 
 @contextmanager

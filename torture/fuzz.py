@@ -24,6 +24,7 @@ from nerve.cores import usable_cores
 from torture._commands import odd_lines, odd_places
 from torture._made import made, put_here
 from torture._mutations import BYTES, INSTEAD, LYING_NPY, NUMPY_ONLY, TEXT, arrays, replaced
+from torture._processes import build_commands_once
 from torture._sandbox import EXTRA_BYTES, SECONDS, Case, Outcome, run_cases
 from torture._settings import TEXTS, as_json, as_yaml, changes
 from torture._sources import FC, SOURCES, Files, Source, encoded, files_of, put, regions_table
@@ -84,6 +85,7 @@ def preload() -> None:
     import nerve.report.page  # noqa: F401
 
     torch.set_num_threads(1)
+    build_commands_once()
 
 
 def all_cases(seed: int) -> list[Case]:

@@ -84,7 +84,7 @@ def beside(config, folder):
 
 @pytest.fixture(scope="session")
 def on_slurm(make_config, tiny, tmp_path_factory):
-    settings = tiny | {"epochs": 50, "checkpoint_seconds": 0}
+    settings = tiny | {"epochs": 30, "checkpoint_seconds": 0}
     rows = [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": settings}]
     config = make_config(rows, slurm={"minutes": 10, "cpus": 1, "partition": "debug"})
     config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
