@@ -25,7 +25,7 @@ from torture._processes import without_figures
 from torture._results import compared
 from torture.promise import Promise
 
-REGIONS, PEOPLE, PATIENCE = "schaefer100-7", 30, 40.0  # seconds until a command that lost a helper must have ended
+REGIONS, PEOPLE, PATIENCE = "schaefer100-7", 60, 40.0  # seconds until a command that lost a helper must have ended
 TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=32")
 STRANGE = os.fsdecode(b"caf\xe9")  # no UTF-8
 

@@ -1,11 +1,64 @@
-"""The steps of the load torture on few people, with a bound on memory."""
+"""What the load torture measures by memory, here by what is read: never more than a batch of a large cohort at once."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import nerve
+from nerve.cohort import Cohort
+from nerve.experiments.evaluate import evaluate
+from nerve.methods.nerve import NERVE
+from nerve.parcellation import Parcellation
+from nerve.quality import check_cohort
+from nerve.stack import Stack
 from torture import load
+
+REGIONS = Parcellation(tuple(f"r{i}" for i in range(12)), tuple("AAAABBBBCCCC"), name="twelve")
+N, BATCH = 150, 64
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    fc = np.stack([np.corrcoef(series) for series in rng.normal(size=(N, 12, 40))])
+    people = pd.DataFrame({"participant_id": [f"p{i}" for i in range(N)], "age": rng.normal(size=N)})
+    return Cohort(fc, people, REGIONS).save(tmp_path_factory.mktemp("load") / "cohort")
+
+
+@pytest.fixture
+def most_read(monkeypatch):
+    """The largest number of whole matrices that were read at once, of cohorts that all count as large."""
+    found, read = [0], Stack._read
+
+    def counted(stack, index, region=None):
+        found.append(len(index) if region is None else 0)
+        return read(stack, index, region)
+
+    monkeypatch.setattr("nerve.stack.MATERIALISE_BELOW", 0)
+    monkeypatch.setattr(Stack, "_read", counted)
+    return lambda: max(found)
+
+
+def train_and_embed(cohort):
+    small = {"dim": 8, "depth": 1, "epochs": 1, "batch_size": BATCH, "n_components": 4, "device": "cpu"}
+    return NERVE.from_preset("small", **small).fit(cohort).transform(cohort)
+
+
+STEPS = {"check": check_cohort, "pretrain and embed": train_and_embed} | {
+    name: lambda cohort, name=name: evaluate(name, cohort, "age", n_folds=3, motion=None)
+    for name in ("raw", "pca", "tangent")
+}
 
 
 @pytest.mark.slow
-def test_short_form(tmp_path):
-    broken = [promise for promise in load.run(tmp_path, short=True, seed=0) if not promise.kept]
-    assert not broken
+@pytest.mark.parametrize("step", STEPS)
+def test_no_step_reads_more_than_a_batch_at_once(folder, most_read, step):
+    STEPS[step](nerve.Cohort.load(folder))
+    assert 0 < most_read() <= BATCH
+
+
+def test_a_step_that_takes_too_much_or_predicts_nothing_breaks_the_promise():
+    step = {"seconds": 1.0, "gibibytes": 1.0, "r": 0.5}
+    assert load.row(10, {"embed": step}, limit=1.2).kept
+    for changed in (step | {"gibibytes": 1.3}, step | {"r": 0.1}, {"error": "ended with -9"}):
+        assert not load.row(10, {"embed": changed}, limit=1.2).kept
