@@ -5,6 +5,7 @@ python -m benchmarks [beside evaluation model thousands waiting …] [--no-page]
 
 import argparse
 import importlib
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,16 +24,27 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help=f"among {', '.join(NAMES)}; all by default")
     parser.add_argument("--no-page", action="store_true", help="do not rewrite the table in docs/decisions.md")
     arguments = parser.parse_args()
-    for name in arguments.names or NAMES:
-        began = time.perf_counter()
-        print(f"{name} …", file=sys.stderr, flush=True)
-        table = pd.DataFrame(importlib.import_module(f"benchmarks.{name}").run()).assign(benchmark=name)
-        table = table.reindex(columns=COLUMNS)
-        with pd.option_context("display.width", 200, "display.max_colwidth", 90, "display.max_rows", None):
-            print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""), flush=True)
-        print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-        if not arguments.no_page:
-            write_rows(name, table)
+    names, options = arguments.names or NAMES, ["--no-page"] if arguments.no_page else []
+    if len(names) == 1:
+        measure(names[0], page=not arguments.no_page)
+        return
+    # a process each: what one has in memory is not there for the next, and one that fails does not end the others
+    again = [sys.executable, "-m", "benchmarks", *options]
+    if failed := [name for name in names if subprocess.run([*again, name]).returncode]:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def measure(name: str, page: bool) -> None:
+    """Run one benchmark, print its table and put it into the page."""
+    began = time.perf_counter()
+    print(f"{name} …", file=sys.stderr, flush=True)
+    table = pd.DataFrame(importlib.import_module(f"benchmarks.{name}").run()).assign(benchmark=name)
+    table = table.reindex(columns=COLUMNS)
+    with pd.option_context("display.width", 200, "display.max_colwidth", 90, "display.max_rows", None):
+        print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""), flush=True)
+    print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    if page:
+        write_rows(name, table)
 
 
 def write_rows(name: str, table: pd.DataFrame) -> None:

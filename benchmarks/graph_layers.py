@@ -4,10 +4,11 @@ Each implementation runs in a process of its own, so that its peak memory is its
 """
 
 import multiprocessing
-import resource
 import time
 
 import torch
+
+from benchmarks import peak_memory
 
 N_REGIONS, BATCH = 400, 32
 WIDTH, KEEP, REPEATS = 512, 0.1, 3
@@ -56,7 +57,7 @@ def measure(kind, dense, n_regions, batch, answer):
         layer.zero_grad()
         loss().backward()
     seconds = (time.process_time() - before) / REPEATS
-    answer.put((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
+    answer.put((seconds, peak_memory()))
 
 
 def run() -> list[dict]:
@@ -71,7 +72,7 @@ def run() -> list[dict]:
             process.start()
             figures.append(answer.get())
             process.join()
-        for i, what in enumerate(("CPU seconds a step", "peak GiB")):
+        for i, what in enumerate(("CPU seconds per step", "peak GiB")):
             ours, theirs = figures[0][i], figures[1][i]
             name = f"{kind} at R = {N_REGIONS}, batch {BATCH}: dense against torch-geometric ({what})"
             rows.append({"name": name, "value": ours, "reference": theirs, "ratio": theirs / ours, "target": "≥ 1"})

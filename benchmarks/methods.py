@@ -7,12 +7,13 @@ batches: its step is a full pass over a population, here of 16 participants.
 from __future__ import annotations
 
 import multiprocessing
-import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
+
+from benchmarks import peak_memory
 
 PARCELLATION, BATCH, VOLUMES, REPEATS = "schaefer400-17", 16, 300, 2
 SLOW = 20.0  # seconds: a first step that takes longer needs no warm-up and is not repeated
@@ -50,7 +51,7 @@ def measure(name: str) -> tuple[float, float, int]:
     torch.set_num_threads(1)
     cohort = people()
     method = method_class(name).from_preset("paper", device="cpu")
-    before = _peak()
+    before = peak_memory()
     method.parcellation_, method.n_features_in_, method.binary_ = cohort.parcellation, cohort.n_regions, False
     source = method.begin_training(cohort, np.arange(len(cohort)))  # as in fit, up to the first step
     module = method.module_
@@ -69,11 +70,7 @@ def measure(name: str) -> tuple[float, float, int]:
         if seconds[0] > SLOW:
             break
     parameters = sum(p.numel() for p in module.parameters() if p.requires_grad)
-    return min(seconds[1:] or seconds), _peak() - before, parameters
-
-
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return min(seconds[1:] or seconds), peak_memory() - before, parameters
 
 
 def run() -> list[dict]:
@@ -89,7 +86,7 @@ def run() -> list[dict]:
     rows = []
     for name, (seconds, memory, parameters) in figures.items():
         for what, value, reference in (
-            ("CPU seconds a step", seconds, figures["nerve"][0]),
+            ("CPU seconds per step", seconds, figures["nerve"][0]),
             ("peak GiB", memory, figures["nerve"][1]),
         ):
             label = f"{name}, {parameters:,} parameters, R = 400, batch {BATCH} ({what})"

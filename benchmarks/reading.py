@@ -68,7 +68,8 @@ def run() -> list[dict[str, object]]:
         for i, unit in enumerate(("s", "processor s")):
             value = min(costs[i] for costs in ours[jobs])
             reference = min(costs[i] for costs in parser) / (jobs if unit == "s" else 1)
-            name = f"ingest of {N_PEOPLE} TSV matrices 400 x 400, {jobs} processes ({unit})"
+            processes = "1 process" if jobs == 1 else f"{jobs} processes"
+            name = f"ingest of {N_PEOPLE} TSV matrices 400 x 400, {processes} ({unit})"
             row = {"name": name, "value": value, "reference": reference, "ratio": value / reference}
             rows.append(row | {"target": f"<= {TARGET}"})
     return rows

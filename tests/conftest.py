@@ -1,8 +1,10 @@
 """Fixtures for all tests."""
 
+import atexit
 import fcntl
 import functools
 import gc
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,9 @@ def pytest_collection_modifyitems(items) -> None:
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    atexit.register(os._exit, 0)  # this process has said everything by then, and need not tidy its memory
+logging.getLogger().addHandler(logging.NullHandler())  # or a command's own would write to the closed stream of its test
 gc.disable()  # while modules are imported and tests found: nothing of it is ever freed
 
 
@@ -75,6 +80,14 @@ def commands_are_built_once():
     """typer's runner would otherwise build every command and its options again for each line that is typed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tensors_are_in_one_process():
+    """torch would otherwise import all that serves tensors of several machines, before it compares two of ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.testing._comparison._HAS_DTENSOR", False)
         yield
 
 

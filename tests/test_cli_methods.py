@@ -3,10 +3,13 @@
 import io
 
 import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 from nerve.cli import app
 from nerve.methods import METHODS
+
+pytestmark = pytest.mark.slow  # parameters are counted on a device of torch whose import takes long
 
 
 def test_every_method_is_listed_with_its_needs():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.linalg
-from nilearn.connectome import ConnectivityMeasure
 
 from nerve.checks import NerveError
 from nerve.connectivity import (
@@ -30,6 +29,8 @@ def test_pearson_agrees_with_numpy(series):
 
 @pytest.mark.parametrize(("kind", "theirs"), [("ledoit_wolf", "correlation"), ("partial", "partial correlation")])
 def test_shrunk_kinds_agree_with_nilearn(series, kind, theirs):
+    from nilearn.connectome import ConnectivityMeasure  # a second of imports, for this test alone
+
     measure = ConnectivityMeasure(kind=theirs, standardize="zscore_sample")
     scaled = (series - series.mean(0)) / series.std(0)
     assert np.allclose(connectivity_from_series(series, kind), measure.fit_transform([scaled])[0], atol=5e-3)
@@ -93,6 +94,8 @@ def test_logarithms_are_scipys_in_one_thread_or_several():
     expected = np.stack([scipy.linalg.logm(matrix) for matrix in matrices])
     np.testing.assert_allclose(symmetric_log(matrices), expected, atol=1e-10)
     np.testing.assert_array_equal(symmetric_log(matrices[:3]), symmetric_log(matrices)[:3])
+    around = matrices[0] @ matrices[0]
+    np.testing.assert_allclose(symmetric_log(matrices, around), symmetric_log(around @ matrices @ around), atol=1e-12)
 
 
 def test_logarithm_of_a_matrix_that_is_not_positive_is_not_a_number_and_stays_its_own():

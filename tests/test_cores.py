@@ -18,6 +18,7 @@ def in_a_new_process(code: str, **variables: str) -> str:
 SAID = "import nerve, os; print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('OMP_NUM_THREADS'))"
 
 
+@pytest.mark.slow
 def test_waiting_threads_sleep_unless_the_user_decided():
     assert in_a_new_process(SAID).startswith("PASSIVE")
     assert in_a_new_process(SAID, OMP_WAIT_POLICY="ACTIVE").startswith("ACTIVE")

@@ -54,6 +54,13 @@ def test_another_label_is_another_piece_of_work(quick, capsys):
     assert "pca: 25%" in capsys.readouterr().err
 
 
+def test_after_so_many_runs_another_piece_of_work_is_a_share():
+    work = Progress("experiment", 7, unit="runs", shown=False)
+    work.update(7)
+    work.update(0.5, label="attention")
+    assert work.line().startswith("attention: 50%, ")
+
+
 @pytest.mark.slow
 def test_a_terminal_gets_a_bar():
     parent, child = pty.openpty()
@@ -73,3 +80,24 @@ def test_pieces_of_work_that_follow_each_other_are_one_wait(monkeypatch, capsys)
         with Progress(label):
             time.sleep(0.3)
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == ["second"]
+
+
+def test_a_command_that_says_nothing_is_not_silent(quick, capsys):
+    with progress.never_silent():
+        time.sleep(0.15)
+    time.sleep(0.12)
+    assert re.fullmatch(r"(working: \d+ s\n)+", capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_where_something_is_said_or_shown_nothing_is_added(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.6)
+    with progress.never_silent():
+        for _ in range(4):
+            progress.Console().print("ready")
+            time.sleep(0.2)
+        with Progress("folding", 4, unit="folds"):
+            time.sleep(0.8)
+    said = capsys.readouterr().err.splitlines()
+    assert said
+    assert not [line for line in said if not line.startswith("folding")]

@@ -332,6 +332,7 @@ def test_reasons_are_told_to_their_end():
     assert detail == "exclusions.tsv says who and why"  # whole there; here it would name a participant's file
 
 
+@pytest.mark.slow
 def test_of_very_many_columns_some_are_shown_and_all_are_written(tmp_path):
     regions = load_parcellation("schaefer100-17")
     scores = {f"score{i}": np.arange(12.0) for i in range(50)} | {"sex": ["F", "M"] * 6}

@@ -75,6 +75,7 @@ def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_pat
     assert len(Cohort.load(tmp_path / f"s{STRANGE}")) == 4
 
 
+@pytest.mark.slow
 def test_a_model_in_a_folder_whose_name_is_no_utf8_is_read_and_reported(tmp_path):
     fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 40))])
     model = NERVE.from_preset("small", patching="grid4", dim=8, heads=2, epochs=1, device="cpu").fit(fc)

@@ -159,8 +159,9 @@ class Cohort:
 
     @property
     def folder(self) -> Path | None:
-        """Where its matrices lie, if they are those of a folder as it was loaded."""
-        return self._loaded[0] if self._loaded[1] is self.connectivity else None
+        """Where its matrices lie, if they are those of a folder as it was loaded; a folder may be gone since."""
+        folder, matrices, _ = self._loaded
+        return folder if matrices is self.connectivity and (folder / "connectivity.npy").is_file() else None
 
     @property
     def fingerprint(self) -> str:

@@ -141,11 +141,17 @@ def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
     return _partial_of((1 - shrinkage) * fc + shrinkage * np.eye(fc.shape[-1]))
 
 
-def symmetric_log(matrices: np.ndarray) -> np.ndarray:
-    """The logarithm of (n, R, R) symmetric matrices; all NaN for one that is not positive definite.
+def symmetric_log(matrices: np.ndarray, around: np.ndarray | None = None) -> np.ndarray:
+    """The logarithm of (n, R, R) symmetric matrices S, or of W S W; all NaN for one that is not positive definite.
 
-    One thread per core, each with some of the matrices: decompositions as small as these gain nothing from threads of
-    their own.
+    One thread per core, each with some of the matrices: products and decompositions as small as these gain nothing from
+    threads of their own.
+
+    Parameters
+    ----------
+    matrices : (n, R, R) array
+    around : (R, R) array, optional
+        W, symmetric too.
 
     Examples
     --------
@@ -155,7 +161,7 @@ def symmetric_log(matrices: np.ndarray) -> np.ndarray:
     logs = np.empty(matrices.shape)
 
     def fill(some: slice) -> None:
-        values, vectors = np.linalg.eigh(matrices[some])
+        values, vectors = np.linalg.eigh(matrices[some] if around is None else around @ matrices[some] @ around)
         values = np.log(values, out=np.full_like(values, np.nan), where=values > 0)
         logs[some] = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
 

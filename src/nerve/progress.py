@@ -1,7 +1,8 @@
 """What reaches a terminal: names shown as text, and how far long work is.
 
-Progress is on standard error: a live bar on a terminal, elsewhere a line every five seconds. The first one is due five
-seconds after the last line of this process, whatever it was about: pieces of work that follow each other are one wait.
+Progress is on standard error: a live bar on a terminal, elsewhere a line every four seconds, so that nobody waits for
+more than five. The first one is due four seconds after the last line of this process, whatever it was about: pieces of
+work that follow each other are one wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import rich.console
@@ -17,7 +19,7 @@ from rich.text import Text
 
 from nerve.checks import printable
 
-SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BETWEEN_LINES = 4.0
 LEAST_SECONDS = 1.0  # shorter work is never talked of
 Item = TypeVar("Item")
 
@@ -33,17 +35,41 @@ class Console(rich.console.Console):
         return super().render_str(printable(text), **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """A line is a sign of life: the next one about progress is due five seconds later."""
+        """Print, which shows that the work goes on."""
         super().print(*objects, **options)
-        _sign_of_life()
+        sign_of_life()
 
 
 _last_line = time.perf_counter() - time.process_time()  # at first when the process began, but for its waiting
+_shown = 0  # pieces of work that say how far they are
 
 
-def _sign_of_life() -> None:
+def sign_of_life() -> None:
+    """Something was printed: the next line about progress is due four seconds later."""
     global _last_line
     _last_line = time.perf_counter()
+
+
+def _due() -> float:
+    """Seconds until the next line."""
+    return SECONDS_BETWEEN_LINES - (time.perf_counter() - _last_line)
+
+
+@contextmanager
+def never_silent() -> Iterator[None]:
+    """Say every few seconds that the work goes on while nothing else is said or shown: imports can take long."""
+    work = Progress("working")
+
+    def speak() -> None:
+        while not work.ended.wait(max(_due(), 0.1 * SECONDS_BETWEEN_LINES)):
+            if not _shown and _due() <= 0:
+                work.say()
+
+    threading.Thread(target=speak, name="says that the work goes on", daemon=True).start()
+    try:
+        yield
+    finally:
+        work.ended.set()
 
 
 class Progress:
@@ -74,6 +100,8 @@ class Progress:
         self.bar: Any = None
 
     def __enter__(self) -> Progress:
+        global _shown
+        _shown += self.shown
         if self.shown and sys.stderr.isatty():
             self._start_bar()
         elif self.shown:
@@ -81,17 +109,20 @@ class Progress:
         return self
 
     def __exit__(self, *_: Any) -> None:
+        global _shown
+        _shown -= self.shown
         self.ended.set()
         if self.bar:
             self.bar.stop()
 
     def update(self, done: float, status: str = "", label: str | None = None) -> None:
-        """`done` of the total is done; another label begins another piece of work."""
+        """`done` of the total is done; another label begins another piece of work, of which it is a share."""
         if label not in (None, self.label):
             self.label, self.first, self.began = str(label), 0, time.perf_counter()
+            self.total, self.unit = 1.0, ""
         self.done, self.status = done, status
         if self.bar:
-            self.bar.update(self.task, description=self.label, completed=done, status=self._state())
+            self.bar.update(self.task, description=self.label, total=self.total, completed=done, status=self._state())
 
     def line(self) -> str:
         """How far the work is, in words.
@@ -115,13 +146,16 @@ class Progress:
         amount = f"{self.done:,} of {self.total:,} {self.unit}" if self.unit else f"{self.done / self.total:.0%}"
         return f"{amount}, {self.status}" if self.status else amount
 
+    def say(self) -> None:
+        """Print the line."""
+        sys.stderr.write(f"{self.line()}\n")
+        sys.stderr.flush()
+        sign_of_life()
+
     def _speak(self) -> None:
-        due = SECONDS_BETWEEN_LINES - (time.perf_counter() - _last_line)
-        wait = max(due, min(LEAST_SECONDS, SECONDS_BETWEEN_LINES))
+        wait = max(_due(), min(LEAST_SECONDS, SECONDS_BETWEEN_LINES))
         while not self.ended.wait(wait):
-            sys.stderr.write(f"{self.line()}\n")
-            sys.stderr.flush()
-            _sign_of_life()
+            self.say()
             wait = SECONDS_BETWEEN_LINES
 
     def _start_bar(self) -> None:

@@ -87,7 +87,7 @@ class TangentView(View):
         whitening, out = self.arrays["whitening"], np.empty(fc.shape, np.float32)
         for start in range(0, len(fc), _AT_A_TIME):
             some = slice(start, start + _AT_A_TIME)
-            out[some] = symmetric_log(whitening @ self._shrunk(fc[some]) @ whitening)
+            out[some] = symmetric_log(self._shrunk(fc[some]), whitening)
             if (bad := np.isnan(out[some, 0, 0])).any():
                 raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
         return out

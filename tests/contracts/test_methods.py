@@ -57,19 +57,19 @@ TINY = Parcellation(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def planted() -> Cohort:
     """260 people whose score follows, by r = 0.95, a factor that changes the coupling of three network pairs."""
     targets = [Target("score", 0.95, {"general": 1.0})]
     return simulate_cohort(260, TINY, 150, seed=1, targets=targets, strength=0.3)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cohort(planted) -> Cohort:
     return planted.subset(np.arange(30))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fitted(cohort):
     """Each method after a few epochs, made once."""
     made = {}
@@ -248,6 +248,7 @@ def test_sums_in_any_order_are_seen():
     assert mode.found == [(3, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_applying_is_deterministic_even_if_the_module_was_left_in_training_mode(name, cohort, fitted):
     first = apply(fitted(name), cohort)
@@ -284,6 +285,7 @@ def test_the_input_is_not_touched_nor_the_global_random_state(name, cohort):
     pd.testing.assert_frame_equal(frozen.participants, cohort.participants)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_a_cohort_in_another_region_order_gives_the_same_result(name, cohort, fitted):
     order = np.random.default_rng(0).permutation(TINY.n_regions)

@@ -8,9 +8,6 @@ import pytest
 
 pytest.importorskip("nilearn")
 
-from nilearn.datasets import fetch_surf_fsaverage
-from nilearn.surface import load_surf_mesh
-
 import nerve
 from nerve.interpret import network_weights
 from nerve.report.figures import draw, svg
@@ -29,6 +26,9 @@ def no_network(monkeypatch):
 
 
 def test_each_vertex_has_the_weight_of_the_nearest_region_of_its_hemisphere():
+    from nilearn.datasets import fetch_surf_fsaverage  # a second of imports, for this test alone
+    from nilearn.surface import load_surf_mesh
+
     table = nerve.load_parcellation("schaefer100-7").to_table()
     table["weight"] = np.arange(100.0)
     for side, letter in (("left", "L"), ("right", "R")):

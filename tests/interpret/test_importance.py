@@ -111,6 +111,21 @@ def predictions_of(embedding, cohort, targets, covariates=()):
     return occluded_predictions(embedding, cohort, people, people.folds[0], settings)
 
 
+@pytest.mark.slow
+def test_progress_goes_on_within_a_fold_from_nothing_to_all(planted):
+    said = []
+    patch_importance(
+        "raw", planted, ["score"], n_folds=2, n_bootstrap=2, progress=lambda *one, **named: said.append((one, named))
+    )
+    shares = [share for (share,), _ in said]
+    assert shares[0] == 0
+    assert shares[-1] == 1
+    assert shares == sorted(shares)
+    assert len(shares) > 2 * Patching.from_parcellation(planted.parcellation).n_patches
+    assert {named["label"] for _, named in said} == {"occlusion, model 1 of 1, repeat 1 of 1"}
+
+
+@pytest.mark.slow
 def test_patches_of_another_patching_are_hidden_in_the_matrices_of_the_view(encoders, cohort):
     other = Patching.grid(100, 25)
     embedding = embedding_of(encoders[0], cohort, other)

@@ -81,6 +81,7 @@ def test_wishart_views_scatter_about_fc_as_a_scan_of_that_length_would():
         assert views[:, 0, 2].std() == pytest.approx(1 / degrees**0.5, rel=0.1)
 
 
+@pytest.mark.slow
 def test_wishart_views_of_a_singular_fc_are_correlation_matrices():
     one = np.random.default_rng(0).normal(size=(5, R))  # fewer volumes than regions
     fc = torch.from_numpy(np.corrcoef(one.T).astype(np.float16).astype("f"))

@@ -8,6 +8,7 @@ from nerve.methods.brainnettf import BrainNetTF
 from nerve.training import Draws
 
 
+@pytest.mark.slow
 def test_parameters_at_400_regions():
     with torch.device("meta"):
         model = untrained(BrainNetTF(), 400)

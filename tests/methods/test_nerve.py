@@ -49,6 +49,7 @@ def fitted(cohort) -> nerve.NERVE:
     return nerve.NERVE(**TINY).fit(cohort)
 
 
+@pytest.mark.slow
 def test_the_call_of_the_design_page(cohort, parcellation):
     encoder = nerve.NERVE(parcellation=parcellation, tokenizer="bilinear", mask_ratio=0.5, epochs=2, seed=0).fit(cohort)
     assert encoder.transform(cohort).shape == (80, 256)

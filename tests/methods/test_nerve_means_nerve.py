@@ -65,6 +65,7 @@ def test_random_weights_change_the_features(preset, pooling, part, fitted, cohor
     assert np.corrcoef(*within)[0, 1] < 0.99  # how people differ has changed, not only where all of them are
 
 
+@pytest.mark.slow
 @every_preset
 def test_tokenizers_differ(preset, cohort, fitted):
     features = {"bilinear": fitted[preset].transform(cohort)}

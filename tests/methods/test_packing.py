@@ -1,5 +1,7 @@
 """The view of a cohort is computed once, kept beside its matrices, and never taken for that of other matrices."""
 
+from shutil import rmtree
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,6 +40,7 @@ def forbid(monkeypatch) -> None:
     monkeypatch.setattr(TangentView, "apply", apply)
 
 
+@pytest.mark.slow
 def test_what_pretraining_computed_is_read_by_the_next_process(people, folder, monkeypatch):
     fitted = encoder().fit(Cohort.load(folder))
     in_memory = encoder().fit(people)
@@ -100,3 +103,11 @@ def test_a_cohort_with_kept_views_is_still_nerves_own(people, folder):
     assert not Cohort.load(folder).changes
     people.save(folder, overwrite=True)
     assert not (folder / ".views").exists()
+
+
+def test_nothing_is_kept_where_a_folder_is_gone(people, folder):
+    """That of `nerve.read_cohort` is, as soon as the cohort is returned: it came back to hold what was to be kept."""
+    cohort = Cohort.load(folder)
+    rmtree(folder)
+    np.testing.assert_array_equal(encoder().fit(cohort).transform(cohort), encoder().fit(people).transform(people))
+    assert not folder.exists()

@@ -58,6 +58,7 @@ def test_names_and_presets_that_do_not_exist_are_refused_with_the_nearest(name):
         make_method(name + "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_preset_can_be_built_for_a_parcellation_without_allocating_it(name):
     for preset in method_class(name).presets:

@@ -9,6 +9,7 @@ from tests.promises.documents import ROOT
 pytest.importorskip("importlinter", reason="import-linter is not installed")
 
 
+@pytest.mark.slow
 def test_import_contracts_are_kept():
     code = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -90,6 +90,7 @@ def _truncate(path):
     path.write_bytes(path.read_bytes()[:-20000])
 
 
+@pytest.mark.slow
 def test_a_bad_file_costs_only_its_participant(tmp_path):
     source = tmp_path / "in"
     source.mkdir()

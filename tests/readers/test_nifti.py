@@ -65,6 +65,7 @@ def test_cleaned_series_are_those_of_nilearn(tmp_path, atlas):
     assert any("36p confounds, band 0.01–0.08 Hz" in note for note in cohort.notes["log"])
 
 
+@pytest.mark.slow
 def test_base_columns_alone_give_the_same_regressors_as_fmripreps_own():
     whole = confounds_table(50, 3)
     base = confounds_table(50, 3, deepprep=True)
@@ -85,6 +86,7 @@ def test_compcor_takes_five_components_of_each_tissue_and_the_cosines():
         regressors(confounds_table(50, 0), "acompcor", "table")
 
 
+@pytest.mark.slow
 def test_a_planted_confound_is_removed(tmp_path, atlas):
     clean, table = random_series(200, 6, 0), confounds_table(200, 0)
     write_fmriprep(tmp_path / "source", "01", clean + 3 * table[["trans_x"]].to_numpy(), confounds=table)
@@ -106,6 +108,7 @@ def test_surfaces_with_a_dlabel_are_labelled_by_it(tmp_path):
     np.testing.assert_allclose(cohort.connectivity[0], np.corrcoef(series.T)[::-1, ::-1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_label_without_voxels_is_a_missing_region(tmp_path):
     write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0))
     labels = label_volume(6)
@@ -178,6 +181,7 @@ def test_confounds_of_another_length_are_refused(tmp_path, atlas):
         read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas, denoise="6p:-")
 
 
+@pytest.mark.slow
 def test_the_sidecar_outranks_a_header_without_repetition_time(tmp_path, atlas):
     series, table = random_series(200, 6, 0), confounds_table(200, 0)
     write_fmriprep(tmp_path / "right", "01", series, confounds=table)

@@ -47,6 +47,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.slow
 def test_loss_falls_and_history_has_one_row_an_epoch(source):
     result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 20, "lr": 0.2}), progress=False)
     assert len(result.history) == 20
@@ -72,7 +73,9 @@ def whole(source, tmp_path_factory):
     return result, weights(module)
 
 
-@pytest.mark.parametrize("stop_at", [1, 7, 29])
+@pytest.mark.parametrize(
+    "stop_at", [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(29, marks=pytest.mark.slow)]
+)
 def test_resume_after_a_kill_is_bit_for_bit(source, whole, tmp_path, monkeypatch, stop_at):
     reference, expected = whole
     advance, calls = loop_module._Trainer._advance, []

@@ -20,6 +20,7 @@ from typing import Any
 import nerve
 from nerve.checks import listed, problem
 from nerve.cli.common import refusing, say
+from nerve.progress import never_silent
 
 EMBEDDING = "desc-nerve_embedding.tsv"
 
@@ -27,7 +28,7 @@ EMBEDDING = "desc-nerve_embedding.tsv"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the app: a `NerveError` becomes one sentence and exit code 1."""
     chosen = _parser().parse_args(arguments)
-    with refusing("nerve-bids"):
+    with refusing("nerve-bids"), never_silent():
         {"participant": participant, "group": group}[chosen.level](chosen)
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from nerve.checks import NerveError, printable, problem
+from nerve.progress import sign_of_life
 from nerve.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
@@ -111,11 +112,13 @@ def _option(name: str, default: Any, says: str) -> inspect.Parameter:
 def say(text: str) -> None:
     """Print one line for the user, on standard output."""
     typer.echo(printable(text))
+    sign_of_life()
 
 
 def note(text: object, colour: str | None = None) -> None:
     """Print one line for the user, on standard error."""
     typer.secho(printable(text), fg=colour, err=True)
+    sign_of_life()
 
 
 def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:

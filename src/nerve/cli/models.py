@@ -153,7 +153,7 @@ def interpret(
     for encoder in encoders if pooling else []:
         encoder.set_params(pooling=pooling)
     with nerve.progress.Progress("preparing", 1.0) as progress:
-        options["progress"] = lambda label, share: progress.update(share, label=label)
+        options["progress"] = progress.update
         tables = nerve.interpret.interpret_to(out or runs[0], encoders, nerve.Cohort.load(cohort), **options)
     for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if options["targets"] else []:
         say(

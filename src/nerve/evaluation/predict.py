@@ -33,6 +33,8 @@ class FoldTask(NamedTuple):
     values: np.ndarray  # (n, T); rows outside train and test are not a number
     strata: np.ndarray  # (train, T)
     features: tuple[Any, Any]
+    number: int  # of this task, from 0
+    n_tasks: int
 
 
 def out_of_fold_predictions(
@@ -144,7 +146,8 @@ def fold_tasks(
     shared = sharing(raw, asked, source.columns)
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
-    for done, (fold, columns) in enumerate((fold, columns) for columns in shared for fold in labels):
+    tasks = [(fold, columns) for columns in shared for fold in labels]
+    for number, (fold, columns) in enumerate(tasks):
         names = [str(targets.columns[i]) for i in columns]
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]
@@ -154,9 +157,9 @@ def fold_tasks(
                 values[:, i], _ = without_covariates(raw[:, column], asked[column], train, test, covariates)
             strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
             features = source.split(train, test, list(dict.fromkeys(asked[column] for column in columns)))
-            yield FoldTask(int(fold), names, train, test, values, strata, features)
+            yield FoldTask(int(fold), names, train, test, values, strata, features, number, len(tasks))
         if progress:
-            progress((done + 1) / (len(shared) * len(labels)))
+            progress((number + 1) / len(tasks))
 
 
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:

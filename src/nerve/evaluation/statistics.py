@@ -9,7 +9,8 @@ Of a column of three or more classes each class is a target, against all others,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -85,9 +86,10 @@ def compare(
     """
     rows = []
     for (cohort, target), _, models in _by_target(predictions):
-        left, right = (models[models["line"] == line] for line in (line_a, line_b))
-        if len(left) and len(right):
-            rows.append({"cohort": cohort, "target": target} | _comparison(left, right, n_bootstrap, seed, groups))
+        sides = {line: models[models["line"] == line] for line in (line_a, line_b)}
+        if all(map(len, sides.values())):
+            scored = _resampled(sides, n_bootstrap, seed, groups)
+            rows.append({"cohort": cohort, "target": target} | _comparison(sides, line_a, line_b, scored))
     if not rows:
         known = sorted(with_lines(predictions)["line"].astype(str).unique())
         raise NerveError(f"No target has predictions of both {line_a} and {line_b}; the table has {known}.")
@@ -118,11 +120,11 @@ def all_comparisons(
     found = []
     for (cohort, target), _, models in _by_target(table):
         sides = {str(line): runs for line, runs in models.groupby("line", sort=False)}
-        ranked = _ranked(sides, compared)
+        ranked, scored = _ranked(sides, compared), _resampled(sides, n_bootstrap, seed, groups)
         pairs = [(*pair, "methods") for pair in combinations(ranked, 2)]
         pairs += [(ranked[0], line, "reference") for line in _ranked(sides, apart) if ranked]
         for first, second, among in pairs:
-            row = _comparison(sides[first], sides[second], n_bootstrap, seed, groups)
+            row = _comparison(sides, first, second, scored)
             best = among == "methods" and [first, second] == ranked[:2]
             found.append({"cohort": cohort, "target": target} | row | {"among": among, "best_two": best})
     if not found:
@@ -279,23 +281,42 @@ def is_binary(observed_raw: Any) -> bool:
     return set(np.unique(np.asarray(observed_raw, float)).tolist()) == {0.0, 1.0}
 
 
-def _comparison(left: pd.DataFrame, right: pd.DataFrame, n_bootstrap: int, seed: int, groups: Any) -> dict[str, Any]:
-    people = _people(left[left["participant"].isin(right["participant"])])
-    sides = [side[side["participant"].isin(people)] for side in (left, right)]
-    metric, counts = _metric_of(sides[0]), _counts(people, n_bootstrap, seed, groups)
-    score_a, score_b = (_score(metric, side, people) for side in sides)
-    resampled = [_metric(metric, side, people, counts) for side in sides]
-    low, high = resampling.interval(resampled[0] - resampled[1])
+Sides = Mapping[str, pd.DataFrame]  # line → its runs
+Scored = Callable[[str, str, tuple[Any, ...]], tuple[float, np.ndarray]]  # metric, line, participants → `_resampled`
+
+
+def _resampled(sides: Sides, n_bootstrap: int, seed: int, groups: Any) -> Scored:
+    """A function that gives the score of a line over some participants, and that in each resample, (resamples,).
+
+    A line is in as many comparisons as there are others: it is scored once for all with the same participants.
+    """
+    counts = lru_cache(2)(lambda people: _counts(np.array(people, object), n_bootstrap, seed, groups))
+
+    @cache
+    def scored(metric: str, line: str, people: tuple[Any, ...]) -> tuple[float, np.ndarray]:
+        everyone = np.array(people, object)
+        runs = sides[line][sides[line]["participant"].isin(everyone)]
+        return _score(metric, runs, everyone), _metric(metric, runs, everyone, counts(people))
+
+    return scored
+
+
+def _comparison(sides: Sides, line_a: str, line_b: str, scored: Scored) -> dict[str, Any]:
+    both = sides[line_a][sides[line_a]["participant"].isin(sides[line_b]["participant"])]
+    metric, people = _metric_of(both), _people(both)
+    (score_a, resampled_a), (score_b, resampled_b) = (scored(metric, line, tuple(people)) for line in (line_a, line_b))
+    differences = resampled_a - resampled_b
+    low, high = resampling.interval(differences)
     return {
-        "line_a": left["line"].iloc[0],
-        "line_b": right["line"].iloc[0],
+        "line_a": line_a,
+        "line_b": line_b,
         "metric": metric,
         "score_a": score_a,
         "score_b": score_b,
         "difference": score_a - score_b,
         "difference_low": low,
         "difference_high": high,
-        "p": resampling.two_sided_p(resampled[0] - resampled[1]),
+        "p": resampling.two_sided_p(differences),
         "tie": round(score_a, 3) == round(score_b, 3),
         "n": len(people),
     }

@@ -35,7 +35,7 @@ def patch_importance(
     covariates: str | Sequence[str] = (),
     *,
     patching: Patching | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Callable[..., None] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over participants.
@@ -55,7 +55,7 @@ def patch_importance(
     patching : Patching, optional
         Patches to hide; by default those of the encoder, else one for each pair of networks.
     progress : function, optional
-        Called with a label and the share of the work done.
+        Called with the share of the work done and, as `label`, what it is: `nerve.progress.Progress.update`, say.
     **options
         Fields of `nerve.Protocol`: groups, n_folds, n_repeats, kernel, seed, n_bootstrap, motion …
 
@@ -88,7 +88,7 @@ def patch_importance(
         embedding = embedding_of(encoder, cohort, patching)
         for repeat, folds in enumerate(people.folds):
             label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
-            say = None if progress is None else partial(progress, label)
+            say = None if progress is None else partial(progress, label=label)
             maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, say))
     packed = (patching.pack(cohort.inputs("fc", rows)).astype(float) for rows in chunks(np.arange(len(cohort))))
     means = np.concatenate([patching.means(some, empty=0.0) for some in packed])  # (n, P)

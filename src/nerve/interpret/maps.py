@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +89,7 @@ class Attention(NamedTuple):
     """(seeds, 1 + P, 1 + P); rows sum to one."""
 
 
-def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
+def attention_summary(encoders: Any, cohort: Cohort, *, progress: Callable[..., None] | None = None) -> Attention:
     """Attention maps of the encoder on the participants of a cohort, nothing masked, averaged over participants.
 
     Each token is a pair of networks, and half of it counts for either. With A the attention from token q to token k,
@@ -104,6 +106,8 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     encoders : fitted NERVE, or several that differ in the seed
     cohort : Cohort
         Read a few participants at a time.
+    progress : function, optional
+        Called with the share of the work done and, as `label`, what it is.
 
     Returns
     -------
@@ -116,7 +120,11 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     if not all(has_attention(encoder) for encoder in several):
         where = f"attention_summary of {type(several[0]).__name__}"
         raise problem(where, "it has no attention between patches", expected="NERVE, depth ≥ 1")
-    parts = [_mean_maps(encoder, encoder.fitted_cohort(cohort)) for encoder in several]
+    parts = []
+    for number, encoder in enumerate(several):
+        label = f"attention, model {number + 1} of {len(several)}"
+        say = None if progress is None else partial(progress, label=label)
+        parts.append(_mean_maps(encoder, encoder.fitted_cohort(cohort), say))
     maps, rollout = (np.stack(part) for part in zip(*parts, strict=True))
     patching: Patching = several[0].patching_
     table = _table(maps, rollout, patching, [int(encoder.seed) for encoder in several])
@@ -143,7 +151,7 @@ def rolled_out(maps: np.ndarray) -> np.ndarray:
     return total
 
 
-def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
+def _mean_maps(encoder: Any, cohort: Cohort, progress: Callable[[float], None] | None) -> tuple[np.ndarray, np.ndarray]:
     """Mean over participants of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
     import torch
 
@@ -155,6 +163,8 @@ def _mean_maps(encoder: Any, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
             some = module.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)
             rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)
+            if progress:
+                progress((rows[-1] + 1) / len(cohort))
     return maps / len(cohort), rollout / len(cohort)  # type: ignore[return-value]
 
 

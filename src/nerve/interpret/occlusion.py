@@ -87,21 +87,26 @@ def occluded_predictions(
     folds : (n,) integers
         Test fold of each participant; negative for participants in none.
     """
+    if progress:
+        progress(0.0)
     features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
     means = training_means(cohort, folds)
     names = list(map(str, people.targets.columns))
     observed, intact = np.full((2, len(cohort), len(names)), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
-    tasks = fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, people.whole, progress)
-    for task in tasks:
+    for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, people.whole):
         columns = np.array([names.index(name) for name in task.names])
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
         ridge = ridge_of(protocol).fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)
         observed[np.ix_(task.test, columns)] = task.values[task.test]
         intact[np.ix_(task.test, columns)] = ridge.predict(task.features[1])
+        embedded, in_all = 0, len(task.test) * embedding.patching.n_patches
         for rows in chunks(task.test):
             for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
                 occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
+                embedded += len(rows)
+                if progress:
+                    progress((task.number + embedded / in_all) / task.n_tasks)
     return OccludedPredictions(folds, observed, intact, occluded)
 
 

@@ -36,7 +36,7 @@ def interpret_to(
     targets: str | Sequence[str] = (),
     covariates: str | Sequence[str] = (),
     *,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Callable[..., None] | None = None,
     **options: Any,
 ) -> dict[str, pd.DataFrame]:
     """Write network weights, attention and (with targets) patch importance of one encoder, or of several seeds.
@@ -50,7 +50,7 @@ def interpret_to(
         What an encoder does not have (attention, factors of networks) is left out.
     cohort : Cohort
         The participants for attention (the first 200) and importance (all).
-    targets, covariates, **options
+    targets, covariates, progress, **options
         As in `patch_importance`.
 
     Returns
@@ -65,7 +65,8 @@ def interpret_to(
         if weights["weight"].std() > LEAST_SPREAD:  # a map on which every region weighs the same shows nothing
             tables["network_weights"] = weights
     if has_attention(several[0]):
-        attention = attention_summary(several, cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE))))
+        some = cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE)))
+        attention = attention_summary(several, some, progress=progress)
         tables |= {"attention": attention.table, "attention_pairs": attention.pairs}
     if targets:
         tables["importance"] = patch_importance(several, cohort, targets, covariates, progress=progress, **options)
