@@ -117,7 +117,7 @@ def loop_overhead(model, packed, seconds_of_step: float) -> float:
     """Time of a step in the training loop (data, clipping, AdamW, checkpoint of nothing) over the bare step."""
     settings = TrainingSettings(max_steps=3, batch_size=len(packed), validation_fraction=0, device="cpu")
     began = time.perf_counter()
-    train(model, ArraySource(packed.numpy()), settings, progress=False)
+    train(model, ArraySource(packed.numpy()), settings)
     return (time.perf_counter() - began) / 3 / seconds_of_step
 
 

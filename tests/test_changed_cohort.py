@@ -77,7 +77,7 @@ def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder
 
 def test_training_does_not_go_on_with_other_matrices(tmp_path, folder):
     settings = ["dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=16"]
-    run = {"preset": "small", "device": "cpu", "assignments": settings, "progress": False}
+    run = {"preset": "small", "device": "cpu", "assignments": settings}
     pretrain([folder], tmp_path / "run", **run)
     reverse_matrices(folder)
     with pytest.raises(NerveError, match="data"):

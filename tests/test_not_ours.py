@@ -91,7 +91,7 @@ def test_overwriting_a_cohort_keeps_what_the_user_put_there(cohort, tmp_path):
 @pytest.mark.slow
 def test_a_model_without_its_checkpoint_is_not_trained_over(cohort, tmp_path):
     settings = ["dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=16"]
-    options = {"preset": "small", "device": "cpu", "assignments": settings, "progress": False}
+    options = {"preset": "small", "device": "cpu", "assignments": settings}
     encoder = pretrain([cohort], tmp_path / "run", **options)
     (tmp_path / "run" / "last.safetensors").unlink()
     before = (tmp_path / "run" / "model.safetensors").read_bytes()

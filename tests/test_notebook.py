@@ -19,7 +19,7 @@ encoder = nerve.NERVE.from_preset("small", dim=16, epochs=4, n_components=8, dev
 """,
     "cohort",
     "encoder",
-    "encoder.fit(cohort, progress=True)",
+    "encoder.fit(cohort)",
     "encoder.transform(cohort).shape",
 )
 

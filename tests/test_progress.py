@@ -1,5 +1,6 @@
 """Long work is never silent: a line every few seconds in a log or a notebook, a bar on a terminal."""
 
+import multiprocessing
 import os
 import pty
 import re
@@ -33,10 +34,29 @@ def test_short_work_says_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_work_that_is_not_shown_says_nothing(quick, capsys):
-    with Progress("hiding", shown=False):
+def test_nothing_is_said_where_silence_is_asked_for(quick, capsys):
+    with progress.silent(), Progress("hiding"):
         time.sleep(0.15)
-    assert capsys.readouterr().err == ""
+    with progress.silent(False), Progress("showing"):
+        time.sleep(0.15)
+    assert set(re.findall(r"^\w+", capsys.readouterr().err, re.MULTILINE)) == {"showing"}
+
+
+def _worker() -> None:
+    with Progress("a worker"):
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_a_worker_leaves_the_word_to_the_process_that_started_it(quick, capfd):
+    process = multiprocessing.get_context("fork").Process(target=_worker)
+    with Progress("work of several", 2) as work:
+        process.start()
+        process.join()
+        work.update(1)
+    said = capfd.readouterr().err
+    assert "work of several: 0%" in said
+    assert "a worker" not in said
 
 
 def test_it_ends_with_its_work_even_after_an_error(quick, capsys):
@@ -46,28 +66,41 @@ def test_it_ends_with_its_work_even_after_an_error(quick, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_another_label_is_another_piece_of_work(quick, capsys):
-    with Progress("raw", 1.0) as work:
-        work.update(0.9)
-        work.update(0.25, label="pca")
-        time.sleep(0.15)
-    assert "pca: 25%" in capsys.readouterr().err
-
-
-def test_after_so_many_runs_another_piece_of_work_is_a_share():
-    work = Progress("experiment", 7, unit="runs", shown=False)
-    work.update(7)
-    work.update(0.5, label="attention")
-    assert work.line().startswith("attention: 50%, ")
+def test_work_within_other_work_is_told_of_beside_it_once(quick, capsys):
+    with Progress("experiment", 7, unit="runs") as runs:
+        runs.update(3, "raw")
+        for _ in tracked("ab", "kernel", 2):
+            time.sleep(0.12)
+        capsys.readouterr()
+        time.sleep(0.12)
+        after = capsys.readouterr().err
+        with Progress("cross-validation", 4) as folds:
+            folds.update(1)
+            time.sleep(0.22)
+    told = re.fullmatch(r"experiment: 3 of 7 runs, raw, \d+ s, about \d+ s left(; .*)?", after.splitlines()[-1])
+    assert told
+    assert not told[1]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) <= 5  # one voice
+    assert re.search(r" left; cross-validation: 25%, \d+ s, about \d+ s left$", lines[-1])
 
 
 @pytest.mark.slow
 def test_a_terminal_gets_a_bar():
     parent, child = pty.openpty()
-    code = "from nerve.progress import tracked; import time; [time.sleep(0.3) for _ in tracked('ab', 'waiting', 2)]"
+    code = """
+from nerve import progress
+import time
+progress.LEAST_SECONDS = 0.1
+for _ in progress.tracked("ab", "waiting", 2):
+    for _ in progress.tracked("cd", "resting", 2):
+        time.sleep(0.3)
+"""
     subprocess.run([sys.executable, "-c", code], stderr=child, check=True, env=os.environ | {"TERM": "xterm"})
     os.close(child)
-    assert b"waiting" in os.read(parent, 100_000)
+    shown = os.read(parent, 100_000)
+    assert b"waiting" in shown
+    assert b"resting" in shown
     os.close(parent)
 
 

@@ -35,7 +35,7 @@ TARGETS = {"age": "r", "sex": "auc", "diagnosis": "auc"}
 
 def train(cohorts: list[Cohort]) -> NERVE:
     """The recipe of the shipped model."""
-    return NERVE.from_preset("small", **SETTINGS).fit(cohorts, progress=True)
+    return NERVE.from_preset("small", **SETTINGS).fit(cohorts)
 
 
 # ---- what is measured

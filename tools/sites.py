@@ -51,7 +51,7 @@ class Row(Features):
 
     source: Source
 
-    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol, progress: Any = None) -> tuple[Any, Source]:
+    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol) -> tuple[Any, Source]:
         """Kernel ridge on the recentred entries."""
         return ridge_of(protocol), self.source
 

@@ -1,12 +1,14 @@
 """What reaches a terminal: names shown as text, and how far long work is.
 
-Progress is on standard error: a live bar on a terminal, elsewhere a line every four seconds, so that nobody waits for
-more than five. The first one is due four seconds after the last line of this process, whatever it was about: pieces of
-work that follow each other are one wait.
+Work says how far it is wherever it runs, in a command, a script or a notebook, on standard error: a live bar on a
+terminal, elsewhere a line every four seconds, so that nobody waits for more than five. The first one is due four
+seconds after the last line of this process, whatever it was about: pieces of work that follow each other are one wait.
+Work within other work is told of beside it. `silent` turns all of it off.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import threading
 import time
@@ -41,7 +43,8 @@ class Console(rich.console.Console):
 
 
 _last_line = time.perf_counter() - time.process_time()  # at first when the process began, but for its waiting
-_shown = 0  # pieces of work that say how far they are
+_under_way: list[Progress] = []  # the outermost first
+_silent = 0
 
 
 def sign_of_life() -> None:
@@ -56,14 +59,36 @@ def _due() -> float:
 
 
 @contextmanager
+def silent(on: bool = True) -> Iterator[None]:
+    """Nothing is said of the work that begins within.
+
+    Examples
+    --------
+    >>> with silent():
+    ...     items = list(tracked("ab", "counting", 2))
+    """
+    global _silent
+    _silent += on
+    try:
+        yield
+    finally:
+        _silent -= on
+
+
+def _heard() -> bool:
+    """Whether anyone listens: those who started this process as a worker say themselves how far they are."""
+    return not _silent and multiprocessing.parent_process() is None
+
+
+@contextmanager
 def never_silent() -> Iterator[None]:
     """Say every few seconds that the work goes on while nothing else is said or shown: imports can take long."""
     work = Progress("working")
 
     def speak() -> None:
         while not work.ended.wait(max(_due(), 0.1 * SECONDS_BETWEEN_LINES)):
-            if not _shown and _due() <= 0:
-                work.say()
+            if not _under_way and _due() <= 0:
+                _write(work.line())
 
     threading.Thread(target=speak, name="says that the work goes on", daemon=True).start()
     try:
@@ -73,7 +98,7 @@ def never_silent() -> Iterator[None]:
 
 
 class Progress:
-    """Says every few seconds how far the work is, even while a single step takes long.
+    """Says every few seconds how far the work is, even while a single step takes long. A context manager.
 
     Parameters
     ----------
@@ -85,44 +110,36 @@ class Progress:
         What of it was done before.
     unit : str
         Of the work ("steps"); a share of it in percent by default.
-    shown : bool
-        Without it nothing is said.
     """
 
-    def __init__(
-        self, label: str, total: float | None = None, *, done: float = 0, unit: str = "", shown: bool = True
-    ) -> None:
-        self.label, self.total, self.unit, self.shown = label, total, unit, shown
+    def __init__(self, label: str, total: float | None = None, *, done: float = 0, unit: str = "") -> None:
+        self.label, self.total, self.unit = label, total, unit
         self.first = self.done = done
         self.status = ""
         self.began = time.perf_counter()
         self.ended = threading.Event()
-        self.bar: Any = None
+        self.live: Any = None  # on a terminal
 
     def __enter__(self) -> Progress:
-        global _shown
-        _shown += self.shown
-        if self.shown and sys.stderr.isatty():
-            self._start_bar()
-        elif self.shown:
+        if not _heard():
+            return self
+        _under_way.append(self)
+        if len(_under_way) == 1 and sys.stderr.isatty():
+            self._begin_picture()
+        elif len(_under_way) == 1:
             threading.Thread(target=self._speak, name="says how far the work is", daemon=True).start()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        global _shown
-        _shown -= self.shown
+        if self in _under_way:
+            del _under_way[_under_way.index(self) :]  # with whatever within it was left without an end
         self.ended.set()
-        if self.bar:
-            self.bar.stop()
+        if self.live:
+            self.live.stop()
 
-    def update(self, done: float, status: str = "", label: str | None = None) -> None:
-        """`done` of the total is done; another label begins another piece of work, of which it is a share."""
-        if label not in (None, self.label):
-            self.label, self.first, self.began = str(label), 0, time.perf_counter()
-            self.total, self.unit = 1.0, ""
+    def update(self, done: float, status: str = "") -> None:
+        """`done` of the total is done."""
         self.done, self.status = done, status
-        if self.bar:
-            self.bar.update(self.task, description=self.label, total=self.total, completed=done, status=self._state())
 
     def line(self) -> str:
         """How far the work is, in words.
@@ -134,44 +151,60 @@ class Progress:
         >>> work.line().split(", ")[0]
         'reading: 30 of 300 participants'
         """
-        seconds = time.perf_counter() - self.began
-        parts = [self._state(), f"{seconds:.0f} s"]
-        if self.total and self.first < self.done < self.total:
-            parts.append(f"about {seconds / (self.done - self.first) * (self.total - self.done):.0f} s left")
-        return f"{self.label}: {', '.join(part for part in parts if part)}"
+        return f"{self.label}: {self._state()}"
 
     def _state(self) -> str:
-        if self.total is None:
-            return self.status
-        amount = f"{self.done:,} of {self.total:,} {self.unit}" if self.unit else f"{self.done / self.total:.0%}"
-        return f"{amount}, {self.status}" if self.status else amount
+        seconds = time.perf_counter() - self.began
+        parts = [self.status, f"{seconds:.0f} s"]
+        if self.total is not None:
+            share = f"{self.done / self.total:.0%}" if self.total else ""
+            parts.insert(0, f"{self.done:,} of {self.total:,} {self.unit}" if self.unit else share)
+        if self.total and self.first < self.done < self.total:
+            parts.append(f"about {seconds / (self.done - self.first) * (self.total - self.done):.0f} s left")
+        return ", ".join(part for part in parts if part)
 
-    def say(self) -> None:
-        """Print the line."""
-        sys.stderr.write(f"{self.line()}\n")
-        sys.stderr.flush()
-        sign_of_life()
+    def _told(self) -> list[Progress]:
+        """This work, the outermost, and what is under way within it and was not over at once."""
+        since = time.perf_counter() - _least()
+        return [self, *(work for work in _under_way[1:] if work.began <= since)]
 
     def _speak(self) -> None:
-        wait = max(_due(), min(LEAST_SECONDS, SECONDS_BETWEEN_LINES))
+        wait = max(_due(), _least())
         while not self.ended.wait(wait):
-            self.say()
+            _write("; ".join(work.line() for work in self._told()))
             wait = SECONDS_BETWEEN_LINES
 
-    def _start_bar(self) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+    def _begin_picture(self) -> None:
+        from rich.live import Live
 
-        columns = ("{task.description}", BarColumn(), TextColumn("{task.fields[status]}"), TimeElapsedColumn())
-        left = ("left", TimeRemainingColumn()) if self.total else ()
-        self.bar = Bar(*columns, *left, console=Console(stderr=True), transient=True)
-        self.task = self.bar.add_task(self.label, total=self.total, completed=self.done, status=self._state())
-        self.bar.start()
+        self.live = Live(get_renderable=self._picture, console=Console(stderr=True), transient=True)
+        self.live.start()
+
+    def _picture(self) -> Any:
+        """A bar for each piece of work, between what it is and how far."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 1))
+        for work in self._told():
+            bar = ProgressBar(work.total, work.done, width=24, pulse=work.total is None)
+            grid.add_row(work.label, bar, work._state())
+        return grid
 
 
-def tracked(items: Iterable[Item], label: str, total: int, *, unit: str = "", shown: bool = True) -> Iterator[Item]:
+def _least() -> float:
+    return min(LEAST_SECONDS, SECONDS_BETWEEN_LINES)
+
+
+def _write(line: str) -> None:
+    sys.stderr.write(f"{printable(line)}\n")
+    sys.stderr.flush()
+    sign_of_life()
+
+
+def tracked(items: Iterable[Item], label: str, total: int, *, unit: str = "") -> Iterator[Item]:
     """The items, with progress while they are worked on."""
-    with Progress(label, total, unit=unit, shown=shown) as progress:
+    with Progress(label, total, unit=unit) as progress:
         for i, item in enumerate(items):
             progress.update(i)
             yield item

@@ -112,17 +112,20 @@ def predictions_of(embedding, cohort, targets, covariates=()):
 
 
 @pytest.mark.slow
-def test_progress_goes_on_within_a_fold_from_nothing_to_all(planted):
-    said = []
-    patch_importance(
-        "raw", planted, ["score"], n_folds=2, n_bootstrap=2, progress=lambda *one, **named: said.append((one, named))
-    )
-    shares = [share for (share,), _ in said]
-    assert shares[0] == 0
+def test_progress_goes_on_within_a_fold_from_nothing_to_all(planted, monkeypatch):
+    shares, update = [], nerve.progress.Progress.update
+
+    def noted(work, done, status=""):
+        update(work, done, status)
+        if work.label == "occlusion, model 1 of 1, repeat 1 of 1":
+            shares.append(done / work.total)
+
+    monkeypatch.setattr(nerve.progress.Progress, "update", noted)
+    patch_importance("raw", planted, ["score"], n_folds=2, n_bootstrap=2)
+    assert shares[0] < 0.1
     assert shares[-1] == 1
     assert shares == sorted(shares)
-    assert len(shares) > 2 * Patching.from_parcellation(planted.parcellation).n_patches
-    assert {named["label"] for _, named in said} == {"occlusion, model 1 of 1, repeat 1 of 1"}
+    assert len(shares) >= 2 * Patching.from_parcellation(planted.parcellation).n_patches
 
 
 @pytest.mark.slow

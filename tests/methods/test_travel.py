@@ -114,7 +114,7 @@ def test_embed_and_check_warn_with_a_figure(run, tmp_path):
     assert "may be Fisher z" in " ".join(checked.output.split())
     assert (tmp_path / "other.png").read_bytes().startswith(b"\x89PNG")
     with pytest.warns(NerveWarning, match="does not look like what the model was trained on.*Fisher z"):
-        embed_file(run, Cohort.load(tmp_path / "other"), tmp_path / "e.tsv", device="cpu", progress=False)
+        embed_file(run, Cohort.load(tmp_path / "other"), tmp_path / "e.tsv", device="cpu")
 
 
 def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
@@ -179,8 +179,8 @@ def test_tokens_go_into_an_array_whether_asked_for_or_the_models_own(run, tmp_pa
     own = NERVE.from_preset("small", **settings).fit(people(0)).save(tmp_path / "run")
     for model, pooling in ((run, "tokens"), (own, None)):
         with pytest.raises(NerveError, match=r"e\.tsv: tokens are a three-dimensional array.*\.npy"):
-            embed_file(model, people(1), tmp_path / "e.tsv", pooling=pooling, device="cpu", progress=False)
-    assert embed_file(own, people(1), tmp_path / "e.npy", device="cpu", progress=False).ndim == 3
+            embed_file(model, people(1), tmp_path / "e.tsv", pooling=pooling, device="cpu")
+    assert embed_file(own, people(1), tmp_path / "e.npy", device="cpu").ndim == 3
 
 
 def test_a_changed_signature_is_refused(run, tmp_path):

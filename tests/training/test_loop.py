@@ -49,7 +49,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 @pytest.mark.slow
 def test_loss_falls_and_history_has_one_row_an_epoch(source):
-    result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 20, "lr": 0.2}), progress=False)
+    result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 20, "lr": 0.2}))
     assert len(result.history) == 20
     assert result.history["validation_loss"].iloc[-1] < 0.3 * result.history["validation_loss"].iloc[0]
 
@@ -60,7 +60,7 @@ def test_same_seed_same_weights_and_global_generator_untouched(source, whole):
     torch.manual_seed(5)
     module = Noisy()
     torch.manual_seed(5)
-    train(module, source, SETTINGS, progress=False)
+    train(module, source, SETTINGS)
     assert torch.equal(torch.rand(3), expected)
     assert same(weights(module), whole[1])
 
@@ -69,7 +69,7 @@ def test_same_seed_same_weights_and_global_generator_untouched(source, whole):
 def whole(source, tmp_path_factory):
     """A run that nothing stopped, and its weights."""
     module = Noisy()
-    result = train(module, source, SETTINGS, run_dir=tmp_path_factory.mktemp("runs") / "whole", progress=False)
+    result = train(module, source, SETTINGS, run_dir=tmp_path_factory.mktemp("runs") / "whole")
     return result, weights(module)
 
 
@@ -88,10 +88,10 @@ def test_resume_after_a_kill_is_bit_for_bit(source, whole, tmp_path, monkeypatch
 
     monkeypatch.setattr(loop_module._Trainer, "_advance", dies)
     with pytest.raises(SystemExit):
-        train(Noisy(), source, SETTINGS, run_dir=tmp_path / "cut", progress=False)
+        train(Noisy(), source, SETTINGS, run_dir=tmp_path / "cut")
     monkeypatch.undo()
     resumed = Noisy()
-    result = train(resumed, source, SETTINGS, run_dir=tmp_path / "cut", resume=True, progress=False)
+    result = train(resumed, source, SETTINGS, run_dir=tmp_path / "cut", resume=True)
     assert same(expected, weights(resumed))
     timeless = [c for c in reference.history if c not in ("seconds", "samples_per_second")]
     pd.testing.assert_frame_equal(reference.history[timeless], result.history[timeless], check_exact=True)
@@ -112,11 +112,11 @@ def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, whole, tmp_pa
 
     monkeypatch.setattr(loop_module._Trainer, "_advance", interrupted)
     with pytest.raises(TrainingStopped, match="--resume") as stopped:
-        train(Noisy(), source, settings, run_dir=tmp_path / "cut", progress=False)
+        train(Noisy(), source, settings, run_dir=tmp_path / "cut")
     assert stopped.value.signal_number == signal.SIGTERM
     monkeypatch.undo()
     resumed = Noisy()
-    train(resumed, source, settings, run_dir=tmp_path / "cut", resume=True, progress=False)
+    train(resumed, source, settings, run_dir=tmp_path / "cut", resume=True)
     assert same(whole[1], weights(resumed))
 
 
@@ -127,29 +127,29 @@ def test_non_finite_loss_stops_before_it_spoils_the_checkpoint(source, tmp_path)
             return super().training_loss(batch, draws) * (float("nan") if self.count > 9 else 1.0)
 
     with pytest.raises(NerveError, match=r"step 9|step 10.*learning rate|missing values"):
-        train(Explodes(), source, SETTINGS, run_dir=tmp_path, progress=False)
+        train(Explodes(), source, SETTINGS, run_dir=tmp_path)
     from nerve.training.checkpoint import load_tensors
 
     assert all(t.isfinite().all() for t in load_tensors(tmp_path / "last.safetensors").values())
 
 
 def test_a_changed_setting_is_named_when_resuming(source, tmp_path):
-    train(Noisy(), source, SETTINGS, run_dir=tmp_path, progress=False)
+    train(Noisy(), source, SETTINGS, run_dir=tmp_path)
     other = SETTINGS.model_copy(update={"lr": 0.5})
     with pytest.raises(NerveError, match=r"lr was 0\.01 and is 0\.5"):
-        train(Noisy(), source, other, run_dir=tmp_path, resume=True, progress=False)
+        train(Noisy(), source, other, run_dir=tmp_path, resume=True)
     with pytest.raises(NerveError, match="--resume"):
-        train(Noisy(), source, SETTINGS, run_dir=tmp_path, progress=False)
+        train(Noisy(), source, SETTINGS, run_dir=tmp_path)
 
 
 @pytest.mark.slow
 def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
     settings = SETTINGS.model_copy(update={"lr": 0.9, "schedule": "constant", "epochs": 6})
     module = Noisy()
-    result = train(module, source, settings, run_dir=tmp_path, progress=False)
+    result = train(module, source, settings, run_dir=tmp_path)
     assert result.best_loss == result.history["validation_loss"].min()
     in_memory = Noisy()
-    train(in_memory, source, settings, progress=False)
+    train(in_memory, source, settings)
     assert same(weights(module), weights(in_memory))
 
 
@@ -162,7 +162,7 @@ def test_every_sample_is_used_once_an_epoch_and_none_of_validation(source):
             return super().batch(rows)
 
     settings = SETTINGS.model_copy(update={"epochs": 1, "validation_fraction": 0.2})
-    result = train(Noisy(), Watching(source.source, source.targets), settings, progress=False)
+    result = train(Noisy(), Watching(source.source, source.targets), settings)
     steps = -(-len(result.training_rows) // 8)
     assert np.array_equal(np.sort(np.concatenate(seen[:steps])), result.training_rows)
     assert not set(result.training_rows) & set(result.validation_rows)
@@ -198,7 +198,7 @@ def test_adamw_agrees_with_a_literal_update(source):
         epochs=1, batch_size=100, lr=0.1, weight_decay=0.01, validation_fraction=0, schedule="constant", device="cpu"
     )
     module = Plain()
-    train(module, source, settings, progress=False)
+    train(module, source, settings)
     x, y = (np.asarray(a, np.float32).astype(float) for a in (source.source.array, source.targets))
     gradient = 2 * x.T @ (x @ np.full(4, 0.1) - y) / len(y)
     gradient *= min(1, 1.0 / np.linalg.norm(gradient))

@@ -80,7 +80,7 @@ def simulate(out: Annotated[str, argument("The new cohort folder.")], options: d
     targets = nerve.simulate.default_targets(options.pop("effect"))
     name = nerve.checks.as_utf8(options.pop("name") or Path(out).resolve().name)
     options |= {"keep_timeseries": series, "targets": targets, "name": name}
-    folder = nerve.simulate.simulate_to(out, subjects, progress=True, **options)
+    folder = nerve.simulate.simulate_to(out, subjects, **options)
     kept = f", time series of {options['timepoints']} volumes" if series else ""
     say(f"{folder}: {subjects} participants, {options['parcellation']}{kept}")
     for target, relation in nerve.files.read_json(folder / "truth.json")["targets"].items():
@@ -141,7 +141,7 @@ def ingest(
             read = table["participant"][~table.iloc[:, -1].str.startswith("left out")]
             say(f"{len(table)} rows, {read.nunique()} participants; nothing was written")
             return
-        report = nerve.readers.ingest(source, out, progress=True, **options)
+        report = nerve.readers.ingest(source, out, **options)
     except TwoReadings as several:
         _show(several.table, source)
         raise
@@ -165,7 +165,7 @@ def check(
     Example: `nerve check cohorts/pnc --out quality.tsv`
     """
     opened = nerve.Cohort.load(cohort)
-    quality = nerve.quality.check_cohort(opened, progress=True)
+    quality = nerve.quality.check_cohort(opened)
     if model is not None:
         like = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
         quality = quality.with_model(like)

@@ -152,9 +152,7 @@ def interpret(
     encoders = [nerve.interpret.load_encoder(run, device) for run in runs]
     for encoder in encoders if pooling else []:
         encoder.set_params(pooling=pooling)
-    with nerve.progress.Progress("preparing", 1.0) as progress:
-        options["progress"] = progress.update
-        tables = nerve.interpret.interpret_to(out or runs[0], encoders, nerve.Cohort.load(cohort), **options)
+    tables = nerve.interpret.interpret_to(out or runs[0], encoders, nerve.Cohort.load(cohort), **options)
     for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if options["targets"] else []:
         say(
             f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, hidden {row.r_occluded:+.3f}, "

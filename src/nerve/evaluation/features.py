@@ -20,7 +20,7 @@ from nerve.evaluation import sources
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.kernels import UNIT_ROWS, Progress, blockwise_gram, cross_products, squared_distances
+from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, cross_products, squared_distances
 from nerve.evaluation.people import People
 from nerve.files import read_foreign_table
 from nerve.protocol import Protocol
@@ -42,7 +42,7 @@ class Features:
     removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not
     permutes: ClassVar[bool] = True  # whether targets can be permuted a thousand times in reasonable time
 
-    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """The model that is fitted in each fold, and the source of its features."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class Learned(Features):
         """Where the features of a fold come from."""
         return sources.FittedInFolds(self.estimator, cohort)
 
-    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """Kernel ridge on what the estimator gives."""
         return self.reader(protocol), adjusted(self.source(cohort), people, protocol)
 
@@ -80,7 +80,7 @@ class Learned(Features):
 class Predictor(Learned):
     """An estimator with `fit(cohort, y)` and `predict(cohort)`, trained inside each fold."""
 
-    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """The estimator itself, on the participants of each fold."""
         return self.estimator, sources.Rows(cohort)
 
@@ -91,7 +91,7 @@ class CovariatesAlone(Features):
 
     removes_covariates: ClassVar[bool] = False
 
-    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """A linear model of the covariates."""
         if people.covariates.shape[1] == 0:
             raise problem("covariates", "this feature set needs covariates", expected="covariates=['age', 'sex'], say")
@@ -106,7 +106,7 @@ class Entries(Features):
         """A function from rows to (rows, d) numbers; a large cohort is never read as a whole."""
         return lambda rows: cohort.inputs("upper", rows)
 
-    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """Kernel ridge; a kernel that depends on nobody else is computed once for all folds."""
         ridge, read, n = self.reader(protocol), self.read(cohort), len(cohort)
         transform = UNIT_ROWS.get(protocol.kernel)
@@ -115,12 +115,12 @@ class Entries(Features):
             if transform is None:
                 values = np.asarray(self.all(cohort, people), float)
                 return ridge, sources.Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
-            cross = cross_products(read, n, pool, transform, progress)
+            cross = cross_products(read, n, pool, transform)
             _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
             return ridge, sources.Landmarks(cross, pool)
         alone = self.probe is None and not _steps(protocol)
         if transform is not None and alone and self.width(cohort, protocol) >= n / 2:
-            kernel = blockwise_gram(read, n, transform, progress)
+            kernel = blockwise_gram(read, n, transform)
             _check_finite(np.diagonal(kernel)[:, None], people.ids, ["connectivity"], self.name)
             return ridge.set_params(kernel="precomputed"), sources.Kernel(kernel)
         return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol)
@@ -146,15 +146,15 @@ class Components(Entries):
 
     scope: str = "train_folds"
 
-    def prepare(self, cohort: Cohort, people: People, protocol: Protocol, progress: Progress = None) -> Prepared:
+    def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """Kernel ridge on scores, from inner products computed once for all folds."""
         ridge, read, n, k = self.reader(protocol), self.read(cohort), len(cohort), protocol.n_components
         if _steps(protocol):
             return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol, n_components=k)
         if self.is_approximate(n, protocol):
             pool = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed)
-            return ridge, sources.PrincipalComponents(cross_products(read, n, pool, _float, progress), k, pool)
-        gram = blockwise_gram(read, n, _float, progress)
+            return ridge, sources.PrincipalComponents(cross_products(read, n, pool, _float), k, pool)
+        gram = blockwise_gram(read, n, _float)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
         return ridge, sources.PrincipalComponents(gram, k)
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import deviations
+from nerve.progress import tracked
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
 _BLOCK = 128  # participants of a block that is multiplied by landmarks
 
 Read = Callable[[np.ndarray], np.ndarray]  # index array → (k, d) rows, from memory or from disk
 Transform = Callable[[np.ndarray], np.ndarray]  # of a block of rows by itself, e.g. `correlation_rows`
-Progress = Callable[[float], None] | None  # is told the share of the work done, from 0 to 1
 
 
 def correlation_rows(features: np.ndarray) -> np.ndarray:
@@ -84,7 +84,7 @@ def median_gamma(squares: np.ndarray) -> float:
     return 1.0 / (2.0 * max(float(np.median(distances)), np.finfo(float).tiny))
 
 
-def blockwise_gram(read: Read, n: int, transform: Transform, progress: Progress = None, block: int = 0) -> np.ndarray:
+def blockwise_gram(read: Read, n: int, transform: Transform, block: int = 0) -> np.ndarray:
     """Z Zᵀ of n transformed rows in float64, two blocks of rows at a time: memory is the result and two blocks.
 
     A block is as many participants as fit 256 MiB, or `block` of them.
@@ -93,18 +93,16 @@ def blockwise_gram(read: Read, n: int, transform: Transform, progress: Progress 
     parts = [np.arange(start, min(start + block, n)) for start in range(0, n, block)]
     pairs = list(combinations_with_replacement(parts, 2))
     gram: np.ndarray = np.empty((n, n))
-    for done, (some, others) in enumerate(pairs, 1):
+    for some, others in tracked(pairs, "kernel", len(pairs)):
         right = _transformed(read, others, transform)  # (block, d)
         if some is others:  # a block meets itself first
             left = right
         product = left @ right.T  # (block, block)
         gram[np.ix_(some, others)], gram[np.ix_(others, some)] = product, product.T
-        if progress:
-            progress(done / len(pairs))
     return gram
 
 
-def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform, progress: Progress = None) -> np.ndarray:
+def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform) -> np.ndarray:
     """Z Z_poolᵀ of n transformed rows, (n, m) float32, a block of rows at a time."""
 
     def blocks(people: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -113,10 +111,8 @@ def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform, p
 
     landmarks = np.concatenate([rows for _, rows in blocks(pool)])  # (m, d)
     cross = np.empty((n, len(pool)), np.float32)
-    for some, rows in blocks(np.arange(n)):
+    for some, rows in tracked(blocks(np.arange(n)), "kernel", -(-n // _BLOCK)):
         cross[some] = rows @ landmarks.T
-        if progress:
-            progress((some[-1] + 1) / n)
     return cross
 
 

@@ -18,9 +18,9 @@ from sklearn.utils.validation import has_fit_parameter
 from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
-from nerve.evaluation.kernels import Progress
 from nerve.evaluation.resampling import restricted_permutations, weighted_correlations
 from nerve.evaluation.sources import Source
+from nerve.progress import tracked
 
 
 class FoldTask(NamedTuple):
@@ -33,8 +33,6 @@ class FoldTask(NamedTuple):
     values: np.ndarray  # (n, T); rows outside train and test are not a number
     strata: np.ndarray  # (train, T)
     features: tuple[Any, Any]
-    number: int  # of this task, from 0
-    n_tasks: int
 
 
 def out_of_fold_predictions(
@@ -62,8 +60,6 @@ def out_of_fold_predictions(
         In which participants are given to the model; by position by default.
     whole : mapping, optional
         Of targets that are one class against all others: the column of classes, which must not be looked at either.
-    progress : function, optional
-        Called with the share of the work done, from 0 to 1.
 
     Returns
     -------
@@ -105,7 +101,7 @@ def null_correlations(
 
     Values are exchanged within outer folds (which keeps the folds stratified and the null unbiased), within `blocks`
     (sites) and, with `groups`, by whole families of equal size. All permutations share a fold's decomposition. The
-    `options` are covariates, whole and progress, as those of `out_of_fold_predictions`.
+    `options` are covariates and whole, as those of `out_of_fold_predictions`.
     """
     n, folds = len(targets), np.asarray(folds)
     observed, predicted = ({name: np.full((n, n_permutations), np.nan) for name in map(str, targets)} for _ in range(2))
@@ -138,7 +134,6 @@ def fold_tasks(
     covariates: pd.DataFrame | None = None,
     order: np.ndarray | None = None,
     whole: Mapping[str, str] | None = None,
-    progress: Progress = None,
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
@@ -147,7 +142,7 @@ def fold_tasks(
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
     tasks = [(fold, columns) for columns in shared for fold in labels]
-    for number, (fold, columns) in enumerate(tasks):
+    for fold, columns in tracked(tasks, "cross-validation", len(tasks)):
         names = [str(targets.columns[i]) for i in columns]
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]
@@ -157,9 +152,7 @@ def fold_tasks(
                 values[:, i], _ = without_covariates(raw[:, column], asked[column], train, test, covariates)
             strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
             features = source.split(train, test, list(dict.fromkeys(asked[column] for column in columns)))
-            yield FoldTask(int(fold), names, train, test, values, strata, features, number, len(tasks))
-        if progress:
-            progress((number + 1) / len(tasks))
+            yield FoldTask(int(fold), names, train, test, values, strata, features)
 
 
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.transfer import prepare_transfer
+from nerve.progress import Progress
 from nerve.protocol import Protocol
 
-Progress = Callable[[str, float], None]
 NAMED_BY = ["cohort", "target", "method", "variant", "seed"]
 PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
 
@@ -34,7 +33,6 @@ def evaluate(
     method: str | None = None,
     variant: str = "",
     model_seed: int | None = None,
-    progress: Progress | None = None,
 ) -> pd.DataFrame:
     """The predictions table of every feature set; `nerve.evaluate` says what features may be."""
     if test is None:
@@ -50,7 +48,10 @@ def evaluate(
     for note in dict.fromkeys(notes):
         warnings.warn(note, NerveWarning, stacklevel=2)
     names: dict[str, Any] = {"variant": variant, "seed": protocol.seed if model_seed is None else model_seed}
-    parts = [predict_one(one, cohort, people, protocol, progress).assign(method=one.name, **names) for one in sets]
+    parts = []
+    for one in sets:
+        with Progress(f"evaluating {one.name}"):
+            parts.append(predict_one(one, cohort, people, protocol).assign(method=one.name, **names))
     table = pd.concat(parts, ignore_index=True)
     return table[[*NAMED_BY, *table.columns.difference(NAMED_BY, sort=False)]]
 
@@ -77,19 +78,16 @@ def feature_notes(features: Features, people: People, protocol: Protocol) -> lis
     return notes
 
 
-def predict_one(
-    features: Features, cohort: Cohort, people: People, protocol: Protocol, progress: Progress | None = None
-) -> pd.DataFrame:
+def predict_one(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> pd.DataFrame:
     """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several.
 
     Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
     trained on, `training_mean` is the mean of its values after covariates.
     """
-    step, parts, options = 0.7 / len(people.folds), [], _options(features, people) | {"groups": people.inner_groups}
+    parts, options = [], _options(features, people) | {"groups": people.inner_groups}
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol, _share(progress, features.name, 0.0, 0.3))
+        model, source = features.prepare(cohort, people, protocol)
         for repeat, folds in enumerate(people.folds):
-            options["progress"] = _share(progress, features.name, 0.3 + repeat * step, step)
             parts.append(out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
     _warn_of_no_difference(table, features.name)
@@ -99,15 +97,12 @@ def predict_one(
     return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 
 
-def null_of_one(
-    features: Features, cohort: Cohort, people: People, protocol: Protocol, progress: Progress | None = None
-) -> pd.DataFrame:
+def null_of_one(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> pd.DataFrame:
     """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
-    name = f"{features.name}, permuted"
     options = _options(features, people) | {"groups": people.groups, "blocks": people.sites, "seed": protocol.seed}
-    options |= {"n_permutations": protocol.n_permutations, "progress": _share(progress, name, 0.3, 0.7)}
+    options |= {"n_permutations": protocol.n_permutations}
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol, _share(progress, name, 0.0, 0.3))
+        model, source = features.prepare(cohort, people, protocol)
         null = null_correlations(model, source, folds=people.folds[0], **options)
     return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
 
@@ -127,7 +122,3 @@ def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
     if alike := [str(target) for target in spread.index if spread[target] <= least[target]]:
         said = f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it"
         warnings.warn(f"{said}, and its r only compares means of folds.", NerveWarning, stacklevel=3)
-
-
-def _share(progress: Progress | None, name: str, start: float, length: float) -> Callable[[float], None] | None:
-    return (lambda part: progress(name, start + length * part)) if progress else None

@@ -122,7 +122,7 @@ def _short_name(cohort: str) -> str:
 
 def check_usable(cohort: str) -> Quality:
     """Check a cohort and say what is in doubt; one that cannot be what it says is refused."""
-    quality = check_cohort(Cohort.load(cohort), progress=True)
+    quality = check_cohort(Cohort.load(cohort))
     doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
     say(*(" · ".join(map(str, row)) for row in doubtful.itertuples(index=False)), stderr=True)
     if not quality.usable:

@@ -11,7 +11,6 @@ from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.evaluation import evaluate as evaluate_under
 from nerve.evaluation.features import NAMED
-from nerve.evaluation.run import Progress
 from nerve.methods import METHODS, method_class
 from nerve.protocol import Protocol, known_fields
 
@@ -27,7 +26,6 @@ def evaluate(
     method: str | None = None,
     variant: str = "",
     model_seed: int | None = None,
-    progress: Progress | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Predict each target out of fold, the same folds for every feature set.
@@ -54,8 +52,6 @@ def evaluate(
         `GridSearchCV` too, cloned for every fold and target. A classifier needs classes and no covariates. `variant`
         then names it, with a hash of its parameters.
     method, variant, model_seed : what the columns method, variant and seed say
-    progress : function, optional
-        Called with a label and the share of the work done.
     **options
         Other fields of `nerve.Protocol`, with its defaults: ``groups`` (a column of families, kept whole in folds),
         ``site`` (for ``combat=True``, ``leave_site_out=True`` and permutation within sites), ``n_folds``,
@@ -83,9 +79,7 @@ def evaluate(
     """
     given = {"targets": targets, "covariates": covariates, **known_fields(options, "evaluate()")}
     names: dict[str, Any] = {"method": method, "variant": variant, "model_seed": model_seed}
-    return evaluate_under(
-        _resolved(features), cohort, Protocol(**given), test=test, probe=probe, progress=progress, **names
-    )
+    return evaluate_under(_resolved(features), cohort, Protocol(**given), test=test, probe=probe, **names)
 
 
 def _resolved(features: Any) -> Any:

@@ -5,7 +5,7 @@ Collected are rows, predictions, scores, comparisons and the paper's table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from nerve.files import read_json, read_tsv, write_json, write_markdown, write_t
 from nerve.interpret import interpret_to
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
-from nerve.progress import Progress
 from nerve.report.privacy import Scrubber
 from nerve.report.table_formats import write_tables
 
@@ -48,7 +47,7 @@ class Experiment(Workspace):
         launch(self, launcher, jobs, report)
         results = collect(self, command)
         if self.config.interpret:
-            self._interpret(report.update if isinstance(report, Progress) else None)
+            self._interpret()
         return results
 
     def failures(self) -> list[str]:
@@ -56,7 +55,7 @@ class Experiment(Workspace):
         table = runs_table(self)
         return [f"{row.run}: {row.reason}" for row in table[table["status"] == FAILED].itertuples()]
 
-    def _interpret(self, progress: Callable[..., None] | None) -> None:
+    def _interpret(self) -> None:
         """Maps of the last NERVE row, over its seeds, on the first cohort; written once for the same encoders."""
         models, name = self._nerve_models(), next(iter(self.config.cohorts))
         mark = self.folder / "interpretation" / "of.json"
@@ -68,7 +67,7 @@ class Experiment(Workspace):
         encoders = [NERVE.from_pretrained(path, device=self.config.device) for path in models]
         interpret_to(
             self.folder, encoders, self.cohort(name), targets, protocol.covariates,
-            n_folds=protocol.n_folds, seed=protocol.seed, motion=protocol.motion, progress=progress,
+            n_folds=protocol.n_folds, seed=protocol.seed, motion=protocol.motion,
         )  # fmt: skip
         write_json(mark, wanted)
 

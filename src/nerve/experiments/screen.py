@@ -36,7 +36,7 @@ class RunsProgress(Progress):
 
     def __enter__(self) -> RunsProgress:
         super().__enter__()
-        if self.done and not self.bar:
+        if self.done and not self.live:
             say(f"{self.done} of {self.total} runs are already done", stderr=True)
         return self
 
@@ -47,9 +47,9 @@ class RunsProgress(Progress):
         done = self.done + (status in (DONE, UNAVAILABLE, FAILED))
         after = "scores and tables" if done == self.total else ""
         self.update(done, printable(listed(self.under_way, most=2)) or after)
-        if status == FAILED or (status != RUNNING and not self.bar):
+        if status == FAILED or (status != RUNNING and not self.live):
             line = f"{time.perf_counter() - self.began:6.0f} s  {self.done}/{self.total}  {status}: {task.label}"
-            (self.bar.console if self.bar else Console(stderr=True)).print(line, soft_wrap=True)
+            (self.live.console if self.live else Console(stderr=True)).print(line, soft_wrap=True)
 
 
 def show_results(results: ResultsFolder) -> None:

@@ -10,8 +10,7 @@ change of FC that goes with one standard deviation of the prediction.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ def patch_importance(
     covariates: str | Sequence[str] = (),
     *,
     patching: Patching | None = None,
-    progress: Callable[..., None] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Occlusion and Haufe's pattern of every network pair, out of fold, with bootstrap intervals over participants.
@@ -54,8 +52,6 @@ def patch_importance(
     targets, covariates : names of columns of the participants table
     patching : Patching, optional
         Patches to hide; by default those of the encoder, else one for each pair of networks.
-    progress : function, optional
-        Called with the share of the work done and, as `label`, what it is: `nerve.progress.Progress.update`, say.
     **options
         Fields of `nerve.Protocol`: groups, n_folds, n_repeats, kernel, seed, n_bootstrap, motion …
 
@@ -84,12 +80,11 @@ def patch_importance(
     patching = patching or getattr(encoders[0], "patching_", None) or Patching.from_parcellation(cohort.parcellation)
     people, protocol = prepare_people(cohort, protocol)
     maps = []
-    for number, encoder in enumerate(encoders):
+    for number, encoder in enumerate(encoders, 1):
         embedding = embedding_of(encoder, cohort, patching)
-        for repeat, folds in enumerate(people.folds):
-            label = f"occlusion, model {number + 1} of {len(encoders)}, repeat {repeat + 1} of {len(people.folds)}"
-            say = None if progress is None else partial(progress, label=label)
-            maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, say))
+        for repeat, folds in enumerate(people.folds, 1):
+            label = f"occlusion, model {number} of {len(encoders)}, repeat {repeat} of {len(people.folds)}"
+            maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, label))
     packed = (patching.pack(cohort.inputs("fc", rows)).astype(float) for rows in chunks(np.arange(len(cohort))))
     means = np.concatenate([patching.means(some, empty=0.0) for some in packed])  # (n, P)
     sizes = np.mean([pattern_sizes(cohort, one.intact, one.folds, patching) for one in maps], axis=0)  # (P, T)

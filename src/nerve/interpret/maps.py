@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +13,7 @@ from nerve.cohort import Cohort
 from nerve.interpret.occlusion import chunks
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
+from nerve.progress import tracked
 
 FEWEST_REGIONS = 4  # a correlation over fewer regions says nothing
 CLS = "CLS"
@@ -89,7 +88,7 @@ class Attention(NamedTuple):
     """(seeds, 1 + P, 1 + P); rows sum to one."""
 
 
-def attention_summary(encoders: Any, cohort: Cohort, *, progress: Callable[..., None] | None = None) -> Attention:
+def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     """Attention maps of the encoder on the participants of a cohort, nothing masked, averaged over participants.
 
     Each token is a pair of networks, and half of it counts for either. With A the attention from token q to token k,
@@ -106,8 +105,6 @@ def attention_summary(encoders: Any, cohort: Cohort, *, progress: Callable[..., 
     encoders : fitted NERVE, or several that differ in the seed
     cohort : Cohort
         Read a few participants at a time.
-    progress : function, optional
-        Called with the share of the work done and, as `label`, what it is.
 
     Returns
     -------
@@ -121,10 +118,9 @@ def attention_summary(encoders: Any, cohort: Cohort, *, progress: Callable[..., 
         where = f"attention_summary of {type(several[0]).__name__}"
         raise problem(where, "it has no attention between patches", expected="NERVE, depth ≥ 1")
     parts = []
-    for number, encoder in enumerate(several):
-        label = f"attention, model {number + 1} of {len(several)}"
-        say = None if progress is None else partial(progress, label=label)
-        parts.append(_mean_maps(encoder, encoder.fitted_cohort(cohort), say))
+    for number, encoder in enumerate(several, 1):
+        label = f"attention, model {number} of {len(several)}"
+        parts.append(_mean_maps(encoder, encoder.fitted_cohort(cohort), label))
     maps, rollout = (np.stack(part) for part in zip(*parts, strict=True))
     patching: Patching = several[0].patching_
     table = _table(maps, rollout, patching, [int(encoder.seed) for encoder in several])
@@ -151,20 +147,19 @@ def rolled_out(maps: np.ndarray) -> np.ndarray:
     return total
 
 
-def _mean_maps(encoder: Any, cohort: Cohort, progress: Callable[[float], None] | None) -> tuple[np.ndarray, np.ndarray]:
+def _mean_maps(encoder: Any, cohort: Cohort, label: str) -> tuple[np.ndarray, np.ndarray]:
     """Mean over participants of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
     import torch
 
     module, source = encoder.module_.eval(), encoder.packing(cohort)
+    parts = list(chunks(np.arange(len(cohort)), 16))  # maps of all layers and heads are in memory together
     maps, rollout = 0.0, 0.0
     with torch.inference_mode():
-        for rows in chunks(np.arange(len(cohort)), 16):  # maps of all layers and heads are in memory together
+        for rows in tracked(parts, label, len(parts)):
             packed = source.batch(rows).to(module.positions.device)
             some = module.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)
             rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)
-            if progress:
-                progress((rows[-1] + 1) / len(cohort))
     return maps / len(cohort), rollout / len(cohort)  # type: ignore[return-value]
 
 

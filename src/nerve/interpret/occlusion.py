@@ -14,6 +14,7 @@ from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
 from nerve.evaluation.sources import Rows
 from nerve.patching import Patching
+from nerve.progress import Progress
 from nerve.protocol import Protocol
 from nerve.views import View
 
@@ -73,7 +74,7 @@ def occluded_predictions(
     people: People,
     folds: np.ndarray,
     protocol: Protocol,
-    progress: Callable[[float], None] | None = None,
+    label: str = "occlusion",
 ) -> OccludedPredictions:
     """Fit on intact training participants, then predict test participants intact and with each patch hidden in turn.
 
@@ -86,9 +87,17 @@ def occluded_predictions(
         Makes the features of the cohort, and knows the patches.
     folds : (n,) integers
         Test fold of each participant; negative for participants in none.
+    label : str
+        What the progress calls the work.
     """
-    if progress:
-        progress(0.0)
+    predicted = int((np.isfinite(people.targets.to_numpy(float)) & (folds >= 0)[:, None]).sum())
+    with Progress(label, predicted * embedding.patching.n_patches) as progress:
+        return _occluded(embedding, cohort, people, folds, protocol, progress)
+
+
+def _occluded(
+    embedding: Embedding, cohort: Cohort, people: People, folds: np.ndarray, protocol: Protocol, progress: Progress
+) -> OccludedPredictions:
     features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
     means = training_means(cohort, folds)
     names = list(map(str, people.targets.columns))
@@ -100,13 +109,10 @@ def occluded_predictions(
         ridge = ridge_of(protocol).fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)
         observed[np.ix_(task.test, columns)] = task.values[task.test]
         intact[np.ix_(task.test, columns)] = ridge.predict(task.features[1])
-        embedded, in_all = 0, len(task.test) * embedding.patching.n_patches
         for rows in chunks(task.test):
             for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
                 occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
-                embedded += len(rows)
-                if progress:
-                    progress((task.number + embedded / in_all) / task.n_tasks)
+                progress.update(progress.done + len(rows) * len(columns))
     return OccludedPredictions(folds, observed, intact, occluded)
 
 

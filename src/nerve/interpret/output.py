@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ def interpret_to(
     cohort: Cohort,
     targets: str | Sequence[str] = (),
     covariates: str | Sequence[str] = (),
-    *,
-    progress: Callable[..., None] | None = None,
     **options: Any,
 ) -> dict[str, pd.DataFrame]:
     """Write network weights, attention and (with targets) patch importance of one encoder, or of several seeds.
@@ -50,7 +48,7 @@ def interpret_to(
         What an encoder does not have (attention, factors of networks) is left out.
     cohort : Cohort
         The participants for attention (the first 200) and importance (all).
-    targets, covariates, progress, **options
+    targets, covariates, **options
         As in `patch_importance`.
 
     Returns
@@ -66,10 +64,10 @@ def interpret_to(
             tables["network_weights"] = weights
     if has_attention(several[0]):
         some = cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE)))
-        attention = attention_summary(several, some, progress=progress)
+        attention = attention_summary(several, some)
         tables |= {"attention": attention.table, "attention_pairs": attention.pairs}
     if targets:
-        tables["importance"] = patch_importance(several, cohort, targets, covariates, progress=progress, **options)
+        tables["importance"] = patch_importance(several, cohort, targets, covariates, **options)
     if not tables:
         raise NerveError(
             f"A {type(several[0]).__name__} has neither network factors nor attention, expected targets whose "

@@ -217,7 +217,7 @@ class NERVE(Encoder):
             source.recentre(self.shifts_, sites)
         return source
 
-    def transform(self, X: Any, pooling: str | None = None, *, progress: bool = False) -> np.ndarray:
+    def transform(self, X: Any, pooling: str | None = None) -> np.ndarray:
         """Representations of the same participants in the same order.
 
         Parameters
@@ -226,8 +226,6 @@ class NERVE(Encoder):
             A cohort may have its regions in another order; one that lacks a region or network is refused by name.
         pooling : {"pca", "mean", "cls", "tokens"}, optional
             As in the configuration by default.
-        progress : bool
-            Show progress on standard error.
 
         Returns
         -------
@@ -235,7 +233,7 @@ class NERVE(Encoder):
         (n, dim)
         """
         source, chosen = self.packing(X), self.config().pooling if pooling is None else pooling
-        make = partial(self._embedded, source, one_of("pooling", chosen, POOLINGS), progress)
+        make = partial(self._embedded, source, one_of("pooling", chosen, POOLINGS))
         cohort, own_code = source.cohort, not isinstance(self.config().tokenizer, str)  # the user's, which may change
         if chosen == "tokens" or own_code or cohort.folder is None:
             return checked_embeddings(make(), cohort)
@@ -248,8 +246,8 @@ class NERVE(Encoder):
         packed = self.patching_.pack(np.asarray(matrices, np.float32))
         return self._embedded(ArraySource(packed), self.config().pooling)
 
-    def _embedded(self, source: Source, pooling: str, progress: bool = False) -> np.ndarray:
-        return self.apply(lambda packed: self.module_.embed(packed, pooling), source, progress=progress)
+    def _embedded(self, source: Source, pooling: str) -> np.ndarray:
+        return self.apply(lambda packed: self.module_.embed(packed, pooling), source)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
         """The matrices of the view (FC itself, for ``fc``) as the model predicts them from the visible patches.

@@ -51,7 +51,6 @@ def pretrain(
     assignments: Sequence[str] = (),
     resume: bool = False,
     device: str | None = None,
-    progress: bool = True,
 ) -> NERVE:
     """Train NERVE on pooled cohorts and write a complete run folder; several processes share the work under torchrun.
 
@@ -69,8 +68,6 @@ def pretrain(
         Go on from the last checkpoint in `out`.
     device : str, optional
         Instead of the configuration's.
-    progress : bool
-        Show progress on standard error.
     """
     folder = Path(out)
     name, settings = run_config(folder, preset, None if config is None else Path(config), assignments, resume)
@@ -82,7 +79,7 @@ def pretrain(
         if processes.first and not (resume and (folder / LAST).is_file()):
             files.write_text(folder / RESOLVED, resolved_yaml(settings, name))
         encoder = NERVE.from_preset(name, **dict(settings))
-        encoder.fit(opened, run_dir=folder, resume=resume, progress=progress)
+        encoder.fit(opened, run_dir=folder, resume=resume)
         encoder.save(folder)
         processes.wait()
     return encoder
@@ -115,7 +112,6 @@ def embed_file(
     pooling: str | None = None,
     device: str = "auto",
     overwrite: bool = False,
-    progress: bool = True,
     on_difference: Callable[[Likeness, str], None] | None = None,
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
@@ -140,7 +136,7 @@ def embed_file(
     like = compared(encoder, people)
     if like.differences and on_difference is not None:
         on_difference(like, people.name)
-    values = encoder.transform(people, pooling, progress=progress)
+    values = encoder.transform(people, pooling)
     ids = people.participants["participant_id"]
     if suffix == ".tsv":
         table = pd.DataFrame(values, columns=[f"dim{k}" for k in range(values.shape[1])])

@@ -99,7 +99,6 @@ class Trained(Method):
         groups: Any = None,
         run_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        progress: bool = False,
     ) -> Self:
         """Train on a cohort, several cohorts, or an (n, R, R) array: build, prepare, train, finish.
 
@@ -114,14 +113,12 @@ class Trained(Method):
             Where checkpoints and history are written.
         resume : bool
             Go on from the checkpoints there.
-        progress : bool
-            Show progress on standard error.
         """
         targets = self.learn_target(y)
         cohort, settings = self.begin_fit(X), self.training_settings()
         folder = None if run_dir is None else claim(run_dir)
         split = self.split(cohort, settings, groups)
-        with Progress(f"{type(self).__name__}: before the first step", shown=progress):
+        with Progress(f"{type(self).__name__}: before the first step"):
             source = self.begin_training(cohort, split[0], folder)
         identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
         result = train(
@@ -132,12 +129,11 @@ class Trained(Method):
             split=split,
             resume=resume,
             identity=identity,
-            progress=progress,
             label=type(self).__name__,
         )
         self.history_, self.best_step_ = result.history, result.best_step
         self.data_ |= {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
-        with Progress(f"{type(self).__name__}: after the last step", shown=progress):
+        with Progress(f"{type(self).__name__}: after the last step"):
             self.finish(self.module_, source)
         if folder is not None and current_processes().first:
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
@@ -186,7 +182,6 @@ class Trained(Method):
         beside: np.ndarray | None = None,
         *,
         rows: np.ndarray | None = None,
-        progress: bool = False,
     ) -> np.ndarray:
         """``verb(batch)`` for all samples in order, or those at `rows`, stacked: (n, …) float32.
 
@@ -200,7 +195,7 @@ class Trained(Method):
         values: np.ndarray | None = None
         parts = chunks(len(rows), self.batch_size_apply)
         with torch.inference_mode():
-            for some in tracked(parts, type(self).__name__, len(parts), shown=progress):
+            for some in tracked(parts, type(self).__name__, len(parts)):
                 batch = [source.batch(rows[some])]
                 if beside is not None:
                     batch.append(torch.from_numpy(np.ascontiguousarray(beside[some])))

@@ -14,8 +14,8 @@ ROUNDING = {"float16": 5e-3, "float32": 1e-3}  # how far below zero it takes an 
 POSITIVE = ("pearson", "covariance")  # measures whose matrices have no negative eigenvalue
 
 
-def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Facts about every matrix, and their group mean; with progress on standard error if asked for.
+def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Facts about every matrix, and their group mean.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def scan_matrices(cohort: Cohort, progress: bool = False) -> tuple[pd.DataFrame,
     total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
     facts = []
     rounding = ROUNDING[str(cohort.connectivity.dtype)] if cohort.measure in POSITIVE else None
-    for matrix in tracked(cohort.connectivity, "checking", len(cohort), unit="participants", shown=progress):
+    for matrix in tracked(cohort.connectivity, "checking", len(cohort), unit="participants"):
         fact, clean = _facts(np.array(matrix, np.float64), rounding)
         known = np.isfinite(clean)
         total += np.where(known, clean, 0.0)

@@ -63,8 +63,8 @@ class Quality:
         write_tsv(path, pd.concat([self.table, rows], ignore_index=True))
 
 
-def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
-    """Check a cohort in one pass over its matrices, with progress on standard error if asked for.
+def check_cohort(cohort: Cohort) -> Quality:
+    """Check a cohort in one pass over its matrices.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def check_cohort(cohort: Cohort, *, progress: bool = False) -> Quality:
     >>> quality.table.loc[quality.table["check"] == "participants", "value"].item()
     '12'
     """
-    facts, mean, lacking = scan_matrices(cohort, progress)
+    facts, mean, lacking = scan_matrices(cohort)
     order = check_order(mean, cohort.parcellation)
     negative, same = _negative(facts, cohort), cohort.same_matrices()
     drops = _drops(facts, negative, same, cohort)

@@ -206,8 +206,6 @@ class Options:
         Stop at the first participant who cannot be read instead of leaving them out.
     overwrite : bool
         Replace an existing output folder.
-    progress : bool
-        Show progress on standard error.
     """
 
     parcellation: Parcellation | None = None
@@ -237,7 +235,6 @@ class Options:
     name: str | None = None
     strict: bool = False
     overwrite: bool = False
-    progress: bool = False
 
     @property
     def rows(self) -> Parcellation | None:

@@ -33,7 +33,7 @@ CHOICES = {
     "outside": ("drop", "keep"),
     "dtype": DTYPES,
 }
-_UNSAID = ("overwrite", "progress", "jobs", "ids")  # what is not part of a cohort's record
+_UNSAID = ("overwrite", "jobs", "ids")  # what is not part of a cohort's record
 
 
 def options_of(source: Path, given: Mapping[str, Any]) -> Options:

@@ -155,7 +155,7 @@ class PeopleReader:
         stacked = any(scan.key is not None for scans in people for scan in scans)
         jobs = 1 if stacked else self.options.jobs  # one open file is read by one process
         results = in_order(partial(read_person, self.plan), people, jobs)
-        for person in tracked(results, "reading", len(people), unit="participants", shown=self.options.progress):
+        for person in tracked(results, "reading", len(people), unit="participants"):
             self.said.update(person.notes)
             reason = person.reason or self._unlike_others(person) or self._too_much(person)
             if not reason:

@@ -26,7 +26,7 @@ them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def simulate_cohort(
     regions = plan.parcellation.n_regions
     fc = np.empty((n, regions, regions), np.float32)
     series: list[np.ndarray] = []
-    for k, (matrices, some) in enumerate(plan.scans()):
+    for k, (matrices, some) in enumerate(_tracked(plan)):
         fc[k * CHUNK : (k + 1) * CHUNK] = matrices
         series += some or []
     return Cohort(fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes)
@@ -176,7 +176,6 @@ def simulate_to(
     dtype: str = "float32",
     scores: bool = False,
     overwrite: bool = False,
-    progress: bool = False,
     **settings: Any,
 ) -> Path:
     """Simulate a cohort straight to a folder, some participants at a time: it may be larger than memory.
@@ -194,20 +193,23 @@ def simulate_to(
         Also write every participant's factor scores, to truth_scores.tsv.
     overwrite : bool
         Replace what is there.
-    progress : bool
-        Show progress on standard error.
     **settings
         As in `simulate_cohort`.
     """
     plan = Plan(n, parcellation, timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
-        for some in tracked(plan.scans(), f"simulating {n} participants", -(-n // CHUNK), shown=progress):
+        for some in _tracked(plan):
             writer.append(*some)
         writer.finish(plan.participants(), name=plan.name, notes=plan.notes)
         write_json(writer.folder / "truth.json", plan.notes["truth"])
         if scores:
             write_tsv(writer.folder / "truth_scores.tsv", factor_scores(Cohort.load(writer.folder)))
     return Path(path)
+
+
+def _tracked(plan: Plan) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
+    """The scans of a plan, with progress."""
+    return tracked(plan.scans(), f"simulating {plan.n} participants", -(-plan.n // CHUNK))
 
 
 def factor_scores(cohort: Cohort) -> pd.DataFrame:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from nerve.progress import silent
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -79,14 +81,16 @@ def current_processes() -> Processes:
 
 @contextmanager
 def joined_processes() -> Iterator[Processes]:
-    """Join the processes that torchrun started, and leave them at the end; alone, do nothing."""
+    """Join the processes that torchrun started, of which the first speaks, and leave them; alone, do nothing."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield current_processes()
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    processes = current_processes()
     try:
-        yield current_processes()
+        with silent(not processes.first):
+            yield processes
     finally:
         dist.destroy_process_group()

@@ -49,7 +49,6 @@ def train(
     split: tuple[np.ndarray, np.ndarray] | None = None,
     resume: bool = False,
     identity: dict[str, Any] | None = None,
-    progress: bool = True,
     label: str = "training",
 ) -> Result:
     """Train a module in place and leave it in evaluation mode, on its device, with the weights that `keep` asks for.
@@ -70,10 +69,8 @@ def train(
         Go on from the checkpoint in `run_dir`, if there is one.
     identity : dict, optional
         What must not change between a run and its continuation (a data fingerprint, say); plain JSON values.
-    progress : bool
-        Show loss, throughput and time left on standard error.
     label : str
-        What the progress calls the work.
+        What the progress, with loss, throughput and time left, calls the work.
 
     Raises
     ------
@@ -92,7 +89,7 @@ def train(
     devices = [trainer.device] if trainer.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), disk.stop_on_signals(folder is not None) as stop:
         try:
-            trainer.run(stop, progress and trainer.processes.first, label)
+            trainer.run(stop, label)
         except RuntimeError as error:
             if trainer.processes.count == 1:
                 raise
@@ -167,14 +164,14 @@ class _Trainer:
 
     # ---- steps
 
-    def run(self, stop: list[int], progress: bool, label: str) -> None:
+    def run(self, stop: list[int], label: str) -> None:
         """All steps that are left."""
         before, began = self.seconds, time.perf_counter()
         saved, samples = began, 0
         if not self.total_steps and not self.history:
             self._end_epoch(norm=0.0, throughput=0.0)
             self.checkpoint()
-        with Progress(label, self.total_steps, done=self.step, unit="steps", shown=progress) as shown:
+        with Progress(label, self.total_steps, done=self.step, unit="steps") as shown:
             for rows, batch in self._batches():
                 loss, norm = self._advance(rows, batch)
                 samples += len(rows)
