@@ -23,6 +23,7 @@ from nerve.checks import printable
 
 SECONDS_BETWEEN_LINES = 4.0
 LEAST_SECONDS = 1.0  # shorter work is never talked of
+MOST_TOLD = 3  # pieces of work within each other
 Item = TypeVar("Item")
 
 
@@ -166,7 +167,7 @@ class Progress:
     def _told(self) -> list[Progress]:
         """This work, the outermost, and what is under way within it and was not over at once."""
         since = time.perf_counter() - _least()
-        return [self, *(work for work in _under_way[1:] if work.began <= since)]
+        return [self, *(work for work in _under_way[1:] if work.began <= since)][:MOST_TOLD]
 
     def _speak(self) -> None:
         wait = max(_due(), _least())

@@ -10,6 +10,7 @@ from nerve import Cohort, Parcellation
 from nerve.checks import NerveError
 from nerve.methods import make_method
 from nerve.methods.shrunk import ShrunkTangentSpace, TangentSpace
+from nerve.views import TangentView
 
 LABELS = [f"r{i:02}" for i in range(24)]
 REGIONS = Parcellation.from_table(pd.DataFrame({"label": LABELS, "network": list("XYZ") * 8}), name="few")
@@ -53,6 +54,17 @@ def test_it_is_saved_and_reads_any_order_of_regions(people, tmp_path):
     fc = np.asarray(people.connectivity)[:, order][:, :, order]
     moved = Cohort(fc, people.participants, REGIONS.subset(order), name="moved")
     np.testing.assert_allclose(model.transform(moved), features, atol=1e-5)
+
+
+def test_the_logarithms_of_training_participants_are_taken_once(people, tmp_path, monkeypatch):
+    some = people.subset(np.arange(80))
+    model = ShrunkTangentSpace().fit(some)
+    expected = ShrunkTangentSpace.load(model.save(tmp_path / "model")).transform(some)
+    others = np.asarray(people.connectivity)[40:]
+    assert not np.array_equal(model.transform(others), expected)
+    monkeypatch.setattr(TangentView, "apply", None)
+    np.testing.assert_array_equal(model.transform(people.subset(np.arange(80))), expected)
+    assert model.set_params(n_components=3).transform(some).shape == (80, 4)
 
 
 def test_what_cannot_be_shrunk_is_refused(people):

@@ -112,7 +112,7 @@ class PPCA(Reference):
         whole, ridge = grams.sum(axis=0), float(noise) * np.eye(loadings.shape[1])
         scores = np.empty((len(cohort), loadings.shape[1]), np.float32)
         source = PackingSource(cohort, patching)
-        for rows in chunks(len(cohort)):
+        for rows in self.parts(cohort):
             for place, deviation in zip(rows, source.packed(rows) - mean, strict=True):
                 hidden = np.zeros(0, int) if masked is None else np.asarray(masked[place])
                 seen = ~np.isin(patching.patch_of, hidden)

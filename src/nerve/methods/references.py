@@ -7,6 +7,7 @@ of the arrays, with None for a length that is found in the data.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from nerve.methods.base import Method, Role, Saved
 from nerve.methods.data import Transformer, chunks
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
+from nerve.progress import Progress, tracked
 from nerve.training.sources import check_numbers
 from nerve.views import checked_arrays
 
@@ -36,13 +38,20 @@ class Reference(Transformer, Method):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a cohort, several cohorts, or an (n, R, R) array; `y` is ignored."""
         cohort = self.begin_fit(X)
+        with Progress(f"{type(self).__name__}: fit"):
+            learned = self.learn(cohort)
         # in the order that they are loaded in, so that products with them have the same bits
-        self.arrays_ = {name: np.array(one, order="C") for name, one in self.learn(cohort).items()}
+        self.arrays_ = {name: np.array(one, order="C") for name, one in learned.items()}
         return self
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whatever has to be known before `transform`."""
         return {}
+
+    def parts(self, cohort: Cohort) -> Iterator[np.ndarray]:
+        """The rows of a cohort, some at a time, with progress."""
+        parts = chunks(len(cohort))
+        return tracked(parts, type(self).__name__, len(parts))
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """The shapes of what `learn` returns, for the regions of `parcellation_`."""
@@ -120,7 +129,7 @@ class PrincipalComponents(Reference):
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, components + 1) scores."""
         mean, components = self.arrays_["mean"], self.arrays_["components"]
-        return np.concatenate([(cohort.inputs("upper", rows) - mean) @ components for rows in chunks(len(cohort))])
+        return np.concatenate([(cohort.inputs("upper", rows) - mean) @ components for rows in self.parts(cohort)])
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """One row per entry above the diagonal."""

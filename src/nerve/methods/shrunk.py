@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nerve.checks import NerveError
@@ -45,6 +47,8 @@ class ShrunkTangentSpace(TangentSpace):
 
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
+    _own: np.ndarray | None = None  # (n, directions) of the participants of `fit`, before the turn; not saved
+
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
         self.shrinkage, self.n_components = shrinkage, n_components
 
@@ -56,9 +60,10 @@ class ShrunkTangentSpace(TangentSpace):
         rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), _LOOKED_AT)).round().astype(int))
         vectors = self.entries(cohort.subset(rows), learned)
         mean = vectors.mean(axis=0, dtype=float).astype(np.float32)
-        found = shrinkage_of(_units(vectors, mean), N_DIRECTIONS)
+        found = Shrinkage(*map(np.ascontiguousarray, shrinkage_of(_units(vectors, mean), N_DIRECTIONS)))
         if not found.directions.shape[1]:
             raise everyone_alike(cohort)
+        self._own = np.concatenate([found.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))])
         return learned | {"mean": mean, **found._asdict()}
 
     @property
@@ -68,13 +73,22 @@ class ShrunkTangentSpace(TangentSpace):
 
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
-        viewed = self.viewed(cohort, self.arrays_)
-        found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
         features = np.empty((len(cohort), self.n_features), np.float32)
-        for rows in chunks(len(cohort)):
-            units = _units(viewed.vectors(rows), self.arrays_["mean"])
-            features[rows] = turned(found.scores(units)[:, : self.n_components])
+        read = self._scores(cohort)
+        for rows in self.parts(cohort):
+            features[rows] = turned(read(rows)[:, : self.n_components])
         return features
+
+    def _scores(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
+        """Rows → their scores; of the training participants those of `fit`, whose logarithms take longest of all."""
+        own = self._own
+        if own is not None and len(own) == len(cohort) and self.data_["fingerprint"] == cohort.fingerprint:
+            return own.__getitem__
+        viewed, found = (
+            self.viewed(cohort, self.arrays_),
+            Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields)),
+        )
+        return lambda rows: found.scores(_units(viewed.vectors(rows), self.arrays_["mean"]))
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, the mean, and a column of directions per weight."""

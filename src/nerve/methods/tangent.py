@@ -10,7 +10,6 @@ import numpy as np
 
 from nerve.cohort import Cohort
 from nerve.methods.base import Saved
-from nerve.methods.data import chunks
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.references import Reference, turned_components
@@ -93,7 +92,7 @@ class TangentSpace(Reference):
         """(n, R (R + 1) / 2): the view on and above the diagonal."""
         viewed = self.viewed(cohort, learned)
         entries = np.empty(viewed.shape, np.float32)
-        for rows in chunks(len(cohort)):
+        for rows in self.parts(cohort):
             entries[rows] = viewed.vectors(rows)
         return entries
 
