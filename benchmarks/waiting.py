@@ -1,24 +1,34 @@
-"""Waits: `nerve --help`, tangent view, what is kept, a large report, the demo; each against a reference of its own."""
+"""Waits: `nerve --help`, tangent view, what is kept, a large report, the demo, and silence; beside references."""
 
 from __future__ import annotations
 
+import os
+import pty
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 N_PEOPLE, N_REGIONS, ROUNDS = 128, 200, 3
+CELL = """
+import nerve
+cohort = nerve.simulate_cohort(600, "schaefer200-17", 300, keep_timeseries=False)
+encoder = nerve.NERVE.from_preset("default", epochs=1, device="cpu").fit(cohort)
+nerve.evaluate({"NERVE": encoder.transform(cohort), "shrunk": "shrunk"}, cohort, "age")
+"""
 HELP = [sys.executable, "-m", "nerve", "--help"]
 LIBRARIES = [sys.executable, "-c", "import typer, typer.rich_utils"]
 
 
 def run() -> list[dict[str, object]]:
-    return [help_row(), *tangent_rows(), *kept_rows(), *report_rows(), *demo_rows()]
+    return [help_row(), *tangent_rows(), *kept_rows(), *report_rows(), *demo_rows(), *silence_rows()]
 
 
 def help_row() -> dict[str, object]:
@@ -138,14 +148,77 @@ def demo_rows() -> list[dict[str, object]]:
     ]
 
 
-def longest_silence(command: list[str]) -> float:
-    """Most seconds between two lines that a command prints, from its start to its end."""
-    longest, last = 0.0, time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        for _ in process.stdout or ():
-            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+def silence_rows() -> list[dict[str, object]]:
+    """The longest silence of lines of Python that train and evaluate, in three places."""
+    what = "simulate, fit and evaluate 600 × 200 regions in Python: longest silence"
+    longest = {"on a terminal": silence_on_a_terminal, "in a notebook": silence_in_a_notebook}
+    return [
+        {"name": f"{what} {where} (s)", "value": measure(CELL), "target": "< 5"} for where, measure in longest.items()
+    ]
+
+
+def silence_on_a_terminal(code: str) -> float:
+    """Most seconds for which nothing that a bar on a terminal shows changes."""
+    screen, child = pty.openpty()
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=child, stderr=child, env=os.environ | {"TERM": "xterm"}) as process:
+        os.close(child)
+        longest = _longest_gap(_read(screen))
+    os.close(screen)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
+    return longest
+
+
+def _read(screen: int) -> Iterator[bytes]:
+    """What is written on a terminal, until the last program there has ended."""
+    last = b""
+    with suppress(OSError):
+        while shown := os.read(screen, 100_000):
+            if shown != last:
+                yield shown
+            last = shown
+
+
+def silence_in_a_notebook(code: str) -> float:
+    """Most seconds between two messages that a cell shows, in a Jupyter kernel."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        client.execute(code)
+        return _longest_gap(_messages(client))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def _messages(client: Any) -> Iterator[object]:
+    """What a kernel says to those who look on, until the cell has ended."""
+    while True:
+        message = client.get_iopub_msg(timeout=600)
+        if message["msg_type"] == "error":
+            raise RuntimeError("\n".join(message["content"]["traceback"]))
+        if message["msg_type"] == "stream":
+            yield message
+        if message["content"].get("execution_state") == "idle":
+            return
+
+
+def longest_silence(command: list[str]) -> float:
+    """Most seconds between two lines that a command prints, from its start to its end."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        longest = _longest_gap(process.stdout or ())
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return longest
+
+
+def _longest_gap(events: Iterable[object]) -> float:
+    """Most seconds between two events, from now to the end of them."""
+    longest, last = 0.0, time.perf_counter()
+    for _ in events:
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
     return max(longest, time.perf_counter() - last)
 
 
