@@ -48,8 +48,9 @@ def _imported(module: str) -> ModuleType:
     """A module; the first that needs torch takes seconds, of which progress tells."""
     if module in sys.modules:
         return sys.modules[module]
-    progress = import_module("nerve.progress")
-    with progress.Progress("importing"):
+    from nerve.progress import Progress
+
+    with Progress("importing"):
         return import_module(module)
 
 
