@@ -47,7 +47,7 @@ class ShrunkTangentSpace(TangentSpace):
 
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
-    _own: np.ndarray | None = None  # (n, directions) of the participants of `fit`, before the turn; not saved
+    _own: tuple[str, np.ndarray] = "", np.zeros((0, 0))  # fingerprint and scores of those in `fit`; not saved
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
         self.shrinkage, self.n_components = shrinkage, n_components
@@ -63,7 +63,8 @@ class ShrunkTangentSpace(TangentSpace):
         found = Shrinkage(*map(np.ascontiguousarray, shrinkage_of(_units(vectors, mean), N_DIRECTIONS)))
         if not found.directions.shape[1]:
             raise everyone_alike(cohort)
-        self._own = np.concatenate([found.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))])
+        scores = np.concatenate([found.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))])
+        self._own = cohort.fingerprint, scores
         return learned | {"mean": mean, **found._asdict()}
 
     @property
@@ -81,13 +82,11 @@ class ShrunkTangentSpace(TangentSpace):
 
     def _scores(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
         """Rows → their scores; of the training participants those of `fit`, whose logarithms take longest of all."""
-        own = self._own
-        if own is not None and len(own) == len(cohort) and self.data_["fingerprint"] == cohort.fingerprint:
-            return own.__getitem__
-        viewed, found = (
-            self.viewed(cohort, self.arrays_),
-            Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields)),
-        )
+        fingerprint, scores = self._own
+        if len(scores) == len(cohort) and cohort.fingerprint == fingerprint:
+            return scores.__getitem__
+        viewed = self.viewed(cohort, self.arrays_)
+        found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
         return lambda rows: found.scores(_units(viewed.vectors(rows), self.arrays_["mean"]))
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
