@@ -5,7 +5,7 @@ from tests.experiments.dying_worker import DOOMED, REAL, work_or_die
 
 from nerve.experiments import launch
 from nerve.experiments.main import Experiment
-from nerve.experiments.store import DONE, FAILED
+from nerve.experiments.store import DONE, FAILED, RUNNING
 
 
 @pytest.mark.slow
@@ -16,8 +16,11 @@ def test_only_the_run_whose_worker_is_killed_fails(make_config, tmp_path, monkey
         (tmp_path / "out" / f"{DOOMED}-{run.id}").write_text(str(deaths))
     (tmp_path / "out" / f"{REAL}-{real.id}").touch()
     monkeypatch.setattr(launch, "work", work_or_die)
-    launch.launch(experiment, "local", 2)
+    told = []
+    launch.launch(experiment, "local", 2, lambda task, status: told.append((task.id, status)))
     found = {task.id: experiment.store.status(task.id) for task in experiment.plan.unique}
+    assert told.count((once.id, RUNNING)) == 2  # begun again
+    assert told.index((real.id, RUNNING)) < told.index((real.id, DONE))
     assert found.pop(twice.id) == FAILED
     assert found[once.id] == DONE
     assert set(found.values()) == {DONE}

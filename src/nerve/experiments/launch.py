@@ -149,6 +149,7 @@ class Crew:
                 for number in sorted(set(range(jobs)) - {number for number, _ in busy.values()})[: len(left)]:
                     task = left.pop(0)
                     busy[self._begin(number, task, threads)] = number, task
+                    self.tell(task, RUNNING)
                 for pipe in wait(list(busy)):
                     number, task = busy.pop(pipe)
                     try:
