@@ -149,7 +149,7 @@ def demo_rows() -> list[dict[str, object]]:
 
 
 def silence_rows() -> list[dict[str, object]]:
-    """The longest silence of lines of Python that train and evaluate, in three places."""
+    """The longest silence of lines of Python that train and evaluate; that of a log is the demo's."""
     what = "simulate, fit and evaluate 600 × 200 regions in Python: longest silence"
     longest = {"on a terminal": silence_on_a_terminal, "in a notebook": silence_in_a_notebook}
     return [

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -66,23 +67,22 @@ def test_it_ends_with_its_work_even_after_an_error(quick, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_work_within_other_work_is_told_of_beside_it_once(quick, capsys):
+@pytest.mark.slow
+def test_work_within_other_work_is_told_of_beside_it_by_one_voice(quick, capsys):
+    voices = []
     with Progress("experiment", 7, unit="runs") as runs:
         runs.update(3, "raw")
-        for _ in tracked("ab", "kernel", 2):
-            time.sleep(0.12)
-        capsys.readouterr()
-        time.sleep(0.12)
-        after = capsys.readouterr().err
         with Progress("cross-validation", 4) as folds:
             folds.update(1)
-            time.sleep(0.22)
-    told = re.fullmatch(r"experiment: 3 of 7 runs, raw, \d+ s, about \d+ s left(; .*)?", after.splitlines()[-1])
-    assert told
-    assert not told[1]
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) <= 5  # one voice
-    assert re.search(r" left; cross-validation: 25%, \d+ s, about \d+ s left$", lines[-1])
+            voices += [thread for thread in threading.enumerate() if thread.name == "says how far the work is"]
+            time.sleep(0.4)
+        within = capsys.readouterr().err.splitlines()[-1]
+        time.sleep(0.4)
+        after = capsys.readouterr().err.splitlines()[-1]
+    assert len(voices) == 1
+    outer = r"experiment: 3 of 7 runs, raw, \d+ s, about \d+ s left"
+    assert re.fullmatch(rf"{outer}; cross-validation: 25%, \d+ s, about \d+ s left", within)
+    assert re.fullmatch(outer, after)
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def _due() -> float:
 
 @contextmanager
 def silent(on: bool = True) -> Iterator[None]:
-    """Nothing is said of the work that begins within.
+    """Nothing is said of the work that begins within, unless `on` is false.
 
     Examples
     --------
