@@ -11,7 +11,13 @@ from tests.methods.modules import untrained
 from nerve.checks import MissingInput
 from nerve.cohort import Cohort
 from nerve.methods.brainmass import BrainMass
-from nerve.models.brainmass import BrainMassModel, correlation, dropped_volume_views, wishart_views
+from nerve.models.brainmass import (
+    BrainMassModel,
+    correlation,
+    dropped_volume_views,
+    shrunk_correlation,
+    wishart_views,
+)
 from nerve.parcellation import Parcellation
 from nerve.training import Draws
 
@@ -50,13 +56,67 @@ def test_correlation_is_pearsons_and_a_constant_region_correlates_with_nothing()
     assert np.array_equal(np.delete(fc[3], 3), np.zeros(R - 1))
 
 
+@pytest.mark.parametrize("volumes", [8, 30, 200])
+def test_shrunk_correlation_is_nilearns_default(volumes):
+    """As in the releases of BrainMass and GATE: ``ConnectivityMeasure(kind="correlation")``."""
+    connectome = pytest.importorskip("nilearn.connectome")
+    scans = np.stack([one[:volumes] for one in series(3, volumes=volumes)])
+    measure = connectome.ConnectivityMeasure(kind="correlation")
+    expected = measure.fit_transform(list(scans))
+    np.testing.assert_allclose(shrunk_correlation(torch.from_numpy(scans)), expected, atol=1e-10)
+    single = shrunk_correlation(torch.from_numpy(scans.astype("f")))
+    np.testing.assert_allclose(single, expected, atol=1e-5)
+    plain = correlation(torch.from_numpy(scans)).numpy()
+    assert np.abs(expected - np.eye(R)).sum() < np.abs(plain - np.eye(R)).sum()
+
+
+def test_shrunk_correlation_of_a_constant_region_is_nothing_and_of_nothing_the_identity():
+    connectome = pytest.importorskip("nilearn.connectome")
+    one = series(1)[0]
+    one[:, 3] = 5.0
+    fc = shrunk_correlation(torch.from_numpy(one)).numpy()
+    measure = connectome.ConnectivityMeasure(kind="correlation")
+    np.testing.assert_allclose(fc, measure.fit_transform([one])[0], atol=1e-10)
+    assert np.array_equal(np.delete(fc[3], 3), np.zeros(R - 1))
+    assert torch.equal(shrunk_correlation(torch.ones(20, R)), torch.eye(R))
+
+
+def test_views_are_shrunk_as_in_the_release():
+    one = torch.from_numpy(series(1)[0])
+    for seed, view in zip((4, 5), dropped_volume_views(one, 0.2, (4, 5)), strict=True):
+        order = torch.randperm(len(one), generator=torch.Generator().manual_seed(seed))
+        kept = sorted(order[: len(one) - len(one) // 5].tolist())
+        torch.testing.assert_close(view, shrunk_correlation(one[kept]))
+
+
+def test_features_of_a_scan_are_read_from_its_shrunk_correlation_and_without_series_from_fc():
+    fitted = BrainMass(**TINY, epochs=1).fit(cohort(True))
+    scans = tensors(series())
+    with torch.inference_mode():
+        expected = fitted.module_.embed(torch.stack([shrunk_correlation(one) for one in scans]))
+        of_fc = fitted.module_.embed(torch.from_numpy(cohort(False).inputs("fc")))
+    np.testing.assert_allclose(fitted.transform(cohort(True)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fitted.transform(cohort(False)), of_fc, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(expected, of_fc, atol=1e-3)
+
+
+def test_everyone_is_trained_on_and_the_rate_rises_epoch_by_epoch():
+    """The release holds nobody out; in epoch e of the first ten its rate is (e + 1) / 10 of 3e-4."""
+    method = BrainMass.from_preset("paper")
+    settings = method.training_settings()
+    training, validation = method.split(cohort(True), settings)
+    assert (training.tolist(), validation.tolist()) == ([0, 1, 2, 3, 4, 5], [])
+    rates = [settings.learning_rate(step, steps_per_epoch=4) for step in (0, 3, 4, 7, 35, 36, 39, 40, 7999)]
+    assert rates == pytest.approx([3e-5, 3e-5, 6e-5, 6e-5, 2.7e-4, 3e-4, 3e-4, 3e-4, 3e-4])
+
+
 def test_a_view_is_the_correlation_of_a_fifth_fewer_volumes():
-    """Give each volume a region of its own that is 1 there only: its variance tells whether the volume was kept."""
-    volumes = 20
-    marked = torch.eye(volumes)
+    """Give each volume regions of its own that are 1 there only: their variance tells whether the volume was kept."""
+    volumes, n_own = 20, 30  # with few regions a volume all correlations would be shrunk to 0
+    marked = torch.eye(volumes).repeat_interleave(n_own, dim=1)
     first, second = model().views([marked] * 5, Draws(0, 0, 5))
-    # two volumes that are both kept correlate at -1/15; a dropped one is constant 0
-    kept = [(view.fill_diagonal_(0).abs().sum(-1) > 0).sum().item() for view in (*first, *second)]
+    # regions of a volume that is kept correlate with each other; those of a dropped one are constant 0
+    kept = [(view.fill_diagonal_(0).abs().sum(-1) > 0).sum().item() / n_own for view in (*first, *second)]
     assert kept == [16] * 10
     assert not torch.equal(first, second)
 

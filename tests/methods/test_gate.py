@@ -7,6 +7,7 @@ import torch
 
 from nerve.checks import MissingInput, NerveError
 from nerve.cohort import Cohort
+from nerve.connectivity import ledoit_wolf
 from nerve.methods.gate import GATE, window_starts
 from nerve.models.gate import PopulationConvolution, agreement_loss, nearest_people
 from nerve.parcellation import Parcellation
@@ -114,8 +115,29 @@ def test_windows_of_other_lengths_share_their_centres_and_stay_in_the_scan():
         got = method.windows(series, length).numpy()
         for i, start in enumerate([0, 8, 16, 24]):
             first = max(0, int(start + 6 - length / 2))
-            expected = np.corrcoef(series[first : first + length].numpy().T)[rows, columns]
+            expected = ledoit_wolf(series[first : first + length].numpy())[rows, columns]
             np.testing.assert_allclose(got[i], expected, atol=1e-5)
+
+
+def test_fc_of_a_window_is_nilearns_default():
+    connectome = pytest.importorskip("nilearn.connectome")
+    series = torch.randn(40, R, generator=torch.Generator().manual_seed(1))
+    got = GATE(window=30, n_windows=2, stride=10).windows(series, 30).numpy()
+    measure = connectome.ConnectivityMeasure(kind="correlation")
+    expected = measure.fit_transform([series[:30].numpy(), series[10:40].numpy()])
+    np.testing.assert_allclose(got, expected[:, *np.triu_indices(R, 1)], atol=1e-5)
+
+
+def test_edges_are_of_the_component_scores_and_not_of_fc():
+    data = cohort()
+    fitted = gate().fit(data)
+    batch = fitted.source(data).batch(np.array([0]))
+    for length, window in ((0, 0), (2, 3)):
+        scores = batch["features"][length, window].numpy()  # (participants, components)
+        distance = 1 - np.corrcoef(scores)
+        np.fill_diagonal(distance, np.inf)
+        assert scores.shape == (10, 6)
+        assert batch["neighbours"][length, window, :, 0].tolist() == distance.argmin(1).tolist()
 
 
 def test_short_scans_have_windows_spread_over_them():

@@ -70,6 +70,26 @@ def test_training_loss_is_what_the_steps_of_the_paper_give_one_person_at_a_time(
     )
 
 
+def test_dropout_is_before_every_layer_of_encoder_and_decoder(fc):
+    """The release draws it at the input of each layer of both: two and one here."""
+    module = untrained(GraphMAE(width=8, dropout=0.2), R).train()
+    inputs: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
+
+    def remember(_, given, output):
+        inputs.append(given[0])
+        outputs.append(output)
+
+    module.dropout.register_forward_hook(remember)
+    read: list[torch.Tensor] = []
+    for layer in (*module.layers, module.decoder):
+        layer.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    module.training_loss(fc, draws(len(fc)))
+    assert [tuple(one.shape[1:]) for one in inputs] == [(R, R), (R, 8), (R, 8)]
+    assert len(read) == 3
+    assert all(one is dropped for one, dropped in zip(read, outputs, strict=True))
+
+
 def test_everyone_has_the_same_number_of_masked_nodes_and_masks_differ(fc):
     masked = untrained(GraphMAE(width=8), R).choose_masked(R, draws(len(fc)))
     assert masked.sum(-1).tolist() == [R // 2] * len(fc)

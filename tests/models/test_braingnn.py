@@ -36,6 +36,25 @@ def test_region_convolution_is_one_weight_matrix_a_region(graphs):
             torch.testing.assert_close(found[b, i], expected)
 
 
+def test_initial_weights_are_those_of_the_releases_linear_layers():
+    """Memberships are a layer R → K without bias, bases and B_0 weight and bias of a layer K → in · out."""
+    n_regions, n_communities, in_width, out_width = 300, 8, 50, 40
+    torch.manual_seed(0)
+    ours = RegionConv(in_width, out_width, n_regions, n_communities)
+    memberships = torch.nn.Linear(n_regions, n_communities, bias=False)
+    bases = torch.nn.Linear(n_communities, in_width * out_width)
+    pairs = [
+        (ours.membership, memberships.weight),
+        (ours.bases[:, :-1], bases.weight),
+        (ours.bases[:, -1], bases.bias),
+    ]
+    for own, theirs in pairs:
+        own, theirs = own.detach(), theirs.detach()
+        assert float(own.abs().max()) == pytest.approx(float(theirs.abs().max()), rel=0.02)
+        assert float(own.std()) == pytest.approx(float(theirs.std()), rel=0.05)
+    assert 0.5 / in_width**0.5 < float(ours.bias.detach().abs().max()) <= 1 / in_width**0.5
+
+
 def test_region_convolution_never_lays_out_weights_of_every_region():
     """At 400 regions, 400 in and 32 out, a weight matrix a region would be 5 million numbers."""
     layer = RegionConv(400, 32, 400)

@@ -7,6 +7,7 @@ import torch
 
 import nerve.training.loop as loop_module
 from nerve.checks import NerveError
+from nerve.methods.nerve import NERVE
 from nerve.training import ArraySource, Draws, PairedSource, TrainingSettings, train
 from nerve.training.checkpoint import TrainingStopped
 from nerve.training.sources import split_rows
@@ -181,6 +182,68 @@ def test_schedule_is_linear_warmup_then_half_cosine():
     assert rates[1199] == pytest.approx(1e-2)
     assert rates[1200 + 5400] == pytest.approx(5e-3)
     assert rates[-1] < 1e-8
+
+
+def test_paper_preset_has_the_batches_of_the_release():
+    """1,791 and 1,416 participants, a tenth of each held out: 2,886 in batches of 1,024 and a smaller last one."""
+    settings = NERVE(preset="paper", max_steps=6, device="cpu").training_settings()
+    settings = settings.model_copy(update={"precision": "float32"})
+    x = np.zeros((1791 + 1416, 4))
+    seen: list[np.ndarray] = []
+
+    class Watching(PairedSource):
+        def batch(self, rows):
+            seen.append(np.array(rows))
+            return super().batch(rows)
+
+    split = split_rows(len(x), np.repeat(["abcd", "pnc"], [1791, 1416]), settings)
+    train(Noisy(), Watching(ArraySource(x), np.zeros(len(x))), settings, split=split)
+    batches = [rows for rows in seen if not np.isin(rows, split[1]).any()]
+    assert len(split[0]) == 2886
+    assert [len(rows) for rows in batches] == [1024, 1024, 838, 1024, 1024, 838]
+    for epoch in (batches[:3], batches[3:]):
+        assert np.array_equal(np.sort(np.concatenate(epoch)), split[0])
+
+
+def test_paper_preset_has_the_learning_rates_of_the_release():
+    """3 steps an epoch: lr t / 1,200 in the first 400 epochs, then half a cosine to 0 at step 12,000."""
+    settings = NERVE(preset="paper").training_settings()
+    rates = {step: settings.learning_rate(step, 3) for step in (0, 1, 600, 1199, 1200, 6600, 11_999)}
+    assert settings.total_steps(3) == 12_000
+    assert rates[0] == 0.0
+    assert rates[1] == pytest.approx(8.333333333e-6)
+    assert rates[600] == pytest.approx(5e-3)
+    assert rates[1199] == pytest.approx(9.991666667e-3)
+    assert rates[1200] == pytest.approx(1e-2)
+    assert rates[6600] == pytest.approx(5e-3)
+    assert rates[11_999] == pytest.approx(2.115392e-10, rel=1e-4)
+
+
+def test_other_presets_warm_up_from_the_first_step_and_have_equal_batches():
+    for preset in ("default", "small"):
+        settings = NERVE(preset=preset).training_settings()
+        assert (settings.equal_batches, settings.warmup) == (True, "steps")
+        assert settings.learning_rate(0, 60) == pytest.approx(3e-4 / 30)
+
+
+@pytest.mark.parametrize("stop_at", [3, 7])
+def test_full_batches_resume_bit_for_bit(source, tmp_path, stop_at):
+    settings = SETTINGS.model_copy(update={"equal_batches": False, "warmup": "steps_from_zero", "epochs": 3})
+    uninterrupted = Noisy()
+    train(uninterrupted, source, settings)
+
+    class Failing(PairedSource):
+        def batch(self, rows):
+            self.reads = getattr(self, "reads", 0) + 1
+            if self.reads > stop_at:
+                raise OSError("the disk is gone")
+            return super().batch(rows)
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        train(Noisy(), Failing(source.source, source.targets), settings, run_dir=tmp_path)
+    resumed = Noisy()
+    train(resumed, source, settings, run_dir=tmp_path, resume=True)
+    assert same(weights(uninterrupted), weights(resumed))
 
 
 def test_adamw_agrees_with_a_literal_update(source):

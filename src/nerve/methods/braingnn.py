@@ -29,7 +29,8 @@ class BrainGNN(Predictor):
     The method's own: node features are FC profiles in Fisher z, edges are absolute partial correlations; two
     convolutions whose weights are mixed from 8 community bases by the region's identity; top-k pooling to half the
     nodes after each, with edges of two steps between; readout max‖mean after each pooling; linear layers 32 and 512;
-    top-k losses at 0.1 each; Adam 0.01 halved every 20 epochs, weight decay 5e-3, batches of 100, 100 epochs.
+    top-k losses at 0.1 each; the release's initial weights; the epoch of least validation loss, pooling losses
+    included; Adam 0.01 halved every 20 epochs, weight decay 5e-3, batches of 100, 100 epochs.
 
     Ours: squared error for a continuous target. The group-consistency loss compares participants of one class:
     two-valued
@@ -53,7 +54,7 @@ class BrainGNN(Predictor):
     epochs, batch_size, lr, decay_epochs, decay_factor, weight_decay
         Of Adam.
     validation_fraction : float
-        Share of the training participants on whom the epoch is picked.
+        Share of the training participants on whom the epoch is picked, by the whole loss.
     seed : int
     device : str
     """

@@ -29,8 +29,8 @@ class BrainGSLs(Encoder):
     momentum 0.9, weight decay 0.01, batches of 32; a graph of the group's mean FC of at least 0.15.
 
     *Ours*: masks are drawn anew for each participant and step, where the release draws one for all participants and
-    keeps it, so
-    that a quarter of the regions never enters its features. The loss is the mean over the hidden pairs, where the
+    keeps it, so that a quarter of the regions never enters its features. The random vectors of masked regions are drawn
+    anew with the mask, where the release draws them once for each participant and region. The loss is the mean over the hidden pairs, where the
     release counts the visible ones as zeros. The feature is the codes of all regions side by side (48 R), which is what
     the release's own classifier reads; ``readout="mean"`` gives 48 numbers. The release has no code for the paper's
     signal part: with ``signals=True`` two temporal convolutions encode each region's BOLD signal, added to the codes of

@@ -26,9 +26,10 @@ class BrainMass(Encoder):
     and each prediction must match its own row best. MSE: 5 hidden rows are rebuilt. The feature is eight numbers per
     region, 8 R.
 
-    *The method's own*: views from two random 80 % of the volumes; 16 post-norm transformer layers on R tokens of
-    width R, 10 heads, feed-forward 2,048; AdamW at 3e-4, 10 epochs of warm-up and then constant, 2,000 epochs of
-    batches of 64.
+    *The method's own*: views from two random 80 % of the volumes, and the features from all of them, by the
+    Ledoit–Wolf covariance (nilearn's default, which the release takes); 16 post-norm transformer layers on R tokens of
+    width R, 10 heads, feed-forward 2,048; AdamW at 3e-4, which rises epoch by epoch in the first 10 and then stays,
+    2,000 epochs of batches of 64; nobody is held out.
 
     *Ours*: the mask vector and the heads of the two masked tasks are trained; the release builds the optimiser from
     the online network and the predictor alone, and they stay as drawn. Rows are padded with zeros where 10 does not
@@ -39,7 +40,8 @@ class BrainMass(Encoder):
     substitute, which marks the row as adapted: each view is the correlation matrix of ν normal volumes whose covariance
     is the participant's FC (a Wishart draw), ν being the degrees of freedom of the scan: the participants' column
     `n_volumes` less one, or else `degrees_of_freedom`. Two such views differ as two whole scans would, more than two
-    80 % choices of the same volumes do.
+    80 % choices of the same volumes do. They are not shrunk, and neither is the FC from which such participants' features
+    come.
 
     *Not said* by the paper whose tables we follow: how views were made for the cohort of which it had FC only.
 
@@ -59,7 +61,7 @@ class BrainMass(Encoder):
     weight_contrast, weight_rebuild : float
         Their weights in the loss.
     views : {"auto", "timeseries", "wishart"}
-        "auto" takes time series where a cohort has them.
+        "auto" takes time series where a cohort has them, in `fit` and in `transform`.
     degrees_of_freedom : int
         Of a scan whose length is not known.
     recompute : bool
@@ -139,8 +141,10 @@ class BrainMass(Encoder):
         return volumes.fillna(self.degrees_of_freedom).to_numpy()
 
     def features(self, cohort: Cohort) -> np.ndarray:
-        """(n, 8 R), of the whole FC; no views are drawn."""
-        return self.apply(self.module_.embed, CohortSource(cohort, "fc"))
+        """(n, 8 R), of the whole scan where there are time series, else of FC; no views are drawn."""
+        if self.views == "wishart" or cohort.timeseries is None:
+            return self.apply(self.module_.embed, CohortSource(cohort, "fc"))
+        return self.apply(self.module_.embed_series, CohortSource(cohort, "timeseries"))
 
 
 class SeriesOrFC:

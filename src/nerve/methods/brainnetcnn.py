@@ -20,7 +20,8 @@ class BrainNetCNN(Predictor):
 
     Ours: the cross is a broadcast sum of two matrix products (same result, no tiled copies); any number of regions;
     dropout is off in `predict`; a two-valued target is learned by cross-entropy; the gradient's norm is clipped at 1.
-    The matrix enters as it is, with its unit diagonal.
+    The epoch is the one of least error on a tenth of the training participants, whose network is kept; He et al. choose
+    it in inner folds and train again on all of them. The matrix enters as it is, with its unit diagonal.
 
     The NERVE paper does not say: widths, learning rate, epochs, how the epoch was picked.
 

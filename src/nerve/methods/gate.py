@@ -20,7 +20,7 @@ from nerve.components import principal_components
 from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
 from nerve.methods.trained import Encoder
-from nerve.models.brainmass import correlation
+from nerve.models.brainmass import shrunk_correlation
 from nerve.models.gate import GATEModel, nearest_people
 from nerve.training import Source, TrainingSettings
 from nerve.training.settings import choose_device
@@ -38,8 +38,9 @@ class GATE(Encoder):
     The feature is the mean embedding over the windows.
 
     *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about the same centres;
-    edges by a Gaussian of the correlation distance, to the nearest participant in one view and the nearest five in the
-    other; feature and edge drop of 0.3; one graph convolution to 256, ELU, linear; AdamW at 1e-3, weight decay 1e-5,
+    FC of a window by the Ledoit–Wolf covariance (nilearn's default, which the release takes); edges by a Gaussian of the
+    correlation distance of 512 principal component scores, to the nearest participant in one view and the nearest five
+    in the other; feature and edge drop of 0.3; one graph convolution to 256, ELU, linear; AdamW at 1e-3, weight decay 1e-5,
     400 steps on the whole population.
 
     *Ours*: FC entries (79,800 at R = 400) are first projected to 512 principal components, fitted on at most 2,048
@@ -137,7 +138,7 @@ class GATE(Encoder):
 
     def windows(self, series: torch.Tensor, length: int) -> torch.Tensor:
         """FC above the diagonal of every window of a (volumes, R) scan, of a length, about the centres of the first
-        family: (windows, R (R - 1) / 2).
+        family, by the Ledoit–Wolf covariance: (windows, R (R - 1) / 2).
         """
         n_volumes = len(series)
         length = min(length, n_volumes)
@@ -145,7 +146,7 @@ class GATE(Encoder):
         starts = np.clip((centres - length / 2).astype(int), 0, n_volumes - length)
         cut = torch.stack([series[start : start + length] for start in starts])  # (windows, length, regions)
         rows, columns = torch.triu_indices(series.shape[1], series.shape[1], 1, device=series.device)
-        return correlation(cut)[:, rows, columns]
+        return shrunk_correlation(cut)[:, rows, columns]
 
 
 def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:

@@ -18,7 +18,7 @@ class GraphMAE(Encoder):
     nodes of (1 - cos(x_i, x̂_i))^α. The feature is the mean code over regions, `width` numbers.
 
     *The method's own*: learned mask token, GIN encoder (two layers of 512, PReLU, batch norm), re-masking before a
-    one-layer GIN decoder, scaled cosine error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32
+    one-layer GIN decoder, dropout 0.2 before each layer of both, scaled cosine error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32
     (its settings for IMDB-BINARY, the graph-level benchmark nearest in kind).
 
     *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value, symmetric and
@@ -39,7 +39,7 @@ class GraphMAE(Encoder):
     keep_edges : float or int
         A share of all pairs (below 1), or neighbours per region.
     alpha, dropout : float
-        Exponent of the loss; dropout on the input of each encoder layer.
+        Exponent of the loss; dropout on the input of each layer, the decoder's too.
     epochs, batch_size, lr, seed, device
         Of the training loop.
 

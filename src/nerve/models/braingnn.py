@@ -24,6 +24,9 @@ class RegionConv(nn.Module):
     where the weights e_ij of i's neighbours sum to one. W_i h_i is computed as Σ_u α_iu (B_u h_i), so that no
     (R, in, out) weights are ever made.
 
+    Initial weights are the release's, which are torch's of two linear layers, R → K → in · out: uniform within
+    ±1/√R for M, ±1/√K for all B and ±1/√in for b.
+
     Parameters
     ----------
     in_width, out_width : int
@@ -33,14 +36,13 @@ class RegionConv(nn.Module):
 
     def __init__(self, in_width: int, out_width: int, n_regions: int, n_communities: int = 8) -> None:
         super().__init__()
-        membership = torch.randn(n_regions, n_communities)
-        if not membership.is_meta:  # arithmetic without numbers would import the compiler
-            membership /= math.sqrt(n_communities)
-        self.membership = nn.Parameter(membership)
+        self.membership = nn.Parameter(torch.empty(n_regions, n_communities))
         self.bases = nn.Parameter(torch.empty(in_width, n_communities + 1, out_width))  # the last one is B_0
-        self.bias = nn.Parameter(torch.zeros(out_width))
-        bound = math.sqrt(6 / (in_width + out_width))
-        nn.init.uniform_(self.bases, -bound, bound)
+        self.bias = nn.Parameter(torch.empty(out_width))
+        fans = (self.membership, n_regions), (self.bases, n_communities), (self.bias, in_width)
+        for parameter, fan_in in fans:
+            bound = 1 / math.sqrt(fan_in)
+            nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, nodes: Tensor, edges: Tensor, regions: Tensor) -> Tensor:
         """Nodes (batch, n, in), edges (batch, n, n) ≥ 0, regions (batch, n) of each node → (batch, n, out)."""
@@ -180,12 +182,10 @@ class BrainGNNModel(ScalarModel):
         return self.head(torch.cat(readouts, -1)).squeeze(-1), gates
 
     def training_loss(self, batch: tuple[tuple[Tensor, Tensor], Tensor], draws: Any) -> Tensor:
-        """The error, plus the losses of pooling while training; validation looks at the error alone."""
+        """The error plus the losses of pooling, in validation too: the release picks the epoch by this sum."""
         inputs, target = batch
         predicted, gates = self.with_gates(inputs)
         loss = self.error(predicted, target)
-        if not self.training:
-            return loss
         loss = loss + self.pooling_weight * sum(pooling_loss(gate, self.ratio) for gate in gates)
         middle = 0.5 if self.binary else 0.0  # of 0/1, or of z-scores: above or below the training mean
         return loss + self.consistency_weight * consistency_loss(gates[0], target > middle)

@@ -156,6 +156,10 @@ class BrainMassModel(nn.Module):
         """Eight numbers per region of the online network, on the whole FC: (batch, 8 regions)."""
         return self.online.features(fc)
 
+    def embed_series(self, scans: Sequence[Tensor]) -> Tensor:
+        """The same of whole scans, (volumes, regions) each, whose FC is made as that of the views is."""
+        return self.embed(torch.stack([shrunk_correlation(series) for series in scans]))
+
 
 def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential:
     """BYOL's perceptron: linear, batch norm, ReLU, linear."""
@@ -180,8 +184,35 @@ def correlation(series: Tensor) -> Tensor:
     return fc.clamp(-1, 1).diagonal_scatter(torch.ones_like(fc[..., 0]), dim1=-2, dim2=-1)
 
 
+def shrunk_correlation(series: Tensor) -> Tensor:
+    """Correlation of the columns of (…, volumes, regions) from their Ledoit–Wolf covariance, as nilearn's default.
+
+    With z the columns at zero mean and unit variance, T volumes, S = zᵀ z / T and m the mean of its diagonal, the
+    covariance is (1 - s) S + s m I. The shrinkage is s = min(b, d) / d, where d = ‖S - m I‖² is how far S is from its
+    target and b = (mean_t ‖z_t‖⁴ - ‖S‖²) / T how far it scatters about the true covariance (Ledoit and Wolf, 2004).
+    A constant column correlates with nothing (0).
+    """
+    n_volumes, n_regions = series.shape[-2:]
+    centred = series - series.mean(-2, keepdim=True)
+    spread = centred.square().mean(-2, keepdim=True).sqrt()
+    z = centred / spread.clamp(min=1e-12)
+    covariance = z.mT @ z / n_volumes  # (…, regions, regions)
+    size = covariance.square().sum((-2, -1))  # (…,)
+    mean_variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)  # (…,)
+    distance = (size - n_regions * mean_variance.square()).clamp(min=1e-12)
+    scatter = (z.square().sum(-1).square().mean(-1) - size) / n_volumes
+    shrinkage = torch.minimum(scatter, distance) / distance  # (…,)
+    shrunk = (1 - shrinkage)[..., None, None] * covariance
+    variance = shrunk.diagonal(dim1=-2, dim2=-1) + (shrinkage * mean_variance).unsqueeze(-1)  # (…, regions)
+    scale = variance.clamp(min=1e-12).rsqrt()
+    fc = scale.unsqueeze(-1) * shrunk * scale.unsqueeze(-2)
+    return fc.clamp(-1, 1).diagonal_scatter(torch.ones_like(variance), dim1=-2, dim2=-1)
+
+
 def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -> list[Tensor]:
     """Pseudo-FC of one scan (volumes, regions), each from another random choice of volumes (Yang et al. 2024).
+
+    The release's: Ledoit–Wolf covariance of the volumes that are kept, brought to a correlation matrix.
 
     Parameters
     ----------
@@ -193,7 +224,8 @@ def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -
     """
     n_kept = max(3, len(series) - int(dropped * len(series)))
     orders = [torch.randperm(len(series), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-    return [correlation(series[order[:n_kept].sort().values.to(series.device)]) for order in orders]
+    kept = [order[:n_kept].sort().values.to(series.device) for order in orders]
+    return [shrunk_correlation(series[volumes]) for volumes in kept]
 
 
 def wishart_views(fc: Tensor, degrees: Tensor, seeds: Sequence[int]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Brain Network Transformer: FC rows as tokens, attention, and a readout by orthonormal clusters."""
+"""Brain Network Transformer: FC rows as tokens, attention, and a readout by orthogonal clusters."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ def perceptron(*widths: int) -> nn.Sequential:
 
 
 class OCRead(nn.Module):
-    """Orthonormal clustering readout.
+    """Orthonormal clustering readout (its paper's name).
 
     An autoencoder over the whole graph, R·d → hidden → hidden → R·d, refines the tokens to H. With centres E, K
-    orthonormal vectors that are drawn once and never trained, the soft assignment of token i to cluster k and the
+    orthogonal vectors that are drawn once and never trained, the soft assignment of token i to cluster k and the
     pooled tokens are
 
-        P_ik = softmax_k((H_i · E_k)²),     Z = Pᵀ H.
+        P_ik = softmax_k((H_i · E_k)² / ‖E_k‖),     Z = Pᵀ H.
+
+    All centres but the first have unit length, as in the release: see `cluster_centres`.
 
     Parameters
     ----------
     n_tokens, width : int
         R and d.
     n_clusters : int
-        K, at most `width`: there are no more orthonormal vectors.
+        K, at most `width`: there are no more orthogonal vectors.
     hidden : int
         Width of the autoencoder's middle; its two outer layers hold 2·R·d·hidden weights, most of the model.
     """
@@ -42,27 +44,33 @@ class OCRead(nn.Module):
     def __init__(self, n_tokens: int, width: int, n_clusters: int = 100, hidden: int = 32) -> None:
         super().__init__()
         self.refine = perceptron(n_tokens * width, hidden, hidden, n_tokens * width)
-        self.centres = nn.Buffer(orthonormal_centres(n_clusters, width))
+        self.centres = nn.Buffer(cluster_centres(n_clusters, width))
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, R, d) → pooled tokens (batch, K, d) and the assignment (batch, R, K)."""
         refined = self.refine(tokens.flatten(1)).view_as(tokens)  # (batch, R, d)
-        assignment = torch.softmax((refined @ self.centres.T) ** 2, dim=-1)  # (batch, R, K)
+        strength = (refined @ self.centres.T) ** 2 / self.centres.norm(dim=-1)  # (batch, R, K)
+        assignment = torch.softmax(strength, dim=-1)  # (batch, R, K)
         return assignment.transpose(1, 2) @ refined, assignment
 
 
-def orthonormal_centres(n_clusters: int, width: int) -> Tensor:
-    """(clusters, width) orthonormal rows: Gram–Schmidt on a Glorot-uniform draw from torch's generator.
+def cluster_centres(n_clusters: int, width: int) -> Tensor:
+    """(clusters, width) orthogonal rows: Gram–Schmidt on a Glorot-uniform draw from torch's generator.
+
+    The first row stays as it is drawn and the others have unit length: the release scales from the second on.
 
     Examples
     --------
-    >>> centres = orthonormal_centres(3, 5)
-    >>> torch.allclose(centres @ centres.T, torch.eye(3), atol=1e-6)
-    True
+    >>> centres = cluster_centres(3, 5)
+    >>> products = centres @ centres.T
+    >>> torch.allclose(products, torch.diag(products.diagonal()), atol=1e-6), products.diagonal()[1:].round(decimals=4)
+    (True, tensor([1., 1.]))
     """
     draw = torch.empty(n_clusters, width)
     nn.init.xavier_uniform_(draw)
-    return torch.linalg.qr(draw.T).Q.T.contiguous()  # QR is Gram–Schmidt, up to signs that the square removes
+    centres = torch.linalg.qr(draw.T).Q.T.contiguous()  # QR is Gram–Schmidt, up to signs that the square removes
+    centres[0] = draw[0]
+    return centres
 
 
 class BrainNetTFModel(ScalarModel):
@@ -77,7 +85,7 @@ class BrainNetTFModel(ScalarModel):
     Attributes of the settings
     --------------------------
     n_clusters : int
-        Tokens after pooling; no more than R can be orthonormal.
+        Tokens after pooling; no more than R can be orthogonal.
     heads : int
         Attention heads; the width is padded with zeros to a multiple of them.
     feedforward : int

@@ -42,7 +42,7 @@ class GraphMaskedAutoencoder(nn.Module):
     alpha : float
         Exponent of the scaled cosine error.
     dropout : float
-        On the input of each encoder layer.
+        On the input of each layer, the decoder's too.
     """
 
     def __init__(self, n_regions: int, settings: Any) -> None:
@@ -64,7 +64,7 @@ class GraphMaskedAutoencoder(nn.Module):
         adjacency = strongest_edges(batch, self.keep_edges)
         codes = self.encode(self.hide(batch, masked), adjacency)  # (batch, regions, width)
         codes = self.to_decoder(codes) * ~masked.unsqueeze(-1)  # re-masked: the decoder sees neighbours only
-        rebuilt = self.decoder(codes, adjacency)  # (batch, regions, regions)
+        rebuilt = self.decoder(self.dropout(codes), adjacency)  # (batch, regions, regions)
         return scaled_cosine_error(rebuilt[masked], batch[masked], self.alpha)
 
     def choose_masked(self, n_regions: int, draws: Any) -> Tensor:

@@ -122,10 +122,12 @@ class _Trainer:
         self.described = {**same, "samples": len(source), "format": FORMAT, **identity}
         self.steps_per_epoch = max(1, -(-len(self.training) // settings.batch_size))
         self.total_steps = settings.total_steps(self.steps_per_epoch)
-        if len(self.training) // self.steps_per_epoch < self.processes.count:
-            found = f"There are {len(self.training)} participants and batches of {settings.batch_size}, fewer than the"
+        first_and_last = [self._batch_part(place) for place in (0, self.steps_per_epoch - 1)]
+        smallest_batch = min(part.stop - part.start for part in first_and_last)
+        if smallest_batch < self.processes.count:
+            found = f"The smallest batch has {smallest_batch} participants, fewer than the {self.processes.count}"
             remedy = "Start fewer processes or use larger batches."
-            raise NerveError(f"{found} {self.processes.count} processes. {remedy}")
+            raise NerveError(f"{found} processes. {remedy}")
         self.optimizer = Optimizer(module, settings)
         self.dtype = settings.autocast_dtype(self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
@@ -208,8 +210,16 @@ class _Trainer:
         """The global batch of a step is a part of the epoch's own permutation."""
         epoch, place = divmod(step, self.steps_per_epoch)
         order = np.random.default_rng([self.settings.seed, 2, epoch]).permutation(self.training)
-        rows = order[equal_part(len(order), place, self.steps_per_epoch)]
+        rows = order[self._batch_part(place)]
         return rows, self.source.batch(rows[self.processes.share(len(rows))])
+
+    def _batch_part(self, place: int) -> slice:
+        """The part of an epoch's order that is its batch number `place`, counted from 0."""
+        n_samples = len(self.training)
+        if self.settings.equal_batches:
+            return equal_part(n_samples, place, self.steps_per_epoch)
+        start = place * self.settings.batch_size
+        return slice(start, min(start + self.settings.batch_size, n_samples))
 
     def _advance(self, rows: np.ndarray, batch: Any) -> tuple[float, float]:
         """One update; returns the loss over the global batch and the norm of its gradient."""

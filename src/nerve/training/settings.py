@@ -30,6 +30,8 @@ class TrainingSettings(BaseModel):
     """Stop after this many steps, whatever `epochs` says."""
     batch_size: Count = 128
     """Participants per step, in all processes together."""
+    equal_batches: bool = True
+    """Batches of equal size, none above batch_size; False: full ones, then a smaller last one."""
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     """Which optimiser."""
     lr: Positive = 1e-3
@@ -47,7 +49,9 @@ class TrainingSettings(BaseModel):
     schedule: Literal["cosine", "constant", "step"] = "cosine"
     """After the warm-up."""
     warmup_epochs: NotNegative = 0.0
-    """Epochs of linear warm-up, applied step by step."""
+    """Epochs of linear warm-up."""
+    warmup: Literal["steps", "steps_from_zero", "epochs"] = "steps"
+    """How it rises: at every step, at every step from lr 0 on, or at every epoch."""
     decay_epochs: Count = 20
     """Schedule `step`: epochs between two cuts."""
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -77,14 +81,28 @@ class TrainingSettings(BaseModel):
         return steps if self.max_steps is None else min(steps, self.max_steps)
 
     def learning_rate(self, step: int, steps_per_epoch: int) -> float:
-        """Learning rate of a step (counted from 0): linear warm-up, then cosine, constant or stepwise decay.
+        """Learning rate of a step: linear warm-up, then cosine, constant or stepwise decay.
 
-        Cosine, with T steps of which W are warm-up: min_lr + (lr - min_lr) · ½ (1 + cos(π (t - W) / (T - W))).
+        With T steps of which W are warm-up, and the step t counted from 0:
+
+        - warm-up ``steps``: lr (t + 1) / W; ``steps_from_zero``: lr t / W; ``epochs``: lr (e + 1) / E in epoch e of
+          the E of `warmup_epochs`;
+        - cosine: min_lr + (lr - min_lr) · ½ (1 + cos(π (t - W) / (T - W))).
+
+        Examples
+        --------
+        >>> settings = TrainingSettings(epochs=10, warmup_epochs=2, lr=1.0)
+        >>> [settings.learning_rate(step, steps_per_epoch=2) for step in range(5)]
+        [0.25, 0.5, 0.75, 1.0, 1.0]
         """
-        total, warmup = self.total_steps(steps_per_epoch), round(self.warmup_epochs * steps_per_epoch)
-        warmup = min(warmup, total)
+        total = self.total_steps(steps_per_epoch)
+        warmup = min(round(self.warmup_epochs * steps_per_epoch), total)
         if step < warmup:
-            return self.lr * (step + 1) / warmup
+            if self.warmup == "epochs":
+                epoch = step // steps_per_epoch
+                return self.lr * min(1.0, (epoch + 1) / self.warmup_epochs)
+            first = 0 if self.warmup == "steps_from_zero" else 1
+            return self.lr * (step + first) / warmup
         if self.schedule == "constant":
             return self.lr
         if self.schedule == "step":
