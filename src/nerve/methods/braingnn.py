@@ -26,19 +26,20 @@ SUBSTITUTE = "partial correlation from the shrunk inverse of FC, for want of tim
 class BrainGNN(Predictor):
     """A graph network whose weights know the region, and which picks the regions that matter.
 
-    The method's own: node features are FC profiles in Fisher z, edges are absolute partial correlations; two
-    convolutions whose weights are mixed from 8 community bases by the region's identity; top-k pooling to half the
-    nodes after each, with edges of two steps between; readout max‖mean after each pooling; linear layers 32 and 512;
-    top-k losses at 0.1 each; the release's initial weights; the epoch of least validation loss, pooling losses
-    included; Adam 0.01 halved every 20 epochs, weight decay 5e-3, batches of 100, 100 epochs.
+    The method's own: node features are FC profiles in Fisher z, edges are absolute partial
+    correlations; two convolutions whose weights are mixed from 8 community bases by the region's
+    identity; top-k pooling to half the nodes after each, with edges of two steps between; readout
+    max‖mean after each pooling; linear layers 32 and 512; top-k losses at 0.1 each; the release's
+    initial weights; the epoch of least validation loss, pooling losses included; Adam 0.01 halved
+    every 20 epochs, weight decay 5e-3, batches of 100, 100 epochs.
 
-    Ours: squared error for a continuous target. The group-consistency loss compares participants of one class:
-    two-valued
-    targets keep it, a continuous one is cut at the training mean, and ``consistency_weight=0`` drops it. Where paper
-    and release differ we follow the paper: ReLU after each convolution, scores standardised, top-k loss over all nodes
-    (the release applies the sigmoid twice, and to kept nodes only). Neighbours' weights are scaled to sum to one (the
-    release's softmax over a dense graph makes them nearly equal). Weights are never laid out as regions × in × out. A
-    region's profile holds 0 for itself.
+    Ours: squared error for a continuous target. The group-consistency loss compares participants of
+    one class: two-valued targets keep it, a continuous one is cut at the training mean, and
+    ``consistency_weight=0`` drops it. Where paper and release differ we follow the paper: ReLU
+    after each convolution, scores standardised, top-k loss over all nodes (the release applies the
+    sigmoid twice, and to kept nodes only). Neighbours' weights are scaled to sum to one (the
+    release's softmax over a dense graph makes them nearly equal). Weights are never laid out as
+    regions × in × out. A region's profile holds 0 for itself.
 
     FC-only cohorts have no partial correlation: it is computed from (1 - shrinkage)·FC + shrinkage·I, and `adapted_`
     says so. With time series, the inverse of the Ledoit–Wolf covariance is used.

@@ -28,13 +28,14 @@ class BrainGSLs(Encoder):
     48, leaky ReLU of 0.33), one graph convolution as decoder, inner products as rebuilt connections; SGD at 5e-3 with
     momentum 0.9, weight decay 0.01, batches of 32; a graph of the group's mean FC of at least 0.15.
 
-    *Ours*: masks are drawn anew for each participant and step, where the release draws one for all participants and
-    keeps it, so that a quarter of the regions never enters its features. The random vectors of masked regions are drawn
-    anew with the mask, where the release draws them once for each participant and region. The loss is the mean over the hidden pairs, where the
-    release counts the visible ones as zeros. The feature is the codes of all regions side by side (48 R), which is what
-    the release's own classifier reads; ``readout="mean"`` gives 48 numbers. The release has no code for the paper's
-    signal part: with ``signals=True`` two temporal convolutions encode each region's BOLD signal, added to the codes of
-    visible regions.
+    *Ours*: masks are drawn anew for each participant and step, where the release draws one for all
+    participants and keeps it, so that a quarter of the regions never enters its features. The
+    random vectors of masked regions are drawn anew with the mask, where the release draws them once
+    for each participant and region. The loss is the mean over the hidden pairs, where the release
+    counts the visible ones as zeros. The feature is the codes of all regions side by side (48 R),
+    which is what the release's own classifier reads; ``readout="mean"`` gives 48 numbers. The
+    release has no code for the paper's signal part: with ``signals=True`` two temporal convolutions
+    encode each region's BOLD signal, added to the codes of visible regions.
 
     *Not said* by the paper whose tables we follow: readout, epochs, and whether signals were used (the cohort of which
     it had FC only suggests not, so they are off by default).

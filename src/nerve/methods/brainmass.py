@@ -26,22 +26,24 @@ class BrainMass(Encoder):
     and each prediction must match its own row best. MSE: 5 hidden rows are rebuilt. The feature is eight numbers per
     region, 8 R.
 
-    *The method's own*: views from two random 80 % of the volumes, and the features from all of them, by the
-    Ledoit–Wolf covariance (nilearn's default, which the release takes); 16 post-norm transformer layers on R tokens of
-    width R, 10 heads, feed-forward 2,048; AdamW at 3e-4, which rises epoch by epoch in the first 10 and then stays,
-    2,000 epochs of batches of 64; nobody is held out.
+    *The method's own*: views from two random 80 % of the volumes, and the features from all of
+    them, by the Ledoit–Wolf covariance (nilearn's default, which the release takes); 16 post-norm
+    transformer layers on R tokens of width R, 10 heads, feed-forward 2,048; AdamW at 3e-4, which
+    rises epoch by epoch in the first 10 and then stays, 2,000 epochs of batches of 64; nobody is
+    held out.
 
     *Ours*: the mask vector and the heads of the two masked tasks are trained; the release builds the optimiser from
     the online network and the predictor alone, and they stay as drawn. Rows are padded with zeros where 10 does not
     divide R. The norm of the gradient is clipped, where the release clips each entry. The last weights are kept:
     BYOL's loss is no criterion to choose weights by, since it also falls in collapse.
 
-    *Without time series* the views cannot be formed. In a pool of cohorts only those without them are concerned. The
-    substitute, which marks the row as adapted: each view is the correlation matrix of ν normal volumes whose covariance
-    is the participant's FC (a Wishart draw), ν being the degrees of freedom of the scan: the participants' column
-    `n_volumes` less one, or else `degrees_of_freedom`. Two such views differ as two whole scans would, more than two
-    80 % choices of the same volumes do. They are not shrunk, and neither is the FC from which such participants' features
-    come.
+    *Without time series* the views cannot be formed. In a pool of cohorts only those without them
+    are concerned. The substitute, which marks the row as adapted: each view is the correlation
+    matrix of ν normal volumes whose covariance is the participant's FC (a Wishart draw), ν being
+    the degrees of freedom of the scan: the participants' column `n_volumes` less one, or else
+    `degrees_of_freedom`. Two such views differ as two whole scans would, more than two 80 % choices
+    of the same volumes do. They are not shrunk, and neither is the FC from which such participants'
+    features come.
 
     *Not said* by the paper whose tables we follow: how views were made for the cohort of which it had FC only.
 

@@ -18,10 +18,11 @@ class BrainNetCNN(Predictor):
     are those of He et al. (2020), who tuned the network for behaviour in 419 regions: one edge-to-edge layer of 16
     filters, 128 node filters, 26 graph filters, SGD with momentum, 150 epochs.
 
-    Ours: the cross is a broadcast sum of two matrix products (same result, no tiled copies); any number of regions;
-    dropout is off in `predict`; a two-valued target is learned by cross-entropy; the gradient's norm is clipped at 1.
-    The epoch is the one of least error on a tenth of the training participants, whose network is kept; He et al. choose
-    it in inner folds and train again on all of them. The matrix enters as it is, with its unit diagonal.
+    Ours: the cross is a broadcast sum of two matrix products (same result, no tiled copies); any
+    number of regions; dropout is off in `predict`; a two-valued target is learned by cross-entropy;
+    the gradient's norm is clipped at 1. A tenth of the training participants is held out, and the
+    weights of least error on them are kept; He et al. choose the epoch in inner folds and train
+    again on all training participants. The matrix enters as it is, with its unit diagonal.
 
     The NERVE paper does not say: widths, learning rate, epochs, how the epoch was picked.
 

@@ -14,10 +14,11 @@ from nerve.models.brainnettf import BrainNetTFModel
 class BrainNetTF(Predictor):
     """A transformer on the rows of the FC matrix, read out by soft clusters around orthogonal centres.
 
-    The method's own: each region's FC profile is a token; two transformer layers (4 heads, 1,024 hidden); OCRead, which
-    pools the regions into 100 clusters with frozen orthogonal centres, of unit length but for the first, which keeps
-    the length of its draw as in the release; linear layers 8, 256, 32; mixup of FC and target; Adam with a cosine from
-    1e-4 to 1e-5, batches of 16, 200 epochs.
+    The method's own: each region's FC profile is a token; two transformer layers (4 heads, 1,024
+    hidden); OCRead, which pools the regions into 100 clusters with frozen orthogonal centres, of
+    unit length but for the first, which keeps the length of its draw as in the release; linear
+    layers 8, 256, 32; mixup of FC and target; Adam with a cosine from 1e-4 to 1e-5, batches of 16,
+    200 epochs.
 
     Ours: one output for a continuous or two-valued target; any number of regions (the width is padded with zeros to a
     multiple of the heads, and there are at most R clusters); the weights of the best inner-validation epoch are kept.

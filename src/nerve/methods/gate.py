@@ -37,24 +37,25 @@ class GATE(Encoder):
     L = 1 - mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
     The feature is the mean embedding over the windows.
 
-    *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about the same centres;
-    FC of a window by the Ledoit–Wolf covariance (nilearn's default, which the release takes); edges by a Gaussian of the
-    correlation distance of 512 principal component scores, to the nearest participant in one view and the nearest five
-    in the other; feature and edge drop of 0.3; one graph convolution to 256, ELU, linear; AdamW at 1e-3, weight decay 1e-5,
+    *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about
+    the same centres; FC of a window by the Ledoit–Wolf covariance (nilearn's default, which the
+    release takes); edges by a Gaussian of the correlation distance of 512 principal component
+    scores, to the nearest participant in one view and the nearest five in the other; feature and
+    edge drop of 0.3; one graph convolution to 256, ELU, linear; AdamW at 1e-3, weight decay 1e-5,
     400 steps on the whole population.
 
-    *Ours*: FC entries (79,800 at R = 400) are first projected to 512 principal components, fitted on at most 2,048
-    windows of the training participants; the release fits such a projection and trains on the entries. The release
-    takes
-    windows of the other lengths at random, and chooses graph and features of the second view apart; ours go together
-    and about the same centre. Edge weights are used, where the release drops them on the way to its library. Affinity
-    of phenotype is off by default, because it would put age, sex and site, which are removed later, into the features;
-    `phenotypes` names columns to multiply it in. In scans too short for all windows they are spread evenly.
+    *Ours*: FC entries (79,800 at R = 400) are first projected to 512 principal components, fitted
+    on at most 2,048 windows of the training participants; the release fits such a projection and
+    trains on the entries. The release takes windows of the other lengths at random, and chooses
+    graph and features of the second view apart; ours go together and about the same centre. Edge
+    weights are used, where the release drops them on the way to its library. Affinity of phenotype
+    is off by default, because it would put age, sex and site, which are removed later, into the
+    features; `phenotypes` names columns to multiply it in. In scans too short for all windows they
+    are spread evenly.
 
-    *Transductive*: an embedding depends on the other participants in its cohort, through the graph. `transform`
-    builds the
-    graph of the cohort it is given; a participant's features differ between cohorts, and between a cohort and a part
-    of it.
+    *Transductive*: an embedding depends on the other participants in its cohort, through the graph.
+    `transform` builds the graph of the cohort it is given; a participant's features differ between
+    cohorts, and between a cohort and a part of it.
 
     *Not said* by the paper whose tables we follow: windows and scan lengths used, projection, phenotypes.
 

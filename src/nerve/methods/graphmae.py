@@ -17,9 +17,10 @@ class GraphMAE(Encoder):
     For a masked node i with features x_i (its row of FC) and reconstruction x̂_i, the loss is the mean over masked
     nodes of (1 - cos(x_i, x̂_i))^α. The feature is the mean code over regions, `width` numbers.
 
-    *The method's own*: learned mask token, GIN encoder (two layers of 512, PReLU, batch norm), re-masking before a
-    one-layer GIN decoder, dropout 0.2 before each layer of both, scaled cosine error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32
-    (its settings for IMDB-BINARY, the graph-level benchmark nearest in kind).
+    *The method's own*: learned mask token, GIN encoder (two layers of 512, PReLU, batch norm),
+    re-masking before a one-layer GIN decoder, dropout 0.2 before each layer of both, scaled cosine
+    error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32 (its settings for
+    IMDB-BINARY, the graph-level benchmark nearest in kind).
 
     *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value, symmetric and
     unweighted. FC is symmetric, so hiding row i alone leaves its entries in column i of all other rows, where the
