@@ -1,4 +1,4 @@
-"""Waits: `nerve --help`, tangent view, what is kept, a large report, the demo, and silence; beside references."""
+"""Waits: `nerve --help`, tangent view, a large report, the demo, and silence; beside references."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIBRARIES = [sys.executable, "-c", "import typer, typer.rich_utils"]
 
 
 def run() -> list[dict[str, object]]:
-    return [help_row(), *tangent_rows(), *kept_rows(), *report_rows(), *demo_rows(), *silence_rows()]
+    return [help_row(), *tangent_rows(), *report_rows(), *demo_rows(), *silence_rows()]
 
 
 def help_row() -> dict[str, object]:
@@ -79,35 +79,6 @@ def tangent_rows() -> list[dict[str, object]]:
             "target": "< 1e-6",
         },
     ]
-
-
-def kept_rows() -> list[dict[str, object]]:
-    """A cohort on disk whose view and features are kept, against the first time."""
-    from nerve.cohort import Cohort
-    from nerve.methods.nerve import NERVE
-    from nerve.simulate import simulate_cohort
-
-    cohort = simulate_cohort(N_PEOPLE, f"schaefer{N_REGIONS}-17", 60, keep_timeseries=False)
-    untrained = NERVE(preset="default", epochs=0, device="cpu")
-    in_memory, plain = _timed(lambda: untrained.fit(cohort).transform(cohort))
-    with tempfile.TemporaryDirectory() as folder:
-        saved = cohort.save(Path(folder) / "cohort")
-        encoder, fit = _timed(lambda: untrained.fit(Cohort.load(saved)))
-        first, embed = _timed(lambda: encoder.transform(Cohort.load(saved)))
-        again, kept = _timed(lambda: encoder.transform(Cohort.load(saved)))
-    if not (np.array_equal(first, again) and np.allclose(first, in_memory, atol=1e-4)):
-        raise AssertionError("what is kept differs from what is computed")
-    what = f"{N_PEOPLE} × {N_REGIONS} regions on disk"
-    return [
-        {
-            "name": f"{what}: view and embedding, against a cohort in memory (s)",
-            "value": fit + embed, "reference": plain, "ratio": (fit + embed) / plain,
-        },
-        {
-            "name": f"{what}: features asked for again, against the first time (s)",
-            "value": kept, "reference": embed, "ratio": kept / embed, "target": "< 0.5",
-        },
-    ]  # fmt: skip
 
 
 def report_rows() -> list[dict[str, object]]:

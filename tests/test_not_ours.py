@@ -105,16 +105,3 @@ def test_a_model_without_its_checkpoint_is_not_trained_over(cohort, tmp_path):
         with pytest.raises(NerveError, match="was not made by nerve"):
             write(tmp_path / "mine" / "interpretation")
     assert (tmp_path / "mine" / "interpretation" / "attention.tsv").read_text() == MINE
-
-
-def test_a_file_of_the_users_in_the_folder_of_kept_views_is_not_removed(tmp_path):
-    cohort = simulate_cohort(4, "schaefer100-7", 20, keep_timeseries=False)
-    folder = cohort.save(tmp_path / "cohort")
-    (folder / ".views").mkdir()
-    (folder / ".views" / "0123456789abcdef.npy").write_bytes(b"")
-    cohort.save(folder, overwrite=True)  # what nerve keeps there is its own
-    (folder / ".views").mkdir()
-    (folder / ".views" / "mine.txt").write_text("mine")
-    with pytest.raises(NerveError, match=r"mine\.txt"):
-        cohort.save(folder, overwrite=True)
-    assert (folder / ".views" / "mine.txt").read_text() == "mine"

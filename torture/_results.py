@@ -18,7 +18,6 @@ import yaml
 from safetensors.numpy import load_file
 
 from nerve.files import MARK
-from nerve.store import KEPT, VIEWS
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
 OF_THIS_RUN = ("id", "files", "command")  # of protocol.json: digests of tables with times, and where it was typed
@@ -38,8 +37,7 @@ def compared(folder: Path) -> dict[str, Any]:
 
 def debris(folder: Path) -> list[str]:
     """Temporary files and folders, drafts and locks, anywhere below a folder."""
-    ours = (KEPT, MARK, VIEWS)
-    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name not in ours]
+    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name != MARK]
 
 
 def unreadable(folder: Path) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import psutil
 
 from nerve.files import MARK
-from nerve.store import KEPT, VIEWS
 
 SECONDS = 10.0  # that a command may take: of the processor, so that a busy machine is not blamed on the command
 KILLED_AFTER = 30.0  # by the clock, if it has hardly used the processor: it waits for what never comes
@@ -269,10 +268,9 @@ def _tree(folder: Path) -> dict[str, tuple[int, int]]:
     for place, folders, files in os.walk(folder):
         if Path(place) == folder:
             folders.remove("out")
-        folders[:] = [name for name in folders if name != VIEWS]  # this and KEPT are what nerve keeps beside arrays
         for name in folders:
             found[os.path.relpath(os.path.join(place, name), folder)] = (0, 0)
-        for name in set(files) - {KEPT}:
+        for name in files:
             about = os.lstat(os.path.join(place, name))
             found[os.path.relpath(os.path.join(place, name), folder)] = (about.st_size, about.st_mtime_ns)
     return found
@@ -289,7 +287,7 @@ def _written_elsewhere(folder: Path, before: dict[str, tuple[int, int]], root: P
     strange += [name for name in os.listdir(folder) if name not in ROOMS]
     if strange:
         return f"files outside the output folder were made: {', '.join(strange[:5])}"
-    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", KEPT, MARK, VIEWS))]
+    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", MARK))]
     return f"an unfinished file was left: {drafts[0].name}" if drafts else ""
 
 

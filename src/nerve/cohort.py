@@ -10,8 +10,6 @@ tool can open:
     timeseries.npy             (all volumes, R), participants one after another; timeseries.tsv says how many each has
     exclusions.tsv             who was left out, and why
     cohort.json                name, how it was made, and digests of the files as they were then
-    .digests.json              when the arrays were last read (`nerve.store`)
-    .views/                    views of the matrices, kept because they take long (`nerve.methods.packing`)
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +88,8 @@ class Cohort:
         #: (participants, regions, regions), as of the FC stack.
         self.shape = (self.n_participants, self.n_regions, self.n_regions)
         self._made: dict[str, Any] | None = None  # digests of a loaded cohort as it was made
-        self._loaded: tuple[Path, Any, Any] = Path(), None, None  # the folder, and what was opened from it
+        self._opened: tuple[store.OpenedFolder, ...] = ()  # the folders that its contents were read from
+        self._arrays: dict[str, Any] = {}  # of a loaded cohort: name of the file → the array that was opened
         self._check_shapes()
 
     def _check_shapes(self) -> None:
@@ -159,36 +157,37 @@ class Cohort:
         return facts_html(f"Cohort {self.name}", facts)
 
     @property
-    def folder(self) -> Path | None:
-        """Where its matrices lie, if they are those of a folder as it was loaded; a folder may be gone since."""
-        folder, matrices, _ = self._loaded
-        return folder if matrices is self.connectivity and (folder / "connectivity.npy").is_file() else None
-
-    @property
     def fingerprint(self) -> str:
         """A hash of FC, participants table, labels and time series as they are now: equal only for equal contents."""
-        return hashlib.sha256(json.dumps(self._contents, sort_keys=True).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(self._contents(), sort_keys=True).encode()).hexdigest()[:32]
 
     @property
     def changes(self) -> list[str]:
         """What has changed in the folder since the cohort was made, in words; nothing for a cohort in memory."""
-        return [] if self._made is None else store.differences(self._made, self._contents)
+        return [] if self._made is None else store.differences(self._made, self._contents())
 
-    @cached_property
+    def check_unchanged(self) -> None:
+        """Refuse if a folder that this cohort was read from holds something else now.
+
+        Called before anything is written that was computed from the cohort: it would be of neither version.
+        """
+        for opened in self._opened:
+            opened.check_unchanged()
+
     def _contents(self) -> dict[str, Any]:
-        """Digests of everything; what lies on disk is read only if it is unknown."""
-        folder, matrices, series = self._loaded
-
-        def digest(name: str, now: Any, opened: Any, pieces: Iterator[np.ndarray]) -> str:
-            unchanged = now is opened and (folder / name).is_file()  # a folder may be gone
-            return store.file_digest(folder / name) if unchanged else store.digest_of(pieces)
-
-        found, lengths = None, np.array([])
+        """Digests of everything. Arrays that lie on disk are read once per process."""
+        series, lengths = None, np.array([])
         if self.timeseries is not None:
-            parts = (np.asarray(one, np.float32) for one in self.timeseries)
-            found, lengths = digest("timeseries.npy", self.timeseries, series, parts), self.timeseries.lengths
-        fc = digest("connectivity.npy", self.connectivity, matrices, self._chunks())
-        return store.digests(fc, self.parcellation, self.participants, found, lengths)
+            parts = (np.asarray(part, np.float32) for part in self.timeseries)
+            series = self._digest("timeseries.npy", self.timeseries, parts)
+            lengths = self.timeseries.lengths
+        matrices = self._digest("connectivity.npy", self.connectivity, self._chunks())
+        return store.digests(matrices, self.parcellation, self.participants, series, lengths)
+
+    def _digest(self, name: str, array: Any, pieces: Iterator[np.ndarray]) -> str:
+        if name in self._arrays and array is self._arrays[name]:
+            return self._opened[0].array_digest(name)
+        return store.digest_of(pieces)
 
     def inputs(self, kind: str = "fc", rows: Any = None) -> Any:
         """What a method reads, in float32.
@@ -274,17 +273,24 @@ class Cohort:
         whole.name = as_utf8(name or "+".join(cohort.name for cohort in cohorts))
         whole.exclusions = pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True)
         whole.notes = {"concatenated": [cohort.fingerprint for cohort in cohorts]}
+        whole._opened = tuple(opened for cohort in cohorts for opened in cohort._opened)
         return whole
 
     def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> Path:
-        """Write the cohort as a folder, whole or not at all."""
+        """Write the cohort as a folder, whole or not at all.
+
+        Refused if a folder that it was read from, the one to be overwritten say, was changed meanwhile.
+        """
+        self.check_unchanged()
         dtype = dtype or ("float16" if self.connectivity.dtype == np.float16 else "float32")
         with store.writing_cohort(path, self.parcellation, dtype=dtype, overwrite=overwrite) as writer:
             starts = range(0, len(self), _CHUNK)
             for start, chunk in zip(tracked(starts, "writing", len(starts)), self._chunks(), strict=True):
                 some = range(start, start + len(chunk))
                 writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
+            self.check_unchanged()
             writer.finish(self.participants, **self._about)
+        self._reopen(path)
         return Path(path)
 
     @classmethod
@@ -295,6 +301,7 @@ class Cohort:
             found = "this is not a cohort" if folder.exists() else "there is no such folder"
             remedy = "Make one with `nerve ingest` or `nerve simulate`."
             raise problem(folder, found, expected="a folder with cohort.json and connectivity.npy", remedy=remedy)
+        opened = store.OpenedFolder(folder)
         about = read_json(folder / "cohort.json")
         version = about.get("format_version") if isinstance(about, dict) else None
         if isinstance(version, int) and version != store.FORMAT_VERSION:
@@ -307,16 +314,28 @@ class Cohort:
         known_columns(["participant_id"], participants.columns, folder / "participants.tsv")
         ids = read_tsv(folder / "connectivity.tsv", dtype=str, usecols=["participant_id"])["participant_id"]
         rows = store.matched_rows(participants["participant_id"], ids, folder / "participants.tsv")
-        connectivity = store.open_npy(folder / "connectivity.npy")
+        connectivity = opened.open_array("connectivity.npy")
         stack = Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity
         parcellation = Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"])
-        series = store.open_series(folder, ids) if (folder / "timeseries.npy").is_file() else None
+        series = store.open_series(opened, ids) if (folder / "timeseries.npy").is_file() else None
         said = {"name": about["name"], "measure": about.get("measure", "pearson"), "notes": about["notes"]}
         cohort = cls(stack, participants.iloc[rows], parcellation, series, **said)
         if (folder / "exclusions.tsv").is_file():
             cohort.exclusions = read_tsv(folder / "exclusions.tsv", dtype=str, usecols=["participant_id", "reason"])
-        cohort._made, cohort._loaded = about["digests"], (folder, cohort.connectivity, cohort.timeseries)
+        opened.check_unchanged()  # another process may have replaced some of these files by now
+        cohort._made = about["digests"]
+        cohort._opened = (opened,)
+        cohort._arrays = {"connectivity.npy": cohort.connectivity}
+        if series is not None:
+            cohort._arrays["timeseries.npy"] = cohort.timeseries
         return cohort
+
+    def _reopen(self, path: str | os.PathLike[str]) -> None:
+        """After the folder that this cohort was read from was overwritten by it, take the new files for the old."""
+        now = store.OpenedFolder(path)
+        if any(opened.path == now.path for opened in self._opened):
+            self._opened = tuple(now if opened.path == now.path else opened for opened in self._opened)
+            self._arrays = {}  # they are in memory, or of a file that has no name any more
 
     def _chunks(self) -> Iterator[np.ndarray]:
         for start in range(0, self.n_participants, _CHUNK):
@@ -337,7 +356,9 @@ class Cohort:
         return index
 
     def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
-        return Cohort(connectivity, participants, parcellation, series, **self._about)
+        cohort = Cohort(connectivity, participants, parcellation, series, **self._about)
+        cohort._opened = self._opened
+        return cohort
 
     @property
     def _about(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
     with atomic_folder(out, "dataset_description.json") as draft:
         write_tsv(draft / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
         write_bids_people(cohort, draft)
+        cohort.check_unchanged()
     return Path(out)
 
 

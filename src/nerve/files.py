@@ -34,7 +34,7 @@ from nerve.unpacking import open_table, require_ending
 
 MARK = ".nerve"  # in folders that nerve has made
 _TEMPORARY = re.compile(r"\.lock|\..*\.lock|\..*\.[a-z0-9_]{8}\.(?:tmp|old)|locks")  # what a killed process leaves
-_ARRAY = re.compile(r"[0-9a-f]+\.npy")  # in a folder of arrays that are kept under their digests
+FileState = tuple[int, ...]  # see `file_state`
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
 
@@ -101,14 +101,16 @@ def atomic_folder(
     """Fill a temporary folder that takes the name `path` only if the block ends well.
 
     An existing non-empty `path` is refused unless `overwrite`; it is replaced at the very end, and only if it holds a
-    file named `marker`, which shows that it is one of ours, and nothing but it and files named in `own`. A folder that
-    another process is filling is refused by naming that process; what a killed one left is tidied up first.
+    file named `marker`, which shows that it is one of ours, and nothing but it and files named in `own`. One whose
+    files were changed while the block ran is not replaced. A folder that another process is filling is refused by
+    naming that process; what a killed one left is tidied up first.
     """
     path = _real(path)
     _check_replaceable(path, marker, own, overwrite)
     with only_one(_lock_file(path), path), clear_errors(path):
         _tidy(path)
         _check_replaceable(path, marker, own, overwrite)  # again: another process may have made it, or set it aside
+        before = folder_states(path)
         draft = _temporary(path, "tmp")
         draft.mkdir()  # never one that was there: it is removed if the block fails
         try:
@@ -117,6 +119,9 @@ def atomic_folder(
             yield draft
             _settle(draft, path)
             draft.chmod(stat.S_IMODE(mode))
+            if folder_states(path) != before:
+                found = "its files were changed while new ones were being made, so it is not replaced"
+                raise problem(path, found, remedy="Look at what was changed, then start again.")
             _swap(draft, path)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
@@ -151,11 +156,23 @@ def _check_replaceable(path: Path, marker: str, own: Collection[str], overwrite:
 
 
 def _of_others(path: Path, own: Collection[str] = ()) -> list[str]:
-    """The names in a folder that are neither in `own` nor what a killed process leaves; in own folders, no arrays."""
-    inside = (file for name in own if (path / name).is_dir() for file in (path / name).rglob("*") if file.is_file())
-    names = [name for name in os.listdir(path) if name not in own]
-    names += [str(file.relative_to(path)) for file in inside if not _ARRAY.fullmatch(file.name)]
-    return sorted(name for name in names if not _TEMPORARY.fullmatch(Path(name).name))
+    """The names in a folder that are neither files in `own` nor what a killed process leaves."""
+    ours = {name for name in own if not (path / name).is_dir()}
+    return sorted(name for name in os.listdir(path) if name not in ours and not _TEMPORARY.fullmatch(name))
+
+
+def folder_states(path: Path) -> dict[str, FileState]:
+    """The state of every file of a folder; none of one that does not exist."""
+    return {str(file.relative_to(path)): file_state(file) for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def file_state(path: Path) -> FileState:
+    """What tells versions of a file apart without reading it: device, number, size and times.
+
+    The last one, the time of the last change of any sort, cannot be set back by users.
+    """
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _settle(draft: Path, path: Path) -> None:
@@ -289,6 +306,12 @@ def _reading(name: str | os.PathLike[str], what: str, remedy: str = "") -> Itera
         if mark := getattr(error, "problem_mark", None):  # of YAML
             why = f"line {mark.line + 1}, column {mark.column + 1}"
         raise NerveError(f"{path}: is not {what} ({why}).{remedy}") from error
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """A hash of the bytes of a file, with one sentence if it cannot be read."""
+    with _reading(path, "readable") as file, open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

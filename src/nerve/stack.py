@@ -104,7 +104,7 @@ class Stack:
                 if order is not None:
                     block = block[:, order] if region is not None else block[:, order[:, None], order]
                 out[chunk] = block
-                _give_back(source)
+                give_back(source)
         return out
 
 
@@ -145,7 +145,7 @@ class Series:
         return cls(parts, [regions for series in many for regions in series._regions])
 
 
-def _give_back(source: np.ndarray) -> None:
+def give_back(source: np.ndarray) -> None:
     """Let the system drop the pages of a memory map that were just read (they stay in its cache)."""
     mapped = getattr(source, "_mmap", None)
     if mapped is not None and hasattr(mapped, "madvise") and source.nbytes > MATERIALISE_BELOW:

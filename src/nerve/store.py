@@ -1,9 +1,8 @@
 """How a cohort lies on disk: written one matrix after another, and known by its content.
 
-Names and layout of the files are in `nerve.cohort`. An array is hashed once, then recognised by its size and times.
-`.digests.json` beside the arrays keeps them: size, time of writing, time of the last change of any sort (which nobody
-can set back) and digest. A file that differs in one of the first three is read again. Where `.digests.json` is missing
-or cannot be written, the arrays are read.
+Names and layout of the files are in `nerve.cohort`. What is computed from a cohort is kept under a digest of its
+content. `OpenedFolder` remembers the files as they were when they were opened, so that whoever writes a result can
+refuse if they are others by then.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,23 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError, as_utf8, listed, one_of, problem
-from nerve.files import MISSING, atomic_folder, read_json, read_tsv, write_json, write_tsv
+from nerve.files import MISSING, FileState, atomic_folder, file_hash, file_state, read_tsv, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
-from nerve.stack import Series
+from nerve.stack import Series, give_back
 
 FORMAT_VERSION = 2
 DTYPES = ("float32", "float16")
-KEPT = ".digests.json"
-VIEWS = ".views"  # folder of `nerve.methods.packing`
 FILES = (
     "cohort.json", "connectivity.npy", "connectivity.tsv", "dataset_description.json", "exclusions.tsv",
-    "participants.tsv", "regions.tsv", "timeseries.npy", "timeseries.tsv", "truth.json", "truth_scores.tsv", KEPT,
-    VIEWS,
+    "participants.tsv", "regions.tsv", "timeseries.npy", "timeseries.tsv", "truth.json", "truth_scores.tsv",
+)  # fmt: skip
+ARRAYS = ("connectivity.npy", "timeseries.npy")
+# small files that `Cohort.load` reads
+TABLES = (
+    "cohort.json", "connectivity.tsv", "exclusions.tsv", "participants.tsv", "regions.tsv", "timeseries.tsv",
 )  # fmt: skip
 _CHUNK = 2**24  # bytes read at a time
+_digests: dict[tuple[Path, FileState], str] = {}  # of arrays that this process has read
 
 
 class ArrayDigest:
@@ -64,7 +66,7 @@ class _GrowingArray(ArrayDigest):
 
     def __init__(self, files: ExitStack, path: Path, dtype: str, *shape: int) -> None:
         super().__init__()
-        self.path, self.dtype, self.shape = path, np.dtype(dtype), shape
+        self.dtype, self.shape = np.dtype(dtype), shape
         self.stream = files.enter_context(open(path, "w+b"))  # noqa: SIM115, which does not see the context
         self._write_header()
 
@@ -74,10 +76,9 @@ class _GrowingArray(ArrayDigest):
         super().add(rows)
 
     def finish(self) -> str:
-        """Say in the header how many rows there are, close the file and keep its digest."""
+        """Say in the header how many rows there are and close the file; returns its digest."""
         self._write_header()
         self.stream.close()
-        _remember(self.path, self.hexdigest())
         return self.hexdigest()
 
     def _write_header(self) -> None:
@@ -159,9 +160,10 @@ def open_npy(path: Path, remedy: str = "The file is incomplete: make the cohort 
     return array if array.size else np.array(array)
 
 
-def open_series(folder: Path, ids: Iterable[str]) -> Series:
+def open_series(folder: OpenedFolder, ids: Iterable[str]) -> Series:
     """The time series of a cohort's folder, cut as timeseries.tsv says, in the order of `ids`."""
-    joined, path = open_npy(folder / "timeseries.npy"), folder / "timeseries.tsv"
+    joined = folder.open_array("timeseries.npy")
+    path = folder.path / "timeseries.tsv"
     columns = {"participant_id": str, "n_volumes": int}
     table = read_tsv(path, dtype=columns, usecols=list(columns))
     lengths = table["n_volumes"].to_numpy()
@@ -194,34 +196,89 @@ def digest_of(pieces: Iterable[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def file_digest(path: Path) -> str:
-    """The digest of the array in `path`; it is read only if the file is not the one last read."""
-    kept = _kept(path.parent).get(path.name)
-    if isinstance(kept, dict) and kept.get("seen") == _seen(path):
-        return str(kept.get("digest"))
-    array = open_npy(path)
+class OpenedFolder:
+    """The folder of a cohort as it was when it was opened.
+
+    Parameters
+    ----------
+    folder : path
+
+    Attributes
+    ----------
+    path : Path
+    tables : dict
+        Name of each small file → hash of its bytes.
+    arrays : dict
+        Name of each array → its `file_state`: arrays are large, and are not read before they are needed.
+    opened : dict
+        Name of each array that `open_array` was asked for → the memory map.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(folder))
+        self.tables: dict[str, str] = {}
+        self.arrays: dict[str, FileState] = {}
+        self.opened: dict[str, np.ndarray] = {}
+        for name in TABLES:
+            if (self.path / name).is_file():
+                self.tables[name] = file_hash(self.path / name)
+        for name in ARRAYS:
+            if (self.path / name).is_file():
+                self.arrays[name] = file_state(self.path / name)
+
+    def open_array(self, name: str) -> np.ndarray:
+        """Memory-map an array of the folder, the same one whenever it is asked for."""
+        if name not in self.opened:
+            self.opened[name] = open_npy(self.path / name)
+        return self.opened[name]
+
+    def array_digest(self, name: str) -> str:
+        """The digest of an array as it was opened; it is read once per process."""
+        key = (self.path / name, self.arrays[name])
+        if key not in _digests:
+            digest = digest_of(_pieces(self.open_array(name)))
+            if self._written_into(name):
+                found = "it was changed after the cohort was opened"
+                raise problem(self.path / name, found, remedy="Open the cohort again.")
+            _digests[key] = digest
+        return _digests[key]
+
+    def check_unchanged(self) -> None:
+        """Refuse if the folder holds something else now; one that is gone cannot be taken for what was opened."""
+        if not self.path.is_dir():
+            return
+        now = OpenedFolder(self.path)
+        names = {*self.tables, *now.tables}
+        changed = [name for name in names if self.tables.get(name) != now.tables.get(name)]
+        changed += [name for name in {*self.arrays, *now.arrays} if not self._same_array(name, now)]
+        if changed:
+            found = f"{listed(sorted(changed))} changed after the cohort was opened, so nothing is written"
+            raise problem(self.path, found, remedy="Start again with the cohort as it is now.")
+
+    def _same_array(self, name: str, now: OpenedFolder) -> bool:
+        """Whether an array is the one that was opened: by its state or, a copy say, by its content."""
+        if self.arrays.get(name) == now.arrays.get(name):
+            return True
+        if name not in self.arrays or name not in now.arrays:
+            return False
+        known = _digests.get((self.path / name, self.arrays[name]))
+        return known is not None and known == now.array_digest(name)
+
+    def _written_into(self, name: str) -> bool:
+        """Whether the file itself was changed since; one that took its place leaves what was opened as it was."""
+        path, before = self.path / name, self.arrays[name]
+        if not path.is_file():
+            return False
+        now = file_state(path)
+        return now[:2] == before[:2] and now != before
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    """An array along its first axis, some rows at a time."""
     step = max(1, _CHUNK // max(1, array[:1].nbytes))
-    digest = digest_of(array[start : start + step] for start in range(0, len(array), step))
-    _remember(path, digest)
-    return digest
-
-
-def _remember(path: Path, digest: str) -> None:
-    """Keep the digest of a file beside it, if that is possible."""
-    kept = _kept(path.parent) | {path.name: {"seen": _seen(path), "digest": digest}}
-    with suppress(NerveError):  # a folder that cannot be written to
-        write_json(path.parent / KEPT, kept)
-
-
-def _kept(folder: Path) -> dict[str, Any]:
-    with suppress(NerveError, TypeError, ValueError):
-        return dict(read_json(folder / KEPT))
-    return {}
-
-
-def _seen(path: Path) -> list[int]:
-    stat = os.stat(path)
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+        give_back(array)
 
 
 def text_digest(*parts: str) -> str:

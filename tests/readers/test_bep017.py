@@ -188,3 +188,14 @@ def test_ids_with_underscores_survive(tmp_path):
     original = cohort(n=2, ids=["CMU_a_0050642", "CMU_a_0050646"])
     export_cohort(original, tmp_path / "out")
     assert_same(read_cohort(tmp_path / "out"), original)
+
+
+def test_a_changed_table_of_regions_is_read_again_in_the_same_process(tmp_path):
+    export_cohort(cohort(), tmp_path / "out")
+    before = read_cohort(tmp_path / "out")
+    path = next((tmp_path / "out").rglob("*_nodeindices.tsv"))
+    nodes = pd.read_csv(path, sep="\t")
+    nodes["matrix_index"] = nodes["matrix_index"].to_numpy()[::-1]
+    nodes.to_csv(path, sep="\t", index=False)
+    after = read_cohort(tmp_path / "out")
+    np.testing.assert_array_equal(after.connectivity, before.connectivity[:, ::-1, ::-1])

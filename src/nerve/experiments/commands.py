@@ -69,6 +69,8 @@ def evaluate(
     experiment = _prepared(config, out)
     if quality is not None:
         write_tsv(experiment.folder / CHECKS, quality.table)
+    else:
+        (experiment.folder / CHECKS).unlink(missing_ok=True)  # of another evaluation in this folder
     results = _done(experiment, "local", 1)
     show_scores(results)
     say(*found(results))

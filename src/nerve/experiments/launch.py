@@ -102,7 +102,10 @@ def run_task(workspace: Workspace, task: Task) -> str:
         with warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("always", NerveWarning)
             try:
-                record["status"], record["result"] = DONE, task.run(workspace, folder)
+                task.check_inputs(workspace)
+                record["result"] = task.run(workspace, folder)
+                task.check_inputs(workspace)  # they may have been changed while it ran
+                record["status"] = DONE
             except NerveError as error:
                 record["status"] = UNAVAILABLE if isinstance(error, MissingInput) else FAILED
                 record["reason"] = str(error)

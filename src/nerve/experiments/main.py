@@ -5,6 +5,7 @@ Collected are rows, predictions, scores, comparisons and the paper's table.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from nerve.experiments.work import Encode, FromModel, Task
 from nerve.experiments.workspace import Workspace
 from nerve.files import read_json, read_tsv, write_json, write_markdown, write_tsv
 from nerve.interpret import interpret_to
+from nerve.interpret.output import FOLDER, INPUTS
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
 from nerve.report.privacy import Scrubber
@@ -46,8 +48,7 @@ class Experiment(Workspace):
         """Run what is not done, then write the results; failed runs are listed, they do not stop the others."""
         launch(self, launcher, jobs, report)
         results = collect(self, command)
-        if self.config.interpret:
-            self._interpret()
+        self._interpret()
         return results
 
     def failures(self) -> list[str]:
@@ -56,20 +57,26 @@ class Experiment(Workspace):
         return [f"{row.run}: {row.reason}" for row in table[table["status"] == FAILED].itertuples()]
 
     def _interpret(self) -> None:
-        """Maps of the last NERVE row, over its seeds, on the first cohort; written once for the same encoders."""
-        models, name = self._nerve_models(), next(iter(self.config.cohorts))
-        mark = self.folder / "interpretation" / "of.json"
+        """Maps of the last NERVE row, over its seeds, on the first cohort; written once for the same inputs."""
+        folder = self.folder / FOLDER
+        models = self._nerve_models() if self.config.interpret else {}
+        if not models:
+            if (folder / INPUTS).is_file():  # maps of a row that is no more
+                shutil.rmtree(folder)
+            return
+        name = next(iter(self.config.cohorts))
         _, protocol = self.people(name)
         targets = protocol.targets if self.config.kind == "evaluation" else protocol.targets[:1]  # one of many will do
-        wanted = fingerprint([sorted(models.values()), name, targets, protocol.as_dict()])
-        if not models or (mark.is_file() and read_json(mark) == wanted):
+        data, code = self.inputs()
+        wanted = fingerprint([sorted(models.values()), data[name], code, name, targets, protocol.as_dict()])
+        if (folder / INPUTS).is_file() and read_json(folder / INPUTS) == wanted:
             return
         encoders = [NERVE.from_pretrained(path, device=self.config.device) for path in models]
         interpret_to(
             self.folder, encoders, self.cohort(name), targets, protocol.covariates,
             n_folds=protocol.n_folds, seed=protocol.seed, motion=protocol.motion,
         )  # fmt: skip
-        write_json(mark, wanted)
+        write_json(folder / INPUTS, wanted)
 
     def _nerve_models(self) -> dict[Path, str]:
         """The models (folders or archives) of the last NERVE line that is trained → the run that each determines."""
@@ -85,6 +92,7 @@ class Experiment(Workspace):
 def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     """Write the results folder from the runs that are done; runs.tsv says how each run stands."""
     folder, plan = workspace.folder, workspace.plan
+    workspace.check_inputs()
     write_tsv(folder / "runs.tsv", runs_table(workspace))
     ended = {task.id: workspace.store.manifest(task.id) or {} for task in plan.unique}
     good = {run_id: one for run_id, one in ended.items() if one.get("status") == DONE}
@@ -111,6 +119,7 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     results.nulls = nulls if len(nulls) else results.nulls
     results.curves = curves if len(curves) else results.curves
     with workspace.store.turn("results"):  # another process may be writing the same results
+        workspace.check_inputs()
         write_results(folder, results)
         _write_texts(workspace, results)
     return results
@@ -207,7 +216,7 @@ def _cohorts(workspace: Workspace) -> pd.DataFrame:
     for name, about in workspace.config.cohorts.items():
         cohort = workspace.cohort(name)
         what = [name, about.label or name, len(cohort), cohort.n_regions, cohort.parcellation.name]
-        rows.append([*what, workspace.inputs()[0][name], about.pretrain and trained, about.simulate is not None])
+        rows.append([*what, workspace.folder_fingerprint(name), about.pretrain and trained, about.simulate is not None])
     return pd.DataFrame(rows, columns=COHORTS)
 
 

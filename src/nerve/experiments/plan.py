@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from nerve.checks import NerveError, listed
@@ -137,7 +138,11 @@ class Planner:
         )
 
     def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
-        return Recipe(str(entry.method), entry.preset or self.config.preset, dict(settings), seed)
+        files = {}
+        for name, value in settings.items():  # a table of regions for `patching`, say
+            if isinstance(value, str) and Path(value).is_file():
+                files[name] = content_hash(value)
+        return Recipe(str(entry.method), entry.preset or self.config.preset, dict(settings), seed, files)
 
     def _probes(self, row: Row, kind: type[Probe], **own: Any) -> Iterator[Task]:
         for name in self.config.cohorts:

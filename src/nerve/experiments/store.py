@@ -4,7 +4,6 @@
     DIR/cohorts/NAME/            simulated cohorts
     DIR/runs/ID/manifest.json    what, status, settings, seed, versions, data, timing; written last when it ends well
     DIR/runs/ID/…                history, weights, predictions
-    DIR/features/ID/             what the encoder of a run makes of each cohort, a row per participant
     DIR/locks/ID                 held (by the system, so that a kill frees it) while a process works on a run
 
 Two processes on one store share the work: whoever holds the lock runs, the other goes on to the next.
@@ -28,9 +27,7 @@ from nerve.checks import problem
 from nerve.files import read_json, write_json
 from nerve.locks import holder, holding, is_held
 
-# files of the package that decide results
-DECIDING = ("views.py", "connectivity.py", "patching.py", "protocol.py", "methods/methods.yaml", "models/*.py",
-            "training/*.py", "methods/*.py", "evaluation/*.py")  # fmt: skip
+_COMPILED = "__pycache__"  # folders that Python makes, which decide nothing
 DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = "done", "failed", "running", "waiting", "not available"
 
 
@@ -102,12 +99,43 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+def check_content(path: str | os.PathLike[str], expected: str) -> None:
+    """Refuse a file or folder whose `content_hash` is another than when the runs were planned."""
+    if content_hash(path) != expected:
+        found = "it was changed after the experiment was started"
+        raise problem(path, found, remedy="Start the experiment again.")
+
+
+@functools.cache
 def code_version() -> str:
-    """The version of the package and a hash of the sources that decide results."""
+    """The version of the package and a hash of all its files.
+
+    Computed once per process: what a process has imported does not change when files are edited.
+    """
     import nerve
 
-    sources = [path for pattern in DECIDING for path in sorted(Path(nerve.__file__).parent.glob(pattern))]
-    return f"{nerve.__version__}+{fingerprint([path.read_text(encoding='utf-8') for path in sources])}"
+    return f"{nerve.__version__}+{source_hash(Path(nerve.__file__).parent)}"
+
+
+def source_hash(package: Path) -> str:
+    """A hash of every file of a package: code, tables, templates and settings.
+
+    Parameters
+    ----------
+    package : Path
+        The folder of the package.
+
+    Returns
+    -------
+    str
+        Another one if any file is changed, added, renamed or removed.
+    """
+    contents = {}
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and _COMPILED not in path.parts:
+            name = path.relative_to(package).as_posix()
+            contents[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    return fingerprint(contents)
 
 
 @functools.cache

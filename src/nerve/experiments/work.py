@@ -25,14 +25,13 @@ from nerve.evaluation.rows import GIVEN, Row, line_label
 from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.experiments.select import BestVariant
-from nerve.experiments.store import DONE, UNAVAILABLE, fingerprint
-from nerve.files import atomic_file, claim, read_json, write_json, write_npy, write_tsv
+from nerve.experiments.store import DONE, UNAVAILABLE, check_content, fingerprint
+from nerve.files import atomic_file, claim, write_json, write_tsv
 from nerve.interpret.pretraining import describe_run
 from nerve.methods import NAME_OF_CLASS, load_method, make_method, method_class
 from nerve.methods.base import read_configuration
 from nerve.methods.pretrained import located
 from nerve.methods.runs import compared
-from nerve.store import open_npy
 
 if TYPE_CHECKING:
     from nerve.experiments.workspace import Workspace
@@ -49,9 +48,12 @@ class Recipe:
     preset: str
     settings: Mapping[str, Any]
     seed: int
+    files: Mapping[str, str] = field(default_factory=dict)  # settings that name a file → hash of its content
 
     def make(self, device: str = "cpu") -> Any:
-        """The estimator."""
+        """The estimator; a file that its settings name must still be the one that was planned with."""
+        for name, content in self.files.items():
+            check_content(self.settings[name], content)
         return make_method(self.method, self.preset, self.settings, seed=self.seed, device=device)
 
 
@@ -87,6 +89,17 @@ class Task:
     def run(self, workspace: Workspace, folder: Path) -> dict[str, Any]:
         """Compute and write into the folder; what is returned is recorded."""
         raise NotImplementedError
+
+    def check_inputs(self, workspace: Workspace) -> None:
+        """Refuse if code or data are no longer those of the key; called before and after `run`."""
+        workspace.check_code()
+        for name in self.cohorts:
+            workspace.check_cohort(name)
+
+    @property
+    def cohorts(self) -> list[str]:
+        """The cohorts that are read."""
+        return [self.cohort] if self.cohort else list(self.on["pretrained_on"])
 
     @cached_property
     def id(self) -> str:
@@ -188,7 +201,7 @@ class Encoded(Probe):
     """What the encoder that it needs gives; of several, variants of one another, each fold chooses one by itself."""
 
     def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
-        """Features of the cohort, computed once by the encoder and kept."""
+        """Features of the cohort."""
         every = [self._given(one, workspace, cohort) for one in self.needs]
         if len(every) == 1:
             return every[0]
@@ -204,20 +217,12 @@ class Encoded(Probe):
         if manifest["status"] != DONE:
             raise NerveError(f"Its encoder is not trained: {manifest['reason']}")
         data, key = workspace.inputs()[0][cohort.name], manifest["key"]
-        # not in the folder of the model, which may be passed on: features are a row per participant
-        kept = workspace.folder / "features" / encoder / f"{data}-{'ts' if cohort.timeseries is not None else 'fc'}.npy"
         # by fingerprint: a cohort may stand under two names
         scope = "all" if data in key["pretrained_on"].values() else "other_people"
-        beside = kept.with_suffix(".json")
-        if not (kept.is_file() and beside.is_file()):
-            method = load_method(workspace.store.run_folder(encoder), device=workspace.config.device)
-            values = method.transform(cohort)
-            write_json(beside, {"adapted": method.adapted_})
-            write_npy(kept, values)
-        features = one_feature_set(
-            open_npy(kept, "Remove it: it is made again."), cohort, key["recipe"]["method"], scope
-        )
-        features.adapted = str(read_json(beside)["adapted"])
+        method = load_method(workspace.store.run_folder(encoder), device=workspace.config.device)
+        # features are not kept: they are a row per participant, and cost little beside the training
+        features = one_feature_set(method.transform(cohort), cohort, key["recipe"]["method"], scope)
+        features.adapted = method.adapted_
         return features
 
 
@@ -230,6 +235,11 @@ class InFolds(Probe):
 
     recipe: Recipe
     pool: Mapping[str, Any]
+
+    @property
+    def cohorts(self) -> list[str]:
+        """The one that is predicted, and the others of the pool."""
+        return list(dict.fromkeys([self.cohort, *self.pool["pretrained_on"]]))
 
     @property
     def quick(self) -> bool:
@@ -259,6 +269,11 @@ class FromTable(Probe):
     content: str
     scope: str
 
+    def check_inputs(self, workspace: Workspace) -> None:
+        """Also that the table, or the model, is the one that was planned with."""
+        super().check_inputs(workspace)
+        check_content(self.path, self.content)
+
     def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
         """The rows of the cohort's participants."""
         return one_feature_set(self.path, cohort, Path(self.path).stem, self.scope)
@@ -279,9 +294,9 @@ class FromModel(FromTable):
     def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
         """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
         fitted_on, elsewhere = model.data_.get("fingerprint"), workspace.config.cohorts[name].train_on
-        if fitted_on == workspace.cohort(name).fingerprint:
+        if fitted_on in _fingerprints(workspace, name):
             return "all"
-        return "other_people" if elsewhere and fitted_on == workspace.cohort(elsewhere).fingerprint else self.scope
+        return "other_people" if elsewhere and fitted_on in _fingerprints(workspace, elsewhere) else self.scope
 
     def _describe(self, model: Any, cohort: Cohort, folder: Path) -> None:
         """Keep what a report shows of the model, and say where the cohort is not like its training cohort."""
@@ -294,6 +309,11 @@ class FromModel(FromTable):
         write_json(folder / "manifest.json", {"result": {"parameters": model.parameter_count(model.parcellation_)}})
         if hasattr(model, "likeness"):
             compared(model, cohort).save(folder)
+
+
+def _fingerprints(workspace: Workspace, name: str) -> list[str]:
+    """What a model may call a cohort: as it lies on disk, or as this experiment has reordered and renamed it."""
+    return [workspace.folder_fingerprint(name), workspace.cohort(name).fingerprint]
 
 
 def given(path: str) -> tuple[type[FromTable], str, str, str]:

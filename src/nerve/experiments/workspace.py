@@ -6,7 +6,7 @@ import inspect
 import os
 from collections import Counter
 from copy import copy
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,7 +34,8 @@ class Workspace:
     def __init__(self, folder: str | os.PathLike[str], config: ExperimentConfig) -> None:
         self.folder, self.config = Path(folder), config
         self.store = Store(self.folder)
-        self._on_disk = lru_cache(maxsize=4)(lambda name: Cohort.load(self.path(name)))
+        self._on_disk = cache(lambda name: Cohort.load(self.path(name)))
+        self._fingerprint = cache(self._find_fingerprint)
         self.cohort = lru_cache(maxsize=4)(self._cohort)
         self.prepared = lru_cache(maxsize=4)(self._prepared)
 
@@ -96,12 +97,38 @@ class Workspace:
             raise problem(path, "it is not that of this experiment", remedy="Run `nerve experiment` again.")
         return dict(cohorts), str(content["code"])
 
-    def _fingerprint(self, name: str) -> str:
-        """What is known to determine a cohort here: its contents, the region order and the renamed columns."""
-        settings = self.config.cohorts[name]
-        contents = self._on_disk(name).fingerprint  # of what lies on disk now
+    def _find_fingerprint(self, name: str) -> str:
+        """What determines a cohort here: its contents, the region order and the renamed columns."""
+        settings, cohort = self.config.cohorts[name], self._on_disk(name)
         elsewhere = [self._fingerprint(settings.train_on)] if settings.train_on else []
-        return fingerprint([contents, self.parcellation.fingerprint, settings.columns, *elsewhere])
+        contents = [cohort.fingerprint, cohort.measure]
+        return fingerprint([*contents, self.parcellation.fingerprint, settings.columns, *elsewhere])
+
+    def folder_fingerprint(self, name: str) -> str:
+        """The fingerprint of a cohort as it lies on disk, before regions are reordered and columns renamed."""
+        return self._on_disk(name).fingerprint
+
+    def check_inputs(self) -> None:
+        """Refuse if the code or any cohort is no longer what the experiment was prepared with."""
+        self.check_code()
+        for name in self.config.cohorts:
+            self.check_cohort(name)
+
+    def check_cohort(self, name: str) -> None:
+        """Refuse a cohort whose folder no longer holds what the experiment was prepared with."""
+        elsewhere = self.config.cohorts[name].train_on
+        if elsewhere is not None:
+            self.check_cohort(elsewhere)
+        self._on_disk(name).check_unchanged()  # since this process has opened it
+        if self._fingerprint(name) != self.inputs()[0][name]:
+            found = f"cohort {name!r} was changed after the experiment was started"
+            raise problem(self.path(name), found, remedy="Start the experiment again.")
+
+    def check_code(self) -> None:
+        """Refuse to compute with other code than the experiment was prepared with."""
+        if self.inputs()[1] != code_version():
+            found = "the package was changed after the experiment was started"
+            raise problem(self.folder, found, remedy="Start the experiment again.")
 
     @cached_property
     def parcellation(self) -> Parcellation:
@@ -137,12 +164,13 @@ class Workspace:
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
         """Simulate a cohort once, also when several processes ask; other arguments make it again."""
-        path, wanted = self.path(name), fingerprint(arguments)
+        path = self.path(name)
+        given = {"parcellation": self.config.parcellation or "schaefer400-17", "name": name, **arguments}
+        wanted = fingerprint([given, code_version()])
         with self.store.turn(f"cohort-{name}"):
             if (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == wanted:
                 return
             known_columns(arguments, inspect.signature(simulate_cohort).parameters, f"simulate of cohort {name!r}")
-            given = {"parcellation": self.config.parcellation or "schaefer400-17", "name": name, **arguments}
             try:
                 cohort = simulate_cohort(**given)
             except (TypeError, OverflowError) as error:

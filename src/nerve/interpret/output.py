@@ -19,6 +19,10 @@ from nerve.interpret.stability import as_encoders
 from nerve.methods import load_method
 
 FOLDER = "interpretation"
+INPUTS = "inputs.json"  # in an experiment: a hash of what the maps were made from
+_FILES = (
+    "attention.tsv", "attention_pairs.tsv", "importance.tsv", "network_weights.tsv", "stability.json", INPUTS,
+)  # fmt: skip
 MOST_PEOPLE = 200  # for attention, which hardly differs between participants
 LEAST_SPREAD = 0.005  # of region weights, whose mean is 1, that is worth a map
 _STABILITIES = (  # name in stability.json, table, column that names a map, column of its stability
@@ -73,7 +77,10 @@ def interpret_to(
             f"A {type(several[0]).__name__} has neither network factors nor attention, expected targets whose "
             "prediction can be explained (--targets)."
         )
+    cohort.check_unchanged()
     folder = claim(Path(out) / FOLDER)
+    for name in _FILES:  # maps of before, some of which this encoder may not have
+        (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         write_tsv(folder / f"{name}.tsv", table)
     write_json(folder / "stability.json", _agreement(tables, [int(one.seed) for one in several]))

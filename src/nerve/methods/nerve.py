@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,7 +15,7 @@ from nerve.cohort import Cohort
 from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.data import checked_embeddings, chunks
-from nerve.methods.packing import PackingSource, fit_view, kept_features, patching_for
+from nerve.methods.packing import PackingSource, fit_view, patching_for
 from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
@@ -27,7 +25,6 @@ from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
-from nerve.store import digest_of, text_digest
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
 from nerve.views import View, checked_arrays, make_view
@@ -171,7 +168,6 @@ class NERVE(Encoder):
         self.view_ = fit_view(make_view(config.view, config.n_directions), cohort)
         self.signature_ = Signature.of(cohort)
         source = PackingSource(cohort, self.patching_, self.view_)
-        source.viewed.keep()
         if sites is not None:
             self.shifts_ = SiteShifts.of(source.viewed.matrices, sites)
             source.recentre(self.shifts_, sites)
@@ -232,14 +228,9 @@ class NERVE(Encoder):
         (n, n_components) array for ``pca``, (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`, else
         (n, dim)
         """
-        source, chosen = self.packing(X), self.config().pooling if pooling is None else pooling
-        make = partial(self._embedded, source, one_of("pooling", chosen, POOLINGS))
-        cohort, own_code = source.cohort, not isinstance(self.config().tokenizer, str)  # the user's, which may change
-        if chosen == "tokens" or own_code or cohort.folder is None:
-            return checked_embeddings(make(), cohort)
-        weights = [digest_of([tensor.cpu().numpy().ravel()]) for tensor in self.tensors().values()]
-        key = text_digest(cohort.fingerprint, json.dumps([chosen, weights, self.configuration()], default=str))
-        return checked_embeddings(kept_features(cohort.folder, key, len(cohort), make), cohort)
+        chosen = one_of("pooling", self.config().pooling if pooling is None else pooling, POOLINGS)
+        source = self.packing(X)
+        return checked_embeddings(self._embedded(source, chosen), source.cohort)
 
     def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
         """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""

@@ -1,19 +1,11 @@
-"""A cohort as encoders read it: its matrices in a view, packed by patch once.
-
-The view of a cohort on disk is kept beside its matrices: pretraining computes it, embedding and evaluation read it.
-`.views/KEY.npy` in the cohort's folder holds the entries on and above the diagonal, (n, R (R + 1) / 2), in float32. KEY
-is a digest of the view, of what it has learned and of the matrices, so that another view or a changed cohort has
-another file; the last two are kept. It is only a short cut: a cohort in memory, some participants of one, a folder
-that cannot be written to or more than 2 GiB is computed when it is asked for.
-"""
+"""A cohort as encoders read it: its matrices in a view, packed by patch."""
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,59 +19,33 @@ from nerve.methods.data import chunks
 from nerve.methods.recentring import SiteShifts
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
-from nerve.store import VIEWS, digest_of, text_digest
 from nerve.training import ArraySource
 from nerve.training.distributed import current_processes
 from nerve.training.sources import check_numbers
 from nerve.views import View
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes of packed matrices
-LARGEST = 2 * 2**30  # bytes of a view that is kept
 PACKED = "packed.npy"
-_KEPT = 2  # files
 
 
 class ViewedCohort:
-    """The matrices of a cohort in a view that was fitted."""
+    """The matrices of a cohort in a view that was fitted, computed for those participants who are asked for."""
 
     def __init__(self, cohort: Cohort, view: View) -> None:
         self.cohort, self.view = cohort, view
         self.above = np.triu_indices(cohort.n_regions)
         self.shape = len(cohort), len(self.above[0])
-        self.path = self._path()
-        self.entries = None if self.path is None else _opened(self.path, len(cohort))
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """(k, R (R + 1) / 2) float32: the matrices of these participants on and above the diagonal."""
-        if self.entries is None:  # in the order that kept ones have, so that products with them have the same bits
-            return np.ascontiguousarray(self.matrices(rows)[:, *self.above])
-        return self.entries[rows]
+        return np.ascontiguousarray(self.matrices(rows)[:, *self.above])
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
         """(k, R, R) float32 of these participants."""
-        if self.entries is None:
-            fc = self.cohort.inputs("fc", rows)
-            check_numbers(fc, self.cohort, rows)
-            with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
-                return self.view.apply(fc)
-        out = np.empty((len(rows), *self.cohort.shape[1:]), np.float32)
-        out[:, self.above[0], self.above[1]] = out[:, self.above[1], self.above[0]] = self.entries[rows]
-        return out
-
-    def keep(self) -> None:
-        """Write everyone's matrices beside the cohort, if that is possible and was not done."""
-        if self.path is not None and self.entries is None:
-            _keep(self.path, self.shape, map(self.vectors, chunks(len(self.cohort))), _KEPT)
-            self.entries = _opened(self.path, len(self.cohort))
-
-    def _path(self) -> Path | None:
-        """Where the view is kept; FC itself, cohorts that are not on disk and large ones have no such place."""
-        folder, view = self.cohort.folder, self.view
-        if view.name == "fc" or folder is None or 4 * self.shape[0] * self.shape[1] > LARGEST:
-            return None
-        settings = {name: value for name, value in vars(view).items() if name != "arrays"}
-        learned = [f"{name} {digest_of([view.arrays[name]])}" for name in view.shapes(self.cohort.n_regions)]
-        return folder / VIEWS / f"{text_digest(view.name, str(settings), self.cohort.fingerprint, *learned)}.npy"
+        fc = self.cohort.inputs("fc", rows)
+        check_numbers(fc, self.cohort, rows)
+        with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
+            return self.view.apply(fc)
 
 
 class PackingSource:
@@ -163,36 +129,6 @@ def patching_for(parcellation: Parcellation, name: str) -> Patching:
     except NerveError as error:
         remedy = "Other choices: networks, grid16, permuted0 (any number)."
         raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error
-
-
-def kept_features(folder: Path, key: str, n: int, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Features of n participants, which `embed` or `evaluate` may have made before; KEY says of whom, by which model.
-
-    `.views/features/KEY.npy` in the cohort's folder; the last eight are kept.
-    """
-    path = folder / VIEWS / "features" / f"{key}.npy"
-    kept = _opened(path, n)
-    if kept is not None:
-        return np.array(kept)
-    features = make()
-    _keep(path, features.shape, [features], 8)
-    return features
-
-
-def _opened(path: Path, n: int) -> np.ndarray | None:
-    """The array that is kept here; None if there is none of so many participants."""
-    with suppress(OSError, ValueError):
-        kept = np.load(path, mmap_mode="r", allow_pickle=False)
-        return kept if len(kept) == n and kept.dtype == np.float32 else None
-    return None
-
-
-def _keep(path: Path, shape: tuple[int, ...], parts: Iterable[np.ndarray], most: int) -> None:
-    """Write an array, if that is possible, and leave only so many of the last ones in its folder."""
-    with suppress(NerveError, OSError):  # a participant that has no view is refused where the matrix is asked for
-        _write(path, shape, np.float32, parts)
-        for old in sorted(path.parent.glob("*.npy"), key=os.path.getmtime)[:-most]:
-            old.unlink(missing_ok=True)
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:

@@ -83,6 +83,7 @@ class Probe:
             with naming(people.ids[rows]):
                 ridge = ridge_of(protocol).fit(features[rows], values[np.ix_(rows, some)], groups=own, strata=strata)
             self.weights_[:, some], self.biases_[some] = ridge.linear()
+        cohort.check_unchanged()
         self.about_ = {
             "format": FORMAT,
             "nerve_version": nerve.__version__,
@@ -222,6 +223,8 @@ def predict_file(
     if path.suffix.lower() != ".tsv":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
     check_replaceable_file(path, begins_with(*COLUMNS))
-    table = Probe.load(probe, device=device).predict(Cohort.load(cohort))
+    people = Cohort.load(cohort)
+    table = Probe.load(probe, device=device).predict(people)
+    people.check_unchanged()
     write_tsv(path, table)
     return table

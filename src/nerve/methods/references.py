@@ -40,6 +40,7 @@ class Reference(Transformer, Method):
         cohort = self.begin_fit(X)
         with Progress(f"{type(self).__name__}: fit"):
             learned = self.learn(cohort)
+        cohort.check_unchanged()  # the model says by its fingerprint what it was fitted on
         # in the order that they are loaded in, so that products with them have the same bits
         self.arrays_ = {name: np.array(one, order="C") for name, one in learned.items()}
         return self

@@ -137,6 +137,7 @@ def embed_file(
     if like.differences and on_difference is not None:
         on_difference(like, people.name)
     values = encoder.transform(people, pooling)
+    people.check_unchanged()
     ids = people.participants["participant_id"]
     if suffix == ".tsv":
         table = pd.DataFrame(values, columns=[f"dim{k}" for k in range(values.shape[1])])

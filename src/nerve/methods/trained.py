@@ -120,6 +120,7 @@ class Trained(Method):
         split = self.split(cohort, settings, groups)
         with Progress(f"{type(self).__name__}: before the first step"):
             source = self.begin_training(cohort, split[0], folder)
+        cohort.check_unchanged()  # checkpoints and model say by its fingerprint what they were trained on
         identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
         result = train(
             self.module_,
@@ -135,6 +136,7 @@ class Trained(Method):
         self.data_ |= {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
         with Progress(f"{type(self).__name__}: after the last step"):
             self.finish(self.module_, source)
+        cohort.check_unchanged()
         if folder is not None and current_processes().first:
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
         return self

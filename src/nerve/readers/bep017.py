@@ -25,7 +25,7 @@ from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation
 from nerve.readers.base import Options, Reader, Reading, Scan
 from nerve.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names, version_of
-from nerve.readers.opening import files_below
+from nerve.readers.opening import files_below, once
 from nerve.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
@@ -87,13 +87,14 @@ def _version(name: BidsName) -> Version:
 def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:
     """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
     folders = [folder for folder in name.path.parents if folder.is_relative_to(top)]
-    files = [path for folder in folders for path in _with_ending(folder, ending)]
+    files = [path for folder in folders for path in _with_ending(folder, ending, folder.stat().st_mtime_ns)]
     fitting = [path for path in files if _entities_of(path, ending) <= name.entities.items()]
     return max(fitting, key=lambda path: (len(path.parts), path.name.count("_"), path.name), default=None)
 
 
 @lru_cache(maxsize=256)
-def _with_ending(folder: Path, ending: str) -> tuple[Path, ...]:
+def _with_ending(folder: Path, ending: str, changed: int) -> tuple[Path, ...]:
+    """Files of a folder; `changed`, the time of its last change, makes it list a changed folder again."""
     return tuple(sorted(folder.glob(f"*{ending}")))
 
 
@@ -103,7 +104,7 @@ def _entities_of(path: Path, ending: str) -> set[tuple[str, str]]:
     return {(key, label) for key, _, label in words}
 
 
-@lru_cache(maxsize=16)
+@once
 def _nodes(path: Path) -> pd.DataFrame:
     """The table of nodes in the order of the matrix."""
     nodes = read_tsv(path, dtype={"label": str})
