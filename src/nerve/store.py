@@ -229,8 +229,15 @@ class OpenedFolder:
     def open_array(self, name: str) -> np.ndarray:
         """Memory-map an array of the folder, the same one whenever it is asked for."""
         if name not in self.opened:
-            self.opened[name] = open_npy(self.path / name)
+            array = open_npy(self.path / name)
+            if file_state(self.path / name) != self.arrays[name]:
+                raise self._changed(name)
+            self.opened[name] = array
         return self.opened[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Memory maps are not copied to other processes, which open the files themselves."""
+        return self.__dict__ | {"opened": {}}
 
     def array_digest(self, name: str) -> str:
         """The digest of an array as it was opened; it is read once per process."""
@@ -238,8 +245,7 @@ class OpenedFolder:
         if key not in _digests:
             digest = digest_of(_pieces(self.open_array(name)))
             if self._written_into(name):
-                found = "it was changed after the cohort was opened"
-                raise problem(self.path / name, found, remedy="Open the cohort again.")
+                raise self._changed(name)
             _digests[key] = digest
         return _digests[key]
 
@@ -254,6 +260,9 @@ class OpenedFolder:
         if changed:
             found = f"{listed(sorted(changed))} changed after the cohort was opened, so nothing is written"
             raise problem(self.path, found, remedy="Start again with the cohort as it is now.")
+
+    def _changed(self, name: str) -> NerveError:
+        return problem(self.path / name, "it was changed after the cohort was opened", remedy="Open the cohort again.")
 
     def _same_array(self, name: str, now: OpenedFolder) -> bool:
         """Whether an array is the one that was opened: by its state or, a copy say, by its content."""

@@ -121,7 +121,7 @@ class Trained(Method):
         with Progress(f"{type(self).__name__}: before the first step"):
             source = self.begin_training(cohort, split[0], folder)
         cohort.check_unchanged()  # checkpoints and model say by its fingerprint what they were trained on
-        identity = {} if folder is None else {"data": cohort.fingerprint, **self.described_parameters()}
+        identity = {} if folder is None else {"data": self.data_["fingerprint"], **self.described_parameters()}
         result = train(
             self.module_,
             source if targets is None else PairedSource(source, targets),
