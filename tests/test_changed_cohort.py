@@ -6,9 +6,11 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from nerve import Cohort
 from nerve.checks import NerveError
+from nerve.cli import app
 from nerve.experiments import commands
 from nerve.experiments.config import ExperimentConfig
 from nerve.experiments.launch import work
@@ -23,6 +25,7 @@ from nerve.methods.tangent import TangentSpace
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.readers import ingest, ingesting
+from nerve.report.load import by_name
 from nerve.simulate import simulate_cohort
 
 pytestmark = pytest.mark.slow
@@ -374,6 +377,15 @@ def test_a_model_of_this_cohort_is_known_to_have_seen_it_whoever_works(tmp_path,
     assert experiment.store.manifest(task.id)["result"]["scope"] == "all"
     results = experiment.run(jobs=1)
     assert results.cohorts["fingerprint"].tolist() == [Cohort.load(folder).fingerprint]
+
+
+def test_a_report_shows_no_participants_of_another_version_of_the_cohort(tmp_path, folder):
+    Experiment.prepare(experiment_of(folder), tmp_path / "out").run(jobs=1)
+    assert list(by_name(tmp_path / "out", [Cohort.load(folder)])) == ["alpha"]
+    shuffle_target(folder)
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--cohort", str(folder)])
+    assert isinstance(done.exception, NerveError)
+    assert "was changed since" in str(done.exception)
 
 
 # ---- nothing is hidden in the folder of a cohort

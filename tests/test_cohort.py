@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -124,6 +125,13 @@ def test_an_array_is_hashed_once_per_process(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "digest_of", lambda pieces: read.append(1) or original(pieces))
     assert [Cohort.load(folder).fingerprint for _ in range(3)] == [expected] * 3
     assert len(read) == 2  # matrices and time series
+
+
+def test_a_cohort_sent_to_another_process_keeps_its_fingerprint(tmp_path):
+    folder = make().save(tmp_path / "c")
+    sent = pickle.loads(pickle.dumps(Cohort.load(folder)))
+    assert sent.fingerprint == make().fingerprint
+    sent.check_unchanged()
 
 
 def test_rows_of_the_table_belong_to_matrices_by_id(tmp_path):

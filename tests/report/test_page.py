@@ -18,7 +18,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.rows import rows_table
 from nerve.files import read_tsv, write_json, write_text, write_tsv
 from nerve.report.figures import FIGURES, Drawn
-from nerve.report.load import load_results
+from nerve.report.load import by_name, load_results
 from nerve.report.page import page, write_report
 from nerve.report.results import Results
 from nerve.report.sections import BUDGET, _within_budget, cohort_tables, figures_of
@@ -194,9 +194,13 @@ def test_without_the_cohort_the_page_says_which_option_adds_its_figures(tmp_path
 @pytest.mark.slow
 def test_a_cohort_is_known_by_its_fingerprint_and_a_stranger_is_refused(tmp_path, experiment):
     folder, cohort = copied(experiment, tmp_path / "e", "cohorts"), Cohort.load(experiment / "cohorts" / "gamma")
-    assert load_results(folder, {"another name": cohort}).cohorts["gamma"].mean is not None
+    cohort.name = "another name"
+    assert load_results(folder, by_name(folder, [cohort])).cohorts["gamma"].mean is not None
     with pytest.raises(NerveError, match="'delta' was not evaluated here, expected one of alpha, gamma"):
         load_results(folder, {"delta": cohort.subset(range(12))})
+    cohort.participants["age"] += 1
+    with pytest.raises(NerveError, match="not what was evaluated here, or was changed since"):
+        by_name(folder, [cohort])
 
 
 @pytest.mark.slow

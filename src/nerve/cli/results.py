@@ -127,10 +127,11 @@ def report(
 
     Example: `nerve report out/table2`
     """
+    from nerve.report.load import by_name
     from nerve.report.page import write_report
 
     opened = [nerve.Cohort.load(path) for path in cohort or []]
-    path = write_report(folder, {one.name: one for one in opened})
+    path = write_report(folder, by_name(folder, opened))
     say(str(path))
 
 

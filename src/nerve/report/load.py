@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,29 @@ def load_results(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] |
         raise problem(folder, said, remedy=AGAIN) from fault
 
 
+def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[str, Cohort]:
+    """Cohorts by the names that results have for them: a cohort is known by its content.
+
+    Parameters
+    ----------
+    folder : path
+        What `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
+    cohorts : sequence of Cohort
+        As they lie on disk. One that was changed since, or not evaluated there, is refused.
+    """
+    if not is_results(folder):  # a training run, which has no names for them
+        return {cohort.name: cohort for cohort in cohorts}
+    table = read_results(folder).cohorts
+    names = dict(zip(table["fingerprint"], table["cohort"], strict=True))
+    found = {}
+    for cohort in cohorts:
+        if cohort.fingerprint not in names:
+            what = f"{cohort.name!r} is not what was evaluated here, or was changed since"
+            raise problem("--cohort", what, expected=f"one of {listed(table['cohort'])}", remedy=AGAIN)
+        found[str(names[cohort.fingerprint])] = cohort
+    return found
+
+
 def load_tables(folder: str | os.PathLike[str]) -> Results:
     """The tables of a results folder, without what its runs and cohorts have to add."""
     return Results.of(read_results(folder), runs=_runs(Path(folder)))
@@ -62,7 +85,7 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     results = Results.of(found, runs=runs)
     stored = {name: path for name in results.cohorts if (path := _child(folder / "cohorts", name)) is not None}
     opened = {name: Cohort.load(path) for name, path in stored.items() if (path / "cohort.json").is_file()}
-    opened |= {_place(name, cohort, found.cohorts): cohort for name, cohort in cohorts.items()}
+    opened |= {_known(name, found.cohorts): cohort for name, cohort in cohorts.items()}
     facts = {name: cohort_facts(opened[name], one) if name in opened else one for name, one in results.cohorts.items()}
     encoders, models, warnings = [], {}, []
     likeness: dict[tuple[str, str], Likeness] = {}
@@ -121,14 +144,11 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     return _anonymous(results, set(), cohorts)
 
 
-def _place(name: str, cohort: Cohort, table: pd.DataFrame) -> str:
-    """What the results call a cohort, known by its name or else by its fingerprint."""
-    known = dict(zip(table["fingerprint"], table["cohort"], strict=True))
-    if name in set(table["cohort"]):
-        return name
-    if cohort.fingerprint in known:
-        return str(known[cohort.fingerprint])
-    raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
+def _known(name: str, table: pd.DataFrame) -> str:
+    """The name of a cohort of the results; another is refused."""
+    if name not in set(table["cohort"]):
+        raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
+    return name
 
 
 def _encoder(folder: Path, label: str) -> EncoderRun:
