@@ -88,8 +88,10 @@ class Cohort:
         #: (participants, regions, regions), as of the FC stack.
         self.shape = (self.n_participants, self.n_regions, self.n_regions)
         self._made: dict[str, Any] | None = None  # digests of a loaded cohort as it was made
-        self._opened: tuple[store.OpenedFolder, ...] = ()  # the folders that its contents were read from
-        self._arrays: dict[str, Any] = {}  # of a loaded cohort: name of the file → the array that was opened
+        # the folders that its contents were read from
+        self._opened: tuple[store.OpenedFolder, ...] = ()
+        # of a loaded cohort: name of the file → the array that was opened
+        self._arrays: dict[str, Any] = {}
         self._check_shapes()
 
     def _check_shapes(self) -> None:
@@ -159,7 +161,8 @@ class Cohort:
     @property
     def fingerprint(self) -> str:
         """A hash of FC, participants table, labels and time series as they are now: equal only for equal contents."""
-        return hashlib.sha256(json.dumps(self._contents(), sort_keys=True).encode()).hexdigest()[:32]
+        text = json.dumps(self._contents(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
     def changes(self) -> list[str]:
@@ -169,7 +172,8 @@ class Cohort:
     def check_unchanged(self) -> None:
         """Refuse if a folder that this cohort was read from holds something else now.
 
-        Called before anything is written that was computed from the cohort: it would be of neither version.
+        Called before anything is written that was computed from the cohort: it would be of
+        neither version.
         """
         for opened in self._opened:
             opened.check_unchanged()
@@ -279,7 +283,7 @@ class Cohort:
     def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> Path:
         """Write the cohort as a folder, whole or not at all.
 
-        Refused if a folder that it was read from, the one to be overwritten say, was changed meanwhile.
+        Refused if a folder that it was read from, the one to be overwritten say, has changed.
         """
         self.check_unchanged()
         dtype = dtype or ("float16" if self.connectivity.dtype == np.float16 else "float32")
@@ -331,10 +335,11 @@ class Cohort:
         return cohort
 
     def _reopen(self, path: str | os.PathLike[str]) -> None:
-        """After the folder that this cohort was read from was overwritten by it, take the new files for the old."""
+        """Know the folder by its new files, where this cohort was read from it and overwrote it."""
         now = store.OpenedFolder(path)
-        if any(opened.path == now.path for opened in self._opened):
-            self._opened = tuple(now if opened.path == now.path else opened for opened in self._opened)
+        others = tuple(opened for opened in self._opened if opened.path != now.path)
+        if len(others) < len(self._opened):
+            self._opened = (*others, now)
             self._arrays = {}  # they are in memory, or of a file that has no name any more
 
     def _chunks(self) -> Iterator[np.ndarray]:

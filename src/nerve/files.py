@@ -158,12 +158,14 @@ def _check_replaceable(path: Path, marker: str, own: Collection[str], overwrite:
 def _of_others(path: Path, own: Collection[str] = ()) -> list[str]:
     """The names in a folder that are neither files in `own` nor what a killed process leaves."""
     ours = {name for name in own if not (path / name).is_dir()}
-    return sorted(name for name in os.listdir(path) if name not in ours and not _TEMPORARY.fullmatch(name))
+    names = [name for name in os.listdir(path) if name not in ours]
+    return sorted(name for name in names if not _TEMPORARY.fullmatch(name))
 
 
 def folder_states(path: Path) -> dict[str, FileState]:
     """The state of every file of a folder; none of one that does not exist."""
-    return {str(file.relative_to(path)): file_state(file) for file in sorted(path.rglob("*")) if file.is_file()}
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return {str(file.relative_to(path)): file_state(file) for file in files}
 
 
 def file_state(path: Path) -> FileState:

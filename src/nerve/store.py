@@ -1,8 +1,8 @@
 """How a cohort lies on disk: written one matrix after another, and known by its content.
 
-Names and layout of the files are in `nerve.cohort`. What is computed from a cohort is kept under a digest of its
-content. `OpenedFolder` remembers the files as they were when they were opened, so that whoever writes a result can
-refuse if they are others by then.
+Names and layout of the files are in `nerve.cohort`. What is computed from a cohort is kept under a
+digest of its content. `OpenedFolder` remembers the files as they were when they were opened, so that
+whoever writes a result can refuse if they are others by then.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class OpenedFolder:
     tables : dict
         Name of each small file → hash of its bytes.
     arrays : dict
-        Name of each array → its `file_state`: arrays are large, and are not read before they are needed.
+        Name of each array → its `file_state`: arrays are large, and are read only when needed.
     opened : dict
         Name of each array that `open_array` was asked for → the memory map.
     """
@@ -250,8 +250,8 @@ class OpenedFolder:
         return _digests[key]
 
     def check_unchanged(self) -> None:
-        """Refuse if the folder holds something else now; one that is gone cannot be taken for what was opened."""
-        if not self.path.is_dir():
+        """Refuse if the folder holds something else now."""
+        if not self.path.is_dir():  # gone: nothing there can be taken for what was opened
             return
         now = OpenedFolder(self.path)
         names = {*self.tables, *now.tables}
@@ -259,13 +259,13 @@ class OpenedFolder:
         changed += [name for name in {*self.arrays, *now.arrays} if not self._same_array(name, now)]
         if changed:
             found = f"{listed(sorted(changed))} changed after the cohort was opened, so nothing is written"
-            raise problem(self.path, found, remedy="Start again with the cohort as it is now.")
+            raise problem(self.path, found, remedy="Put the files back, or start again with what is there now.")
 
     def _changed(self, name: str) -> NerveError:
         return problem(self.path / name, "it was changed after the cohort was opened", remedy="Open the cohort again.")
 
     def _same_array(self, name: str, now: OpenedFolder) -> bool:
-        """Whether an array is the one that was opened: by its state or, a copy say, by its content."""
+        """Whether an array is the one that was opened: by its state, or a copy by its content."""
         if self.arrays.get(name) == now.arrays.get(name):
             return True
         if name not in self.arrays or name not in now.arrays:
@@ -274,7 +274,10 @@ class OpenedFolder:
         return known is not None and known == now.array_digest(name)
 
     def _written_into(self, name: str) -> bool:
-        """Whether the file itself was changed since; one that took its place leaves what was opened as it was."""
+        """Whether the file itself was changed since, in which case so was what was opened.
+
+        A new file in its place leaves what was opened as it was.
+        """
         path, before = self.path / name, self.arrays[name]
         if not path.is_file():
             return False

@@ -57,7 +57,10 @@ class Experiment(Workspace):
         return [f"{row.run}: {row.reason}" for row in table[table["status"] == FAILED].itertuples()]
 
     def _interpret(self) -> None:
-        """Maps of the last NERVE row, over its seeds, on the first cohort; written once for the same inputs."""
+        """Maps of the last NERVE row, over its seeds, on the first cohort.
+
+        They are written once for the same models, data, targets, protocol and code.
+        """
         folder = self.folder / FOLDER
         models = self._nerve_models() if self.config.interpret else {}
         if not models:
@@ -68,7 +71,8 @@ class Experiment(Workspace):
         _, protocol = self.people(name)
         targets = protocol.targets if self.config.kind == "evaluation" else protocol.targets[:1]  # one of many will do
         data, code = self.inputs()
-        wanted = fingerprint([sorted(models.values()), data[name], code, name, targets, protocol.as_dict()])
+        settings = [name, targets, protocol.as_dict()]
+        wanted = fingerprint([sorted(models.values()), data[name], code, *settings])
         if (folder / INPUTS).is_file() and read_json(folder / INPUTS) == wanted:
             return
         encoders = [NERVE.from_pretrained(path, device=self.config.device) for path in models]

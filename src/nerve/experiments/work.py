@@ -48,10 +48,11 @@ class Recipe:
     preset: str
     settings: Mapping[str, Any]
     seed: int
-    files: Mapping[str, str] = field(default_factory=dict)  # settings that name a file → hash of its content
+    # settings that name a file → hash of its content
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def make(self, device: str = "cpu") -> Any:
-        """The estimator; a file that its settings name must still be the one that was planned with."""
+        """The estimator; files that its settings name must be those that were planned with."""
         for name, content in self.files.items():
             check_content(self.settings[name], content)
         return make_method(self.method, self.preset, self.settings, seed=self.seed, device=device)
@@ -312,7 +313,7 @@ class FromModel(FromTable):
 
 
 def _fingerprints(workspace: Workspace, name: str) -> list[str]:
-    """What a model may call a cohort: as it lies on disk, or as this experiment has reordered and renamed it."""
+    """Of a cohort as it lies on disk, and as this experiment has reordered and renamed it."""
     return [workspace.folder_fingerprint(name), workspace.cohort(name).fingerprint]
 
 

@@ -105,7 +105,7 @@ class Workspace:
         return fingerprint([*contents, self.parcellation.fingerprint, settings.columns, *elsewhere])
 
     def folder_fingerprint(self, name: str) -> str:
-        """The fingerprint of a cohort as it lies on disk, before regions are reordered and columns renamed."""
+        """The fingerprint of a cohort as it lies on disk, neither reordered nor renamed."""
         return self._on_disk(name).fingerprint
 
     def check_inputs(self) -> None:

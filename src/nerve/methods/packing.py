@@ -29,7 +29,7 @@ PACKED = "packed.npy"
 
 
 class ViewedCohort:
-    """The matrices of a cohort in a view that was fitted, computed for those participants who are asked for."""
+    """The matrices of a cohort in a view that was fitted, computed when they are asked for."""
 
     def __init__(self, cohort: Cohort, view: View) -> None:
         self.cohort, self.view = cohort, view

@@ -120,7 +120,8 @@ class Trained(Method):
         split = self.split(cohort, settings, groups)
         with Progress(f"{type(self).__name__}: before the first step"):
             source = self.begin_training(cohort, split[0], folder)
-        cohort.check_unchanged()  # checkpoints and model say by its fingerprint what they were trained on
+        # checkpoints and model say by its fingerprint what they were trained on
+        cohort.check_unchanged()
         identity = {} if folder is None else {"data": self.data_["fingerprint"], **self.described_parameters()}
         result = train(
             self.module_,

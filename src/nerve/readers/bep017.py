@@ -94,7 +94,7 @@ def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:
 
 @lru_cache(maxsize=256)
 def _with_ending(folder: Path, ending: str, changed: int) -> tuple[Path, ...]:
-    """Files of a folder; `changed`, the time of its last change, makes it list a changed folder again."""
+    """Files of a folder; `changed`, the time of its last change, makes a changed one listed again."""
     return tuple(sorted(folder.glob(f"*{ending}")))
 
 
