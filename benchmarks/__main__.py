@@ -1,6 +1,6 @@
 """`make bench`: run every benchmark, or those named, and write what they print into docs/decisions.md.
 
-python -m benchmarks [beside evaluation model thousands waiting …] [--no-page]
+python -m benchmarks [beside evaluation model thousands views …] [--no-page]
 """
 
 import argparse

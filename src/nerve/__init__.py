@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from nerve.cores import share_the_machine
@@ -35,23 +33,13 @@ def __getattr__(name: str) -> Any:
         globals()[name] = import_module("importlib.metadata").version("nerve-fc")  # slow: only when it is asked for
         return globals()[name]
     if name in _PUBLIC:
-        return getattr(_imported(_PUBLIC[name]), name)
+        return getattr(import_module(_PUBLIC[name]), name)
     try:
-        return _imported(f"nerve.{name}")
+        return import_module(f"nerve.{name}")
     except ModuleNotFoundError as error:
         if error.name != f"nerve.{name}":
             raise
         raise AttributeError(f"module 'nerve' has no attribute {name!r}") from None
-
-
-def _imported(module: str) -> ModuleType:
-    """A module; the first that needs torch takes seconds, of which progress tells."""
-    if module in sys.modules:
-        return sys.modules[module]
-    from nerve.progress import Progress
-
-    with Progress("importing"):
-        return import_module(module)
 
 
 def __dir__() -> list[str]:

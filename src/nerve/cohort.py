@@ -29,7 +29,7 @@ from nerve.checks import MissingInput, NerveError, as_utf8, facts_html, known_co
 from nerve.connectivity import MEASURES, in_words
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 from nerve.stack import Series, Stack
 
 _ABOUT = {"format_version": int, "name": str, "parcellation": str, "digests": dict, "notes": dict}  # cohort.json
@@ -289,7 +289,7 @@ class Cohort:
         dtype = dtype or ("float16" if self.connectivity.dtype == np.float16 else "float32")
         with store.writing_cohort(path, self.parcellation, dtype=dtype, overwrite=overwrite) as writer:
             starts = range(0, len(self), _CHUNK)
-            for start, chunk in zip(tracked(starts, "writing", len(starts)), self._chunks(), strict=True):
+            for start, chunk in zip(progress_bar(starts, label="writing", unit="chunks"), self._chunks(), strict=True):
                 some = range(start, start + len(chunk))
                 writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
             self.check_unchanged()

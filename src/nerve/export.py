@@ -22,7 +22,7 @@ from nerve.checks import listed, one_of, problem
 from nerve.cohort import Cohort
 from nerve.connectivity import MEASURES
 from nerve.files import atomic_file, atomic_folder, write_json, write_tsv
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 from nerve.readers.derivatives import parse_name
 from nerve.readers.ids import normal_id
 from nerve.store import description
@@ -77,7 +77,7 @@ def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
     write_json(folder / f"{measured}.json", sidecar | {"Software": f"nerve {__version__}"})
     written = {}
     people = cohort.participants["participant_id"]
-    for row, person in enumerate(tracked(people, "writing", len(people), unit="participants")):
+    for row, person in enumerate(progress_bar(people, label="writing", unit="participants")):
         matrix = np.asarray(cohort.connectivity[row : row + 1], np.float32)[0]
         written[person] = folder / f"sub-{person}" / "func" / f"sub-{person}_{measured}.dense.tsv"
         with atomic_file(written[person], "w") as stream:

@@ -1,29 +1,67 @@
-"""A log of an experiment says every few seconds what is under way, also while one run takes long."""
+"""An experiment shows which runs have ended: a line each in a log, a bar on a terminal."""
 
-import time
+import io
+from contextlib import redirect_stderr
 from types import SimpleNamespace
 
 import pytest
 
-import nerve.progress
 from nerve.experiments.screen import RunsProgress
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE
+from nerve.progress import silent
+
+GOOD = SimpleNamespace(label="encode NERVE")
+BAD = SimpleNamespace(label="probe \x1b[31mraw")
 
 
-@pytest.mark.slow
-def test_a_long_run_is_named_until_it_ends(monkeypatch, capsys):
-    monkeypatch.setattr(nerve.progress, "SECONDS_BETWEEN_LINES", 0.02)
-    experiment = SimpleNamespace(counts={DONE: 1, UNAVAILABLE: 0, FAILED: 0, "waiting": 2})
-    long, bad = SimpleNamespace(label="encode NERVE"), SimpleNamespace(label="probe \x1b[31mraw")
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def experiment():
+    return SimpleNamespace(counts={DONE: 1, UNAVAILABLE: 0, FAILED: 0, "waiting": 2})
+
+
+def run_both(experiment):
     with RunsProgress(experiment) as runs:
-        runs(long, RUNNING)
-        time.sleep(0.2)
-        runs(long, DONE)
-        runs(bad, FAILED)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "1 of 3 runs are already done"
-    assert any(line.startswith("experiment: 1 of 3 runs, encode NERVE, ") for line in lines)
-    assert [line.split("s  ", 1)[1] for line in lines if "/3" in line] == [
-        "2/3  done: encode NERVE",
-        r"3/3  failed: probe \x1b[31mraw",
+        runs(GOOD, RUNNING)
+        runs(GOOD, DONE)
+        runs(BAD, RUNNING)
+        runs(BAD, FAILED)
+
+
+def test_a_log_has_one_line_per_run_that_ended(experiment, capsys):
+    run_both(experiment)
+    log = capsys.readouterr().err
+    assert "\r" not in log
+    assert "\x1b" not in log
+    first, *ended = log.splitlines()
+    assert first == "1 of 3 runs are already done"
+    assert [line.partition(",")[0] for line in ended] == ["[2/3", "[3/3"]
+    assert [line.partition("] ")[2] for line in ended] == [
+        "done: encode NERVE",
+        r"failed: probe \x1b[31mraw",
     ]
+
+
+def test_a_terminal_has_a_bar_with_failures_above_it(experiment, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    with redirect_stderr(Terminal()) as terminal:
+        run_both(experiment)
+    shown = terminal.getvalue()
+    assert "experiment:  33%" in shown
+    assert "1/3 runs" in shown
+    assert "\x1b[31m" not in shown
+    lines_that_stay = [line.rsplit("\r", 1)[-1] for line in shown.split("\n")]
+    assert [line for line in lines_that_stay if line.strip()] == [
+        "1 of 3 runs are already done",
+        next(line for line in lines_that_stay if line.endswith(r"] failed: probe \x1b[31mraw")),
+    ]
+
+
+def test_nothing_is_written_inside_silent(experiment, capsys):
+    with silent():
+        run_both(experiment)
+    assert capsys.readouterr().err == ""

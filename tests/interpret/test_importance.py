@@ -1,5 +1,6 @@
 """Occlusion and patterns: against the evaluation itself, slow literal versions, and planted network pairs."""
 
+import re
 import warnings
 from functools import partial
 
@@ -112,17 +113,13 @@ def predictions_of(embedding, cohort, targets, covariates=()):
 
 
 @pytest.mark.slow
-def test_progress_goes_on_within_a_fold_from_nothing_to_all(planted, monkeypatch):
-    shares, update = [], nerve.progress.Progress.update
-
-    def noted(work, done, status=""):
-        update(work, done, status)
-        if work.label == "occlusion, model 1 of 1, repeat 1 of 1":
-            shares.append(done / work.total)
-
-    monkeypatch.setattr(nerve.progress.Progress, "update", noted)
+def test_progress_goes_on_within_a_fold_from_nothing_to_all(planted, monkeypatch, capsys):
+    monkeypatch.setattr(nerve.progress, "SECONDS_BETWEEN_LINES", 0)
     patch_importance("raw", planted, ["score"], n_folds=2, n_bootstrap=2)
-    assert shares[0] < 0.1
+    label = "occlusion, model 1 of 1, repeat 1 of 1"
+    counts = re.findall(rf"{label}: (\d+) of (\d+) predictions", capsys.readouterr().err)
+    shares = [int(done) / int(total) for done, total in counts]
+    assert 0 < shares[1] < 0.1
     assert shares[-1] == 1
     assert shares == sorted(shares)
     assert len(shares) >= 2 * Patching.from_parcellation(planted.parcellation).n_patches

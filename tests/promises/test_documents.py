@@ -223,7 +223,7 @@ def test_figures_of_speed_and_memory_are_those_that_make_bench_wrote():
     assert set(re.findall(r"[\d.,]*\d (?:s|ms|seconds|MB|GB|GiB|%|times)(?!\w)", told)) <= constants
     rows = table.split(benchmarks.END)[0].removeprefix(benchmarks.HEAD).splitlines()
     assert (
-        {"beside", "thousands", "waiting"}
+        {"beside", "thousands", "views"}
         <= {row.split(" | ")[0].removeprefix("| ") for row in rows}
         <= set(benchmarks.NAMES)
     )

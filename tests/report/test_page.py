@@ -278,7 +278,7 @@ def test_a_folder_without_results_is_refused(tmp_path, folder):
 
 @pytest.mark.slow
 def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
-    """Tables and the budget of all figures together; `python -m benchmarks waiting` draws them all."""
+    """Tables and the budget of all figures together."""
     monkeypatch.setattr("nerve.report.figures.SECTIONS", {})
     lines, targets = [f"m{i}" for i in range(60)], [f"t{i}" for i in range(30)]
     rows = rows_table([one for name in lines for one in line(name, "nerve", f"Method {name}", "self-supervised")])

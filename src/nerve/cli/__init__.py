@@ -12,19 +12,15 @@ import typer
 import nerve
 from nerve.cli import cohorts, models, results  # noqa: F401 - they register their commands
 from nerve.cli.common import app, option, refusing, say
-from nerve.progress import never_silent
 
 __all__ = ["app", "main"]
 
 
 @app.callback(invoke_without_command=True)
-def _top(
-    context: typer.Context, version: Annotated[bool, option("Print the version and stop.", "--version")] = False
-) -> None:
+def _top(version: Annotated[bool, option("Print the version and stop.", "--version")] = False) -> None:
     if version:
         say(f"nerve {nerve.__version__}")
         raise typer.Exit
-    context.with_resource(never_silent())
 
 
 def main() -> None:

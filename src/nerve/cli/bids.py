@@ -20,7 +20,6 @@ from typing import Any
 import nerve
 from nerve.checks import listed, problem
 from nerve.cli.common import refusing, say
-from nerve.progress import never_silent
 
 EMBEDDING = "desc-nerve_embedding.tsv"
 
@@ -28,7 +27,7 @@ EMBEDDING = "desc-nerve_embedding.tsv"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the app: a `NerveError` becomes one sentence and exit code 1."""
     chosen = _parser().parse_args(arguments)
-    with refusing("nerve-bids"), never_silent():
+    with refusing("nerve-bids"):
         {"participant": participant, "group": group}[chosen.level](chosen)
 
 

@@ -214,4 +214,4 @@ def _show(table: Any, title: str) -> None:
     styles = {"warning": "yellow", "not usable": "bold red", "note": "cyan"}
     for row in table.itertuples(index=False):
         shown.add_row(*map(str, row), style=styles.get(getattr(row, "verdict", ""), ""))
-    nerve.progress.Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    nerve.console.Console(width=None if sys.stdout.isatty() else 160).print(shown)

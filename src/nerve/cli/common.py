@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from nerve.checks import NerveError, printable, problem
-from nerve.progress import sign_of_life
+from nerve.progress import above_bars
 from nerve.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
@@ -111,14 +111,14 @@ def _option(name: str, default: Any, says: str) -> inspect.Parameter:
 
 def say(text: str) -> None:
     """Print one line for the user, on standard output."""
-    typer.echo(printable(text))
-    sign_of_life()
+    with above_bars():
+        typer.echo(printable(text))
 
 
 def note(text: object, colour: str | None = None) -> None:
     """Print one line for the user, on standard error."""
-    typer.secho(printable(text), fg=colour, err=True)
-    sign_of_life()
+    with above_bars():
+        typer.secho(printable(text), fg=colour, err=True)
 
 
 def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:

@@ -57,8 +57,7 @@ def pretrain(
         for last in encoder.history_.tail(1).to_dict("records"):  # none where the curve was lost
             steps, loss = int(last["step"]), last["training_loss"]
             say(f"{out}: {steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
-        with nerve.progress.Progress("describing the run"):
-            described = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
+        described = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
         if described:
             error, mean = described["model"], described["group_mean"]
             say(f"masked patches of held-out participants: {error / mean:.3f} of the error of the group mean")

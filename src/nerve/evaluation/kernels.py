@@ -13,7 +13,7 @@ import numpy as np
 
 from nerve.checks import AboutPeople, placing
 from nerve.evaluation.covariates import deviations
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
 _BLOCK = 128  # participants of a block that is multiplied by landmarks
@@ -93,7 +93,7 @@ def blockwise_gram(read: Read, n: int, transform: Transform, block: int = 0) -> 
     parts = [np.arange(start, min(start + block, n)) for start in range(0, n, block)]
     pairs = list(combinations_with_replacement(parts, 2))
     gram: np.ndarray = np.empty((n, n))
-    for some, others in tracked(pairs, "kernel", len(pairs)):
+    for some, others in progress_bar(pairs, label="kernel", unit="blocks"):
         right = _transformed(read, others, transform)  # (block, d)
         if some is others:  # a block meets itself first
             left = right
@@ -111,7 +111,8 @@ def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform) -
 
     landmarks = np.concatenate([rows for _, rows in blocks(pool)])  # (m, d)
     cross = np.empty((n, len(pool)), np.float32)
-    for some, rows in tracked(blocks(np.arange(n)), "kernel", -(-n // _BLOCK)):
+    n_blocks = -(-n // _BLOCK)
+    for some, rows in progress_bar(blocks(np.arange(n)), label="kernel", total=n_blocks, unit="blocks"):
         cross[some] = rows @ landmarks.T
     return cross
 

@@ -20,7 +20,7 @@ from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
 from nerve.evaluation.resampling import restricted_permutations, weighted_correlations
 from nerve.evaluation.sources import Source
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 
 
 class FoldTask(NamedTuple):
@@ -142,7 +142,7 @@ def fold_tasks(
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
     tasks = [(fold, columns) for columns in shared for fold in labels]
-    for fold, columns in tracked(tasks, "cross-validation", len(tasks)):
+    for fold, columns in progress_bar(tasks, label="cross-validation", unit="folds"):
         names = [str(targets.columns[i]) for i in columns]
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
         train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]

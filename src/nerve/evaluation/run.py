@@ -16,7 +16,7 @@ from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.transfer import prepare_transfer
-from nerve.progress import Progress
+from nerve.progress import progress_bar
 from nerve.protocol import Protocol
 
 NAMED_BY = ["cohort", "target", "method", "variant", "seed"]
@@ -49,9 +49,8 @@ def evaluate(
         warnings.warn(note, NerveWarning, stacklevel=2)
     names: dict[str, Any] = {"variant": variant, "seed": protocol.seed if model_seed is None else model_seed}
     parts = []
-    for one in sets:
-        with Progress(f"evaluating {one.name}"):
-            parts.append(predict_one(one, cohort, people, protocol).assign(method=one.name, **names))
+    for one in progress_bar(sets, label="evaluation", unit="feature sets"):
+        parts.append(predict_one(one, cohort, people, protocol).assign(method=one.name, **names))
     table = pd.concat(parts, ignore_index=True)
     return table[[*NAMED_BY, *table.columns.difference(NAMED_BY, sort=False)]]
 

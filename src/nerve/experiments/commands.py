@@ -27,7 +27,6 @@ from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 from nerve.methods.probe import Probe, free_folder
-from nerve.progress import Progress
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.quality.report import Quality
@@ -193,8 +192,7 @@ def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) 
 
 def _prepared(config: Any, out: str, rehearse: bool = False) -> Experiment:
     """The experiment of a file, or its rehearsal."""
-    with Progress("preparing cohorts, folds and runs"):
-        return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
+    return Experiment.prepare(rehearsal(load_config(config)) if rehearse else config, out)
 
 
 def _close(experiment: Experiment) -> list[str]:

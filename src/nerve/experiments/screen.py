@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from nerve.checks import listed, printable
+from nerve.console import Console
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_label, rows_of
 from nerve.experiments.main import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
-from nerve.progress import Console, Progress
+from nerve.progress import above_bars, draws_bars, is_shown, progress_bar, silent
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
 
@@ -26,30 +27,52 @@ def say(*lines: str, stderr: bool = False, style: str | None = None) -> None:
         Console(stderr=stderr, soft_wrap=True).print(line, style=style)
 
 
-class RunsProgress(Progress):
-    """How many runs have ended and which are under way; in a log, also a line for each that has ended."""
+class RunsProgress:
+    """
+    Shows how many runs of an experiment have ended: a bar, or in a log one line per run.
+
+    A context manager. `launch` calls it whenever a run begins or ends.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        The experiment, before its runs begin.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         counts = workspace.counts
-        super().__init__("experiment", sum(counts.values()), done=counts[DONE] + counts[UNAVAILABLE], unit="runs")
+        self.n_ended = counts[DONE] + counts[UNAVAILABLE]
+        self.total = sum(counts.values())
         self.under_way: list[str] = []
+        self.began = time.monotonic()
 
     def __enter__(self) -> RunsProgress:
-        super().__enter__()
-        if self.done and not self.live:
-            say(f"{self.done} of {self.total} runs are already done", stderr=True)
+        if self.n_ended and is_shown():
+            say(f"{self.n_ended} of {self.total} runs are already done", stderr=True)
+        with silent(not draws_bars()):  # in a log each run has its own line
+            self.bar = progress_bar(label="experiment", total=self.total, initial=self.n_ended, unit="runs", delay=0)
         return self
 
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
     def __call__(self, task: Task, status: str) -> None:
-        """A run has started, been queued or ended."""
+        """Show that a run has begun or ended."""
         self.under_way = [label for label in self.under_way if label != task.label]
-        self.under_way += [task.label] if status == RUNNING else []
-        done = self.done + (status in (DONE, UNAVAILABLE, FAILED))
-        after = "scores and tables" if done == self.total else ""
-        self.update(done, printable(listed(self.under_way, most=2)) or after)
-        if status == FAILED or (status != RUNNING and not self.live):
-            line = f"{time.perf_counter() - self.began:6.0f} s  {self.done}/{self.total}  {status}: {task.label}"
-            (self.live.console if self.live else Console(stderr=True)).print(line, soft_wrap=True)
+        if status == RUNNING:
+            self.under_way.append(task.label)
+        if status in (DONE, UNAVAILABLE, FAILED):
+            self.n_ended += 1
+            self.bar.update()
+            if is_shown() and (status == FAILED or not draws_bars()):
+                self._write_ended(task, status)
+        self.bar.set_postfix_str(printable(listed(self.under_way, most=1)))
+
+    def _write_ended(self, task: Task, status: str) -> None:
+        elapsed = duration(time.monotonic() - self.began)
+        style = "red" if status == FAILED else None
+        with above_bars():
+            say(f"[{self.n_ended}/{self.total}, {elapsed}] {status}: {task.label}", stderr=True, style=style)
 
 
 def show_results(results: ResultsFolder) -> None:

@@ -13,7 +13,7 @@ from nerve.cohort import Cohort
 from nerve.interpret.occlusion import chunks
 from nerve.interpret.stability import as_encoders, stability
 from nerve.patching import Patching
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 
 FEWEST_REGIONS = 4  # a correlation over fewer regions says nothing
 CLS = "CLS"
@@ -155,7 +155,7 @@ def _mean_maps(encoder: Any, cohort: Cohort, label: str) -> tuple[np.ndarray, np
     parts = list(chunks(np.arange(len(cohort)), 16))  # maps of all layers and heads are in memory together
     maps, rollout = 0.0, 0.0
     with torch.inference_mode():
-        for rows in tracked(parts, label, len(parts)):
+        for rows in progress_bar(parts, label=label, unit="batches"):
             packed = source.batch(rows).to(module.positions.device)
             some = module.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)

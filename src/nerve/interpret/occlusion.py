@@ -14,7 +14,7 @@ from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
 from nerve.evaluation.sources import Rows
 from nerve.patching import Patching
-from nerve.progress import Progress
+from nerve.progress import progress_bar
 from nerve.protocol import Protocol
 from nerve.views import View
 
@@ -91,12 +91,13 @@ def occluded_predictions(
         What the progress calls the work.
     """
     predicted = int((np.isfinite(people.targets.to_numpy(float)) & (folds >= 0)[:, None]).sum())
-    with Progress(label, predicted * embedding.patching.n_patches) as progress:
-        return _occluded(embedding, cohort, people, folds, protocol, progress)
+    n_predictions = predicted * embedding.patching.n_patches
+    with progress_bar(label=label, total=n_predictions, unit="predictions") as bar:
+        return _occluded(embedding, cohort, people, folds, protocol, bar)
 
 
 def _occluded(
-    embedding: Embedding, cohort: Cohort, people: People, folds: np.ndarray, protocol: Protocol, progress: Progress
+    embedding: Embedding, cohort: Cohort, people: People, folds: np.ndarray, protocol: Protocol, bar: Any
 ) -> OccludedPredictions:
     features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
     means = training_means(cohort, folds)
@@ -112,7 +113,7 @@ def _occluded(
         for rows in chunks(task.test):
             for patch, hidden in enumerate(embedding.hidden(rows, means[task.fold])):
                 occluded[patch][np.ix_(rows, columns)] = ridge.predict(hidden)
-                progress.update(progress.done + len(rows) * len(columns))
+                bar.update(len(rows) * len(columns))
     return OccludedPredictions(folds, observed, intact, occluded)
 
 

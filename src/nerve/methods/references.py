@@ -23,7 +23,7 @@ from nerve.methods.base import Method, Role, Saved
 from nerve.methods.data import Transformer, chunks
 from nerve.methods.settings import Names, Width
 from nerve.parcellation import Parcellation
-from nerve.progress import Progress, tracked
+from nerve.progress import progress_bar
 from nerve.training.sources import check_numbers
 from nerve.views import checked_arrays
 
@@ -38,8 +38,7 @@ class Reference(Transformer, Method):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a cohort, several cohorts, or an (n, R, R) array; `y` is ignored."""
         cohort = self.begin_fit(X)
-        with Progress(f"{type(self).__name__}: fit"):
-            learned = self.learn(cohort)
+        learned = self.learn(cohort)
         cohort.check_unchanged()  # the model says by its fingerprint what it was fitted on
         # in the order that they are loaded in, so that products with them have the same bits
         self.arrays_ = {name: np.array(one, order="C") for name, one in learned.items()}
@@ -52,7 +51,7 @@ class Reference(Transformer, Method):
     def parts(self, cohort: Cohort) -> Iterator[np.ndarray]:
         """The rows of a cohort, some at a time, with progress."""
         parts = chunks(len(cohort))
-        return tracked(parts, type(self).__name__, len(parts))
+        return iter(progress_bar(parts, label=type(self).__name__, unit="batches"))
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """The shapes of what `learn` returns, for the regions of `parcellation_`."""

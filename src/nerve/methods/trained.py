@@ -36,7 +36,7 @@ from nerve.methods.data import Transformer, chunks
 from nerve.methods.packing import PACKED, PackingSource, packed_source
 from nerve.methods.settings import Device, Seed
 from nerve.parcellation import Parcellation
-from nerve.progress import Progress, tracked
+from nerve.progress import progress_bar
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
 from nerve.training.checkpoint import HISTORY, check_weights, restore_weights
 from nerve.training.distributed import current_processes
@@ -118,8 +118,7 @@ class Trained(Method):
         cohort, settings = self.begin_fit(X), self.training_settings()
         folder = None if run_dir is None else claim(run_dir)
         split = self.split(cohort, settings, groups)
-        with Progress(f"{type(self).__name__}: before the first step"):
-            source = self.begin_training(cohort, split[0], folder)
+        source = self.begin_training(cohort, split[0], folder)
         # checkpoints and model say by its fingerprint what they were trained on
         cohort.check_unchanged()
         identity = {} if folder is None else {"data": self.data_["fingerprint"], **self.described_parameters()}
@@ -135,8 +134,7 @@ class Trained(Method):
         )
         self.history_, self.best_step_ = result.history, result.best_step
         self.data_ |= {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
-        with Progress(f"{type(self).__name__}: after the last step"):
-            self.finish(self.module_, source)
+        self.finish(self.module_, source)
         cohort.check_unchanged()
         if folder is not None and current_processes().first:
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
@@ -198,7 +196,7 @@ class Trained(Method):
         values: np.ndarray | None = None
         parts = chunks(len(rows), self.batch_size_apply)
         with torch.inference_mode():
-            for some in tracked(parts, type(self).__name__, len(parts)):
+            for some in progress_bar(parts, label=type(self).__name__, unit="batches"):
                 batch = [source.batch(rows[some])]
                 if beside is not None:
                     batch.append(torch.from_numpy(np.ascontiguousarray(beside[some])))

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.linalg import lapack
 
 from nerve.cohort import Cohort
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 
 TOLERANCE = 2e-3  # float16 near 1 is this coarse
 ROUNDING = {"float16": 5e-3, "float32": 1e-3}  # how far below zero it takes an eigenvalue of a correlation matrix
@@ -32,7 +32,7 @@ def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]
     total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
     facts = []
     rounding = ROUNDING[str(cohort.connectivity.dtype)] if cohort.measure in POSITIVE else None
-    for matrix in tracked(cohort.connectivity, "checking", len(cohort), unit="participants"):
+    for matrix in progress_bar(cohort.connectivity, label="checking", total=len(cohort), unit="participants"):
         fact, clean = _facts(np.array(matrix, np.float64), rounding)
         known = np.isfinite(clean)
         total += np.where(known, clean, 0.0)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from nerve.checks import NerveError, listed, problem
 from nerve.connectivity import connectivity_from_series, in_words, kept_volumes
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 from nerve.readers.base import Reading, Scan
 from nerve.readers.ids import counted
 from nerve.readers.matrices import average, clean_matrix, mixed, shown_values
@@ -155,7 +155,7 @@ class PeopleReader:
         stacked = any(scan.key is not None for scans in people for scan in scans)
         jobs = 1 if stacked else self.options.jobs  # one open file is read by one process
         results = in_order(partial(read_person, self.plan), people, jobs)
-        for person in tracked(results, "reading", len(people), unit="participants"):
+        for person in progress_bar(results, label="reading", total=len(people), unit="participants"):
             self.said.update(person.notes)
             reason = person.reason or self._unlike_others(person) or self._too_much(person)
             if not reason:

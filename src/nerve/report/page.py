@@ -19,7 +19,6 @@ from markupsafe import Markup, escape
 import nerve
 from nerve.cohort import Cohort
 from nerve.files import write_text
-from nerve.progress import Progress
 from nerve.report.load import load_results
 from nerve.report.privacy import Scrubber
 from nerve.report.results import Results
@@ -41,8 +40,7 @@ def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] |
         Cohorts by name, where they are not in the folder: they add who took part and the mean FC.
     """
     path = Path(folder) / NAME
-    with Progress("writing the report"):
-        write_text(path, page(load_results(folder, cohorts)))
+    write_text(path, page(load_results(folder, cohorts)))
     return path
 
 

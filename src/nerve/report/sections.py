@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nerve.progress import progress_bar
 from nerve.report import figures
 from nerve.report.figures import Drawn, NothingToDraw
 from nerve.report.results import CohortFacts, Results
@@ -183,7 +184,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], Iterator[Table]]]] = {
 def sections(results: Results) -> list[Section]:
     """The sections after the methods."""
     made = []
-    for name, (title, make) in SECTIONS.items():
+    for name, (title, make) in progress_bar(SECTIONS.items(), label="writing the report", unit="sections"):
         drawn, missing = figures_of(name, results)
         tables = _attempt("tables of this section", lambda: list(make(results)), missing) or []  # noqa: B023
         paper = _attempt("table", partial(paper_table, results), missing) if name == "prediction" else None

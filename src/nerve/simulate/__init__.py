@@ -37,7 +37,7 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.files import write_json, write_tsv
 from nerve.parcellation import Parcellation
-from nerve.progress import tracked
+from nerve.progress import progress_bar
 from nerve.simulate import people
 from nerve.simulate.people import Target, default_targets
 from nerve.simulate.plan import CHUNK, Plan
@@ -209,7 +209,9 @@ def simulate_to(
 
 def _tracked(plan: Plan) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
     """The scans of a plan, with progress."""
-    return tracked(plan.scans(), f"simulating {plan.n} participants", -(-plan.n // CHUNK))
+    n_chunks = -(-plan.n // CHUNK)
+    label = f"simulating {plan.n} participants"
+    return iter(progress_bar(plan.scans(), label=label, total=n_chunks, unit="chunks"))
 
 
 def factor_scores(cohort: Cohort) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import torch
 
 from nerve.checks import NerveError, listed
 from nerve.files import write_tsv
-from nerve.progress import Progress
+from nerve.progress import progress_bar
 from nerve.training import checkpoint as disk
 from nerve.training.distributed import Processes, current_processes, equal_part
 from nerve.training.draws import VALIDATION_STEP, Draws, mixed_seed, seed_dropout
@@ -173,13 +173,14 @@ class _Trainer:
         if not self.total_steps and not self.history:
             self._end_epoch(norm=0.0, throughput=0.0)
             self.checkpoint()
-        with Progress(label, self.total_steps, done=self.step, unit="steps") as shown:
+        with progress_bar(label=label, total=self.total_steps, initial=self.step, unit="steps") as bar:
             for rows, batch in self._batches():
                 loss, norm = self._advance(rows, batch)
                 samples += len(rows)
                 now = time.perf_counter()
                 self.seconds, throughput = before + now - began, samples / max(now - began, 1e-9)
-                shown.update(self.step, self._status(loss, throughput))
+                bar.set_postfix_str(self._status(loss, throughput), refresh=False)
+                bar.update()
                 done = self.step == self.total_steps
                 if done or self.step % self.steps_per_epoch == 0:
                     self._end_epoch(norm, throughput)
