@@ -155,6 +155,34 @@ def test_workers_of_joblib_print_no_progress(capfd):
     assert "in a worker" not in capfd.readouterr().err
 
 
+KILLED_WORKER = """
+import multiprocessing
+from nerve.progress import progress_bar
+
+def work(pipe):
+    list(progress_bar("ab", label="reading", unit="letters"))
+    pipe.send("ready to be killed")
+    pipe.recv()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=work, args=(theirs,))
+    worker.start()
+    ours.recv()
+    worker.kill()
+    worker.join()
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_worker_leaves_no_semaphore_behind(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(KILLED_WORKER)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_the_bar_ends_with_its_work_even_after_an_error(at_once, capsys):
     with pytest.raises(ZeroDivisionError), progress_bar(label="failing", total=2, unit="steps") as bar:
         bar.update(1 / 0)
