@@ -119,7 +119,7 @@ def simulate_cohort(
     regions = plan.parcellation.n_regions
     fc = np.empty((n, regions, regions), np.float32)
     series: list[np.ndarray] = []
-    for k, (matrices, some) in enumerate(_tracked(plan)):
+    for k, (matrices, some) in enumerate(_scans_with_progress(plan)):
         fc[k * CHUNK : (k + 1) * CHUNK] = matrices
         series += some or []
     return Cohort(fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes)
@@ -198,7 +198,7 @@ def simulate_to(
     """
     plan = Plan(n, parcellation, timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
-        for some in _tracked(plan):
+        for some in _scans_with_progress(plan):
             writer.append(*some)
         writer.finish(plan.participants(), name=plan.name, notes=plan.notes)
         write_json(writer.folder / "truth.json", plan.notes["truth"])
@@ -207,7 +207,7 @@ def simulate_to(
     return Path(path)
 
 
-def _tracked(plan: Plan) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
+def _scans_with_progress(plan: Plan) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
     """The scans of a plan, with progress."""
     n_chunks = -(-plan.n // CHUNK)
     label = f"simulating {plan.n} participants"
