@@ -236,7 +236,8 @@ def few_labels(
     protocol = nerve.Protocol(targets=targets, labels=labelled, motion="none", covariates=())
     people, protocol = prepare_people(cohort, protocol)
     for one in feature_sets(sets, cohort):
-        for row in learning_curve(one, cohort, people, protocol).to_dict("records"):
+        prepared = one.prepare(cohort, people, protocol)
+        for row in learning_curve(one, prepared, people, protocol).to_dict("records"):
             yield {"cohort": cohort.name, "features": one.name, **row}
 
 

@@ -68,10 +68,11 @@ def main(folder: str, out: str) -> None:
         for recentre in (False, True):
             began, row = time.process_time(), Row("tangent", np.zeros(len(cohort), bool))
             row.source = Recentred(entries, sites, recentre)
-            predictions = predict_one(row, cohort, people, protocol).assign(method="tangent")
+            prepared = row.prepare(cohort, people, protocol)
+            predictions = predict_one(row, prepared, people, protocol).assign(method="tangent")
             inside = site_table(predictions, dict(zip(people.ids, people.sites, strict=True)))  # type: ignore[arg-type]
             table = score_table(predictions, n_bootstrap=0).merge(inside, on=["cohort", "target", "method"])
-            accuracy = np.nan if options else site_accuracy(row, cohort, people, protocol)
+            accuracy = np.nan if options else site_accuracy(prepared, people, protocol)
             about = {"protocol": name, "recentred": recentre, "site_accuracy": accuracy}
             kept = table[["target", "n", "r", "r_fold_mean", "r_within_site", "auc"]]
             rows.append(kept.assign(**about, seconds=round(time.process_time() - began)))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ import pandas as pd
 from nerve import store
 from nerve.checks import MissingInput, NerveError, as_utf8, facts_html, known_columns, listed, one_of, problem
 from nerve.connectivity import MEASURES, in_words
+from nerve.duplicates import same_fc
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.progress import progress_bar
@@ -219,15 +220,11 @@ class Cohort:
         return out
 
     def same_matrices(self) -> list[np.ndarray]:
-        """Groups of rows whose matrices are equal to the last bit: probably one participant under several ids.
+        """Groups of rows that have the same FC (correlation above .9999): probably one participant under several ids.
 
-        One row per matrix is read, and all of it only where that row is shared.
+        See `nerve.duplicates`.
         """
-        found = []
-        for rows in _groups(one.tobytes() for one in Stack.of(self.connectivity).row_of_region(0)):
-            marks = (hashlib.sha256(np.ascontiguousarray(self.connectivity[int(row)]).data).digest() for row in rows)
-            found += [rows[same] for same in _groups(marks)]
-        return found
+        return same_fc(self.connectivity, lambda rows: self.inputs("upper", rows))
 
     def align(self, parcellation: Parcellation | str) -> Cohort:
         """The cohort with its regions in the order of another parcellation, matched by label.
@@ -392,11 +389,3 @@ def motion_of(participants: pd.DataFrame) -> str:
         return "not known (no column mean_fd)"
     motion = pd.to_numeric(participants["mean_fd"], errors="coerce")
     return f"median {motion.median():.3f} mm, largest {motion.max():.3f}"
-
-
-def _groups(marks: Iterable[bytes]) -> list[np.ndarray]:
-    """Positions of equal marks, where there are several."""
-    places: dict[bytes, list[int]] = {}
-    for place, mark in enumerate(marks):
-        places.setdefault(mark, []).append(place)
-    return [np.array(some) for some in places.values() if len(some) > 1]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from nerve import NerveError, Protocol
-from nerve.evaluation.curves import _draws, curve_sentences, curve_table, equivalent_labels, learning_curve
+from nerve.evaluation.curves import curve_sentences, curve_table, draws, equivalent_labels, learning_curve
 from nerve.evaluation.features import feature_sets
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.people import prepare_people
@@ -14,7 +14,8 @@ from nerve.evaluation.people import prepare_people
 def curves(features, cohort, **options):
     protocol = Protocol(targets="score,patient", labels="20,80", n_draws=6, motion="none", n_inner_folds=3, **options)
     people, protocol = prepare_people(cohort, protocol)
-    return learning_curve(feature_sets(features, cohort)[0], cohort, people, protocol)
+    one = feature_sets(features, cohort)[0]
+    return learning_curve(one, one.prepare(cohort, people, protocol), people, protocol)
 
 
 @pytest.mark.slow
@@ -46,12 +47,12 @@ def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, fe
             return super().fit(X, y, **options)
 
     one = feature_sets(features, cohort)[0]
-    _, source = one.prepare(cohort, *prepare_people(cohort, Protocol(targets="score", motion="none")))
-    one.prepare = lambda *rest: (Spy("linear", n_inner_folds=3), source)
     protocol = Protocol(targets="score", labels="20,80", n_draws=1, motion="none")
     people, protocol = prepare_people(cohort, protocol)
-    learning_curve(one, cohort, people, protocol)
-    _, pool, test, _ = next(_draws(people, protocol))
+    _, source = one.prepare(cohort, people, protocol)
+    learning_curve(one, (Spy("linear", n_inner_folds=3), source), people, protocol)
+    (draw,) = draws(people, protocol)
+    pool, test = draw.pool[draw.labelled[0]], draw.test
     assert not set(pool) & set(test)
     labels = cohort.participants["score"].to_numpy()
     assert [len(y) for y in given] == [20, 80]
@@ -63,7 +64,7 @@ def test_too_many_labels_are_refused(cohort, features):
     protocol = Protocol(targets="score", labels="115")
     people, protocol = prepare_people(cohort, protocol)
     with pytest.raises(NerveError, match="115 labelled participants leave 5 of the 120"):
-        learning_curve(feature_sets(features, cohort)[0], cohort, people, protocol)
+        draws(people, protocol)
 
 
 def test_the_sentence_says_where_one_row_is_with_fewer_labels():

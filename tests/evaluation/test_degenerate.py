@@ -195,5 +195,7 @@ def test_permutations_do_not_depend_on_the_order_of_the_table(y, features):
     found = []
     for one, values in ((cohort, features), (cohort.subset(shuffled), features[shuffled])):
         people, protocol = prepare_people(one, Protocol(targets="y", n_folds=4, n_permutations=30, groups="family"))
-        found.append(null_of_one(feature_sets(values, one)[0], one, people, protocol)["r"].to_numpy())
+        given = feature_sets(values, one)[0]
+        prepared = given.prepare(one, people, protocol)
+        found.append(null_of_one(given, prepared, people, protocol)["r"].to_numpy())
     np.testing.assert_allclose(*found, atol=1e-9)

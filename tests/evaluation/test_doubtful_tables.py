@@ -69,12 +69,12 @@ def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
     assert any("sub-000 = again-0" in note for note in people.notes)
 
 
-def test_a_matrix_that_differs_in_one_entry_is_another(tmp_path):
+def test_fc_that_correlates_above_9999_is_the_same_and_less_is_not():
     cohort = make_cohort(12, score=range(12))
     fc = np.array(cohort.connectivity)
     fc[3] = fc[7]
-    fc[9] = fc[7]
-    fc[9, 5, 6] += 1e-6
+    fc[9] = 0.98 * fc[7] + 0.02 * fc[9]  # a correlation of about .9998
+    fc[9, 5, 6] += 0.1  # and now of less than .9999
     same = Cohort(fc, cohort.participants, cohort.parcellation)
     assert [rows.tolist() for rows in same.same_matrices()] == [[3, 7]]
     shuffled = same.align(cohort.parcellation.subset([5, 3, 1, 0, 2, 4, 6, 7])).subset([7, 1, 3])

@@ -52,8 +52,8 @@ def test_the_score_within_sites_is_the_correlation_of_centred_values(planted):
 def test_features_that_know_the_site_predict_it_and_others_are_at_chance(planted):
     cohort, features = planted
     people, protocol = prepare_people(cohort, Protocol(targets="within", site="site", kernel="linear"))
-    known = site_accuracy(feature_sets(features, cohort)[0], cohort, people, protocol)
+    known = site_accuracy(feature_sets(features, cohort)[0].prepare(cohort, people, protocol), people, protocol)
     noise = np.random.default_rng(0).normal(size=features.shape)
-    chance = site_accuracy(feature_sets(noise, cohort)[0], cohort, people, protocol)
+    chance = site_accuracy(feature_sets(noise, cohort)[0].prepare(cohort, people, protocol), people, protocol)
     assert known > 0.95
     assert 0.15 < chance < 0.5

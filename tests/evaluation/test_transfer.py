@@ -7,6 +7,7 @@ from tests.evaluation.conftest import make_cohort
 from typer.testing import CliRunner
 
 from nerve import Cohort, NerveError, evaluate
+from nerve.checks import NerveWarning
 from nerve.cli import app
 from nerve.evaluation import KernelRidge, read_results, score_table, strata_of
 from nerve.evaluation.covariates import CovariateRegression
@@ -97,7 +98,7 @@ def test_what_cannot_be_carried_over_is_refused_in_a_sentence(here, there, chang
         evaluate("raw", here, **({"targets": "score"} | options), test=other)
 
 
-def test_other_regions_measures_and_the_same_participants_are_refused(here, there):
+def test_other_regions_and_measures_are_refused(here, there):
     table = there.parcellation.to_table().assign(label=[f"x{i}" for i in range(8)])
     strangers = Cohort(there.connectivity, there.participants, type(there.parcellation).from_table(table, name="x"))
     with pytest.raises(NerveError, match="r0"):
@@ -105,8 +106,20 @@ def test_other_regions_measures_and_the_same_participants_are_refused(here, ther
     partial = Cohort(there.connectivity, there.participants, there.parcellation, measure="partial")
     with pytest.raises(NerveError, match="different measures"):
         evaluate("raw", here, "score", test=partial)
-    with pytest.raises(NerveError, match=r"same FC stands in both .*other participants to test on"):
-        evaluate("raw", here, "score", test=here.subset(np.arange(30)))
+
+
+def test_who_stands_in_both_cohorts_is_not_trained_on(here):
+    """Also as a copy in float16 under another id, and with the family of the copy in the first cohort."""
+    families = np.arange(90) // 2  # sub-000 and sub-001, and so on
+    train = Cohort(here.connectivity, here.participants.assign(family=families), here.parcellation, name="here")
+    table = train.participants[:30:2].assign(participant_id=[f"copy-{i}" for i in range(15)], family=np.nan)
+    copies = Cohort(here.connectivity[:30:2].astype(np.float16), table, here.parcellation, name="copies")
+    with pytest.warns(NerveWarning, match=r"30 participants left out .*share a family or their FC with .* tested"):
+        found = evaluate("raw", train, "score", groups="family", test=copies)
+    honest = evaluate("raw", train.subset(np.arange(30, 90)), "score", groups="family", test=copies)
+    assert found["predicted"].to_numpy() == pytest.approx(honest["predicted"].to_numpy(), abs=1e-6)
+    with pytest.raises(NerveError, match=r"0 participants of 'here' are left to train on .*test other participants"):
+        evaluate("raw", here, "score", test=here)
 
 
 @pytest.mark.slow

@@ -62,8 +62,8 @@ def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(pla
     for recentre in (None, "site"):
         model = NERVE(**SMALL, recentre=recentre)
         scores = score_table(evaluate({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0)
-        features = feature_sets(model, planted)[0]
-        found[recentre] = [*scores.set_index("target")["r"], site_accuracy(features, planted, people, protocol)]
+        prepared = feature_sets(model, planted)[0].prepare(planted, people, protocol)
+        found[recentre] = [*scores.set_index("target")["r"], site_accuracy(prepared, people, protocol)]
     age, score, accuracy = found[None]
     assert age > 0.9
     assert accuracy > 0.9

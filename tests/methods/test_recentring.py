@@ -53,7 +53,8 @@ def test_sites_are_no_longer_told_apart(planted):
     people, protocol = prepare_people(planted, Protocol(targets="score", site="site"))
 
     def accuracy(model):
-        return site_accuracy(feature_sets(model, planted)[0], planted, people, protocol)
+        prepared = feature_sets(model, planted)[0].prepare(planted, people, protocol)
+        return site_accuracy(prepared, people, protocol)
 
     assert accuracy(TangentSpace()) > 0.9
     assert accuracy(TangentSpace(recentre="site")) < 0.4  # chance is 0.2

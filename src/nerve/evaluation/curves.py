@@ -3,80 +3,171 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
 
 from nerve.checks import naming, problem
-from nerve.cohort import Cohort
-from nerve.evaluation.features import Features
-from nerve.evaluation.folds import strata_of
+from nerve.evaluation.features import Features, Prepared
+from nerve.evaluation.folds import group_codes, strata_of
 from nerve.evaluation.people import People
-from nerve.evaluation.predict import without_covariates
+from nerve.evaluation.predict import FoldTask, fit_and_predict, sharing, without_covariates
 from nerve.evaluation.resampling import correlation, weighted_auc
+from nerve.evaluation.sources import Source
 from nerve.evaluation.statistics import is_binary
 from nerve.protocol import Protocol
 
 LEAST_TEST = 10  # participants left to be tested on
 
 
-def learning_curve(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> pd.DataFrame:
+class Draw(NamedTuple):
+    """One draw of labelled and tested participants, for all targets that the same participants have."""
+
+    number: int
+    targets: list[int]  # their columns
+    pool: np.ndarray  # positions of max(k) participants, from whom everything is learned
+    test: np.ndarray  # positions of those tested, none of whom shares a group with the pool
+    labelled: dict[int, np.ndarray]  # of each target: places in the pool, in the order in which they get labels
+
+
+def learning_curve(features: Features, prepared: Prepared, people: People, protocol: Protocol) -> pd.DataFrame:
     """The score of each target with k labelled participants, k = `protocol.labels`, over `protocol.n_draws` draws.
 
-    In each draw participants are put in a random order, stratified by the target. The first k are labelled, for every
-    k; those after the largest k are tested. Whatever a row learns without labels inside folds, it learns here from the
-    first max(k).
+    In each draw a pool of max(k) participants is drawn, stratified by the targets; of them the first k are labelled,
+    for every k. All others are tested, but for those who share a group (a family, or the same FC) with the pool: they
+    are left out. Whatever a row learns without labels inside folds, it learns here from the pool, once for all targets
+    that the same participants have.
+
+    Parameters
+    ----------
+    features : Features
+    prepared : Prepared
+        What `features.prepare` gave.
+    people : People
+    protocol : Protocol
 
     Returns
     -------
     DataFrame
         cohort, target, labels, draw, metric (r, or auc for two-class targets), score
     """
+    model, source = prepared
+    people = people.without(features.missing)
+    names = [str(name) for name in people.targets]
+    columns = [people.whole.get(name, name) for name in names]  # of the participants table
+    raw = people.targets.to_numpy(float)  # (n, T)
+    covariates = people.covariates if features.removes_covariates else None
+    precomputed = getattr(model, "kernel", "") == "precomputed"
     rows = []
-    covariates, mine = people.covariates if features.removes_covariates else None, people.without(features.missing)
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol)
-        for target, pool, test, draw in _draws(mine, protocol):
-            raw, column = mine.targets[target].to_numpy(float), people.whole.get(target, target)
-            inside, outside = source.split(pool, test, [column])
-            for k in protocol.labels:
-                values, _ = without_covariates(raw, column, pool[:k], test, covariates)
-                left, right = inside[:k], outside
-                if getattr(model, "kernel", "") == "precomputed":  # it has a column for each of the pool
-                    left, right = left[:, :k], right[:, :k]
-                predicted = np.ravel(clone(model).fit(left, values[pool[:k]]).predict(right)).astype(float)
-                name, score = "r", correlation(values[test], predicted)
-                if is_binary(raw[np.isfinite(raw)]):
-                    name, score = "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
-                rows.append((people.cohort, target, k, draw, name, score))
-    return pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
+        for draw, targets in _draws_that_share_features(people, protocol, source):
+            unread = list(dict.fromkeys(columns[target] for target in targets))
+            pool_features, test_features = source.split(draw.pool, draw.test, unread)
+            for target in targets:
+                for k in protocol.labels:
+                    first = draw.labelled[target][:k]
+                    train = draw.pool[first]
+                    left, right = _rows(pool_features, first), test_features
+                    if precomputed:  # a kernel has a column for each of the pool
+                        left, right = left[:, first], right[:, first]
+                    values, _ = without_covariates(raw[:, target], columns[target], train, draw.test, covariates)
+                    task = FoldTask(
+                        fold=draw.number,
+                        names=[names[target]],
+                        train=train,
+                        test=draw.test,
+                        values=values[:, None],
+                        strata=None,
+                        features=(left, right),
+                    )
+                    predicted = fit_and_predict(model, task, values[train, None], people.groups)[:, 0]
+                    metric, score = _score(raw[:, target], values, draw.test, predicted)
+                    rows.append((people.cohort, names[target], k, draw.number, metric, score))
+    table = pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
+    by_target = table["target"].map(names.index).argsort(kind="stable")
+    return table.iloc[by_target].reset_index(drop=True)
 
 
-def _draws(people: People, protocol: Protocol) -> Iterator[tuple[str, np.ndarray, np.ndarray, int]]:
-    """(target, pool of max(k) participants in order, tested participants, draw): the same for every row."""
-    most, tested = max(protocol.labels), people.tested
-    for target in map(str, people.targets.columns):
-        values = people.targets[target].to_numpy(float)
-        known = people.order[np.isfinite(values[people.order])]
-        pool, elsewhere = (known[~tested[known]], known[tested[known]]) if people.trained_on else (known, known[:0])
-        left = len(elsewhere) if people.trained_on else max(0, len(known) - most)
-        if left < LEAST_TEST or len(pool) < most:
-            found = f"{most} labelled participants leave {left} of the {len(known)} who have {target!r} to be tested on"
-            raise problem("labels", found, expected=f"at least {LEAST_TEST}", remedy="Ask for fewer labels.")
-        strata = strata_of(values[pool], 5)
-        for draw in range(protocol.n_draws):
-            order = pool[_stratified_order(strata, np.random.default_rng([protocol.seed, draw]))]
-            yield target, order[:most], elsewhere if people.trained_on else order[most:], draw
+def draws(people: People, protocol: Protocol) -> list[Draw]:
+    """All draws: they depend on who has which target and on nothing else, so that every row meets the same."""
+    raw = people.targets.to_numpy(float)
+    found: list[Draw] = []
+    for targets in sharing(raw, [str(name) for name in people.targets]):
+        found += _draws_of_targets(targets, people, protocol)
+    return found
 
 
-def _stratified_order(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """An order whose beginnings have each stratum in its proportion."""
+def _draws_that_share_features(people: People, protocol: Protocol, source: Source) -> Iterator[tuple[Draw, list[int]]]:
+    """Each draw with those of its targets that can share features: see `predict.sharing`."""
+    raw = people.targets.to_numpy(float)
+    columns = [people.whole.get(str(name), str(name)) for name in people.targets]
+    for draw in draws(people, protocol):
+        for places in sharing(raw[:, draw.targets], [columns[i] for i in draw.targets], source.columns):
+            yield draw, [draw.targets[place] for place in places]
+
+
+def _draws_of_targets(targets: list[int], people: People, protocol: Protocol) -> Iterator[Draw]:
+    """The draws of targets that the same participants have."""
+    raw = people.targets.to_numpy(float)
+    most = max(protocol.labels)
+    known = people.order[np.isfinite(raw[people.order, targets[0]])]
+    if people.trained_on:
+        # two cohorts have nobody in common (`transfer.py`): everyone may be drawn alone
+        candidates, elsewhere = known[~people.tested[known]], known[people.tested[known]]
+        groups = group_codes(None, len(candidates))
+    else:
+        candidates, elsewhere = known, known[:0]
+        groups = group_codes(None if people.groups is None else people.groups[known], len(known))
+    _, first_member = np.unique(groups, return_index=True)
+    strata = {target: strata_of(raw[candidates, target], 5) for target in targets}
+    every_stratum = np.column_stack(list(strata.values()))
+    _, joint_strata = np.unique(every_stratum, axis=0, return_inverse=True)
+    for number in range(protocol.n_draws):
+        seed = [protocol.seed, number]
+        place = _stratified_places(joint_strata.reshape(-1), np.random.default_rng(seed))
+        # a group stands where one of its members does, so that large groups come no sooner than small ones
+        order = np.lexsort((place, groups, place[first_member][groups]))
+        pool, others = order[:most], order[most:]
+        pool = pool[np.argsort(place[pool], kind="stable")]
+        unrelated = others[~np.isin(groups[others], groups[pool])]
+        test = elsewhere if people.trained_on else candidates[unrelated]
+        if len(pool) < most or len(test) < LEAST_TEST:
+            name = people.targets.columns[targets[0]]
+            whom = "" if people.groups is None else ", relatives of labelled ones left out"
+            raise problem(
+                "labels",
+                f"{most} labelled participants leave {len(test)} of the {len(known)} who have {name!r} "
+                f"to be tested on{whom}",
+                expected=f"at least {LEAST_TEST}",
+                remedy="Ask for fewer labels.",
+            )
+        labelled = {}
+        for target in targets:
+            own_place = _stratified_places(strata[target], np.random.default_rng(seed))
+            labelled[target] = np.argsort(own_place[pool], kind="stable")
+        yield Draw(number, targets, candidates[pool], test, labelled)
+
+
+def _stratified_places(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A random place between 0 and 1 for everyone, (n,): the first places have each stratum in its proportion."""
     place = np.empty(len(strata))
     for stratum in np.unique(strata):
-        mine = np.flatnonzero(strata == stratum)
-        place[rng.permutation(mine)] = (np.arange(len(mine)) + rng.random()) / len(mine)
-    return np.argsort(place, kind="stable")
+        members = np.flatnonzero(strata == stratum)
+        place[rng.permutation(members)] = (np.arange(len(members)) + rng.random()) / len(members)
+    return place
+
+
+def _rows(features: Any, places: np.ndarray) -> Any:
+    """Features of some participants: rows of an array, a table or a cohort."""
+    return features.iloc[places] if isinstance(features, pd.DataFrame) else features[places]
+
+
+def _score(raw: np.ndarray, values: np.ndarray, test: np.ndarray, predicted: np.ndarray) -> tuple[str, float]:
+    """The name and value of the score: AUC of two classes, otherwise r with what is left after covariates."""
+    if is_binary(raw[np.isfinite(raw)]):
+        return "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
+    return "r", correlation(values[test], predicted)
 
 
 def curve_table(curves: pd.DataFrame) -> pd.DataFrame:

@@ -72,13 +72,16 @@ def stratified_folds(
         raise NerveError(f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} participants or groups).")
     if len(sizes) < n_folds:
         few = f"{n} participants" if n < n_folds else f"{len(sizes)} groups"
-        raise NerveError(f"There are {few} for {n_folds} folds, expected at least one per fold. Ask for fewer folds.")
+        kept = "" if n < n_folds else " Families, and participants of the same FC, are groups."
+        wanted = "expected at least one per fold. Ask for fewer folds."
+        raise NerveError(f"There are {few} for {n_folds} folds, {wanted}{kept}")
     large = np.flatnonzero(sizes > room)
     if len(large) and not whole_groups_may_exceed:
         names = [f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} participants)" for g in large]
         raise NerveError(
             f"Groups are kept whole, but {listed(names, most=3)} would not fit one of {n_folds} folds of {room} "
-            f"participants: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out (leave_site_out)."
+            f"participants: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out (leave_site_out). Of "
+            "participants with the same FC, leave all but one out."
         )
     labels = [column[:, None] == np.unique(column) for column in strata.T]
     counts = np.zeros((len(sizes), 1 + sum(one.shape[1] for one in labels)))  # (groups, fold size and labels)
@@ -105,6 +108,18 @@ def group_codes(groups: Any, n: int) -> np.ndarray:
     lonely = codes < 0
     codes[lonely] = codes.max(initial=-1) + 1 + np.arange(lonely.sum())
     return codes
+
+
+def complete_labels(groups: Any) -> np.ndarray:
+    """Labels of groups as words, with a label of their own for participants who have none.
+
+    Examples
+    --------
+    >>> complete_labels(["a", None, "a", None]).tolist()
+    ['a', 'alone 1', 'a', 'alone 3']
+    """
+    labels = np.asarray(groups, object)
+    return np.array([f"alone {i}" if pd.isna(label) else str(label) for i, label in enumerate(labels)])
 
 
 def _place(counts: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:

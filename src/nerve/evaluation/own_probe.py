@@ -6,10 +6,12 @@ import hashlib
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import has_fit_parameter
 
 from nerve.checks import NerveError, problem
+from nerve.evaluation.folds import complete_labels
 
 
 class OwnProbe(BaseEstimator):
@@ -36,8 +38,12 @@ class OwnProbe(BaseEstimator):
                     "and no covariates (motion='none' leaves head motion out)."
                 )
             y = np.asarray(y, int)
-        asked = groups is not None and _asks_for_groups(self.estimator_)
-        self.estimator_.fit(X, y, **({"groups": groups} if asked else {}))
+        if groups is not None and _asks_for_groups(self.estimator_):
+            if pd.isna(groups).any():  # scikit-learn cannot sort labels of which some are missing
+                groups = complete_labels(groups)
+            self.estimator_.fit(X, y, groups=groups)
+        else:
+            self.estimator_.fit(X, y)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -10,9 +10,17 @@ import pandas as pd
 
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
+from nerve.duplicates import SAME
 from nerve.evaluation.combat import in_subset, sites_of
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column, written
-from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
+from nerve.evaluation.folds import (
+    NO_FOLD,
+    ONLY_TRAINED_ON,
+    group_codes,
+    leave_groups_out,
+    strata_of,
+    stratified_folds,
+)
 from nerve.evaluation.rows import class_target
 from nerve.numbers import as_numbers, odd_cells
 from nerve.protocol import AUTO, NONE, Protocol
@@ -34,7 +42,7 @@ class People:
     whole: dict[str, str]  # of a class against all others: the column that it is a class of
     covariates: pd.DataFrame  # (n, p)
     table: pd.DataFrame  # all participants' columns
-    groups: np.ndarray | None  # families: kept whole in folds, bootstrap and permutations
+    groups: np.ndarray | None  # families and participants of the same FC: on one side of folds, draws, resamples
     sites: np.ndarray | None
     inner_groups: np.ndarray | None  # what inner folds keep whole: sites when whole sites are left out
     motion: str | None
@@ -62,10 +70,23 @@ class People:
         return replace(self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index)))
 
 
-def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol]:
+def prepare_people(
+    cohort: Cohort, protocol: Protocol, only_trained_on: np.ndarray | None = None
+) -> tuple[People, Protocol]:
     """Check columns, code targets, choose covariates and make folds.
 
-    Returns the participants and the protocol with motion and preserved columns resolved.
+    Parameters
+    ----------
+    cohort : Cohort
+    protocol : Protocol
+    only_trained_on : (n,) booleans, optional
+        Where another cohort is tested (`transfer.py`): the participants of the first one. Then there is one fold, of
+        all others.
+
+    Returns
+    -------
+    People, Protocol
+        The participants, and the protocol with motion and preserved columns resolved.
     """
     table, where = cohort.participants, f"participants of {cohort.name!r}"
     known_columns(protocol.columns, table.columns, where)
@@ -82,13 +103,45 @@ def prepare_people(cohort: Cohort, protocol: Protocol) -> tuple[People, Protocol
             covariates[protocol.site] = table[protocol.site].where(known)
     for name in covariates.columns[covariates.isna().all()]:
         raise problem(f"covariate {name!r}", "every value is missing", remedy="Leave it out.")
-    groups, twice = _one_fold_each(cohort, protocol)
-    ids, inner_groups = table["participant_id"].to_numpy(object), sites if protocol.leave_site_out else groups
-    notes += _notes(cohort.participants, targets, covariates, whole, protocol) + twice
-    folds = _folds(targets, protocol, _by_id(ids), groups, sites)
-    motion = None if protocol.motion == NONE else protocol.motion
-    about = (cohort.name, ids, targets, classes, whole, covariates, table, groups, sites, inner_groups, motion)
-    return People(*about, folds=folds, notes=tuple(notes)), protocol
+    notes += _notes(cohort.participants, targets, covariates, whole, protocol)
+
+    ids = table["participant_id"].to_numpy(object)
+    groups, duplicate_notes = _families_and_duplicates(cohort, protocol)
+    notes += duplicate_notes
+    if only_trained_on is not None:
+        left_out = _related_to_others(groups, only_trained_on)
+        reason = "they share a family or their FC with participants who are tested"
+    elif protocol.leave_site_out:
+        left_out = _related_to_another_site(groups, sites, targets.notna().any(axis=1).to_numpy())
+        reason = "they share a family or their FC with participants of another site"
+    else:
+        left_out = np.zeros(len(ids), bool)
+    if left_out.any():
+        count = f"{left_out.sum()} participant{'s' if left_out.sum() > 1 else ''}"
+        notes.append(f"{count} left out ({listed(ids[left_out], most=3)}): {reason}.")
+        targets = targets.mask(pd.Series(left_out, index=targets.index))
+
+    if only_trained_on is None:
+        folds = _folds(targets, protocol, _by_id(ids), groups, sites)
+    else:
+        folds = np.where(only_trained_on, ONLY_TRAINED_ON, 0)[None]
+        folds[:, targets.isna().all(axis=1).to_numpy()] = NO_FOLD
+    people = People(
+        cohort=cohort.name,
+        ids=ids,
+        targets=targets,
+        classes=classes,
+        whole=whole,
+        covariates=covariates,
+        table=table,
+        groups=groups,
+        sites=sites,
+        inner_groups=sites if protocol.leave_site_out else groups,
+        motion=None if protocol.motion == NONE else protocol.motion,
+        folds=folds,
+        notes=tuple(notes),
+    )
+    return people, protocol
 
 
 def code_targets(table: pd.DataFrame, protocol: Protocol) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
@@ -181,24 +234,55 @@ def _folds(targets: pd.DataFrame, protocol: Protocol, order: np.ndarray, groups:
     return folds
 
 
-def _one_fold_each(cohort: Cohort, protocol: Protocol) -> tuple[np.ndarray | None, list[str]]:
-    """Families, joined where two participants have the very same FC, and what is to be said of those."""
-    ids = cohort.participants["participant_id"]
-    groups = cohort.participants[protocol.groups].to_numpy(object).copy() if protocol.groups else None
-    room = -(-len(cohort) // protocol.n_folds)
-    same = [rows for rows in cohort.same_matrices() if len(rows) <= room]  # more: FC that tells nobody apart
-    if not same:
-        return groups, []
-    groups = np.full(len(cohort), None, object) if groups is None else groups
-    for rows in same:
-        known = [groups[row] for row in rows if not pd.isna(groups[row])] or [f"same FC as {ids[rows[0]]}"]
-        joined = np.isin(groups.astype(str), [str(label) for label in known])
-        joined[rows] = True
-        groups[joined] = known[0]
-    pairs = listed((" = ".join(map(str, ids[rows])) for rows in same), most=3)
-    kept = "folds of sites may part them" if protocol.leave_site_out else "they are kept in one fold"
-    said = f"The same FC under several ids, probably one participant ({pairs}): {kept}. Leave all but one out."
-    return groups, [said]
+def _families_and_duplicates(cohort: Cohort, protocol: Protocol) -> tuple[np.ndarray | None, list[str]]:
+    """Families, joined where participants have the same FC, and what is to be said of these participants.
+
+    Returns (n,) labels, None for a participant who is alone, or no labels if everyone is.
+    """
+    ids = cohort.participants["participant_id"].to_numpy(object)
+    families = cohort.participants[protocol.groups].to_numpy(object) if protocol.groups else None
+    duplicates = cohort.same_matrices()
+    if not duplicates:
+        return families, []
+    if len(duplicates[0]) == len(cohort):
+        found = f"all {len(cohort)} participants have the same FC (correlations above {SAME})"
+        remedy = "Check how the matrices were made, and run `nerve check`."
+        raise problem(f"Cohort {cohort.name!r}", found, expected="FC that differs", remedy=remedy)
+    codes = group_codes(families, len(cohort))
+    labels = np.full(len(cohort), None, object)
+    if families is not None:
+        has_family = pd.notna(families)
+        labels[has_family] = families[has_family].astype(str)
+    for rows in duplicates:
+        together = np.isin(codes, codes[rows])
+        codes[together] = codes[rows[0]]
+        known = [label for label in labels[together] if label is not None]
+        labels[together] = known[0] if known else f"same FC as {ids[rows[0]]}"
+    pairs = listed((" = ".join(map(str, ids[rows])) for rows in duplicates), most=3)
+    note = f"The same FC under several ids, probably one participant ({pairs}): they are kept together, as a family is."
+    return labels, [f"{note} Leave all but one out."]
+
+
+def _related_to_others(groups: np.ndarray | None, some: np.ndarray) -> np.ndarray:
+    """Which of some participants share a group with one of the others, (n,) booleans."""
+    codes = group_codes(groups, len(some))
+    return some & np.isin(codes, codes[~some])
+
+
+def _related_to_another_site(groups: np.ndarray | None, sites: Any, has_target: np.ndarray) -> np.ndarray:
+    """Who is left out so that no group spans two sites, (n,) booleans: a group keeps its members of one site.
+
+    That is the site where most of them are. Whole sites are tested, so that any other member would be trained on while
+    relatives are tested.
+    """
+    table = pd.DataFrame({"group": group_codes(groups, len(has_target)), "site": sites})[has_target]
+    n_sites = table.groupby("group")["site"].transform("nunique")
+    spanning = table[n_sites > 1]
+    kept_site = spanning.groupby("group")["site"].agg(lambda site: site.mode().iloc[0])
+    at_other_site = spanning.index[spanning["site"] != spanning["group"].map(kept_site)]
+    left_out = np.zeros(len(has_target), bool)
+    left_out[at_other_site] = True
+    return left_out
 
 
 def _resolved(protocol: Protocol, table: pd.DataFrame, where: str) -> tuple[Protocol, list[str]]:

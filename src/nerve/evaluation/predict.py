@@ -31,7 +31,7 @@ class FoldTask(NamedTuple):
     train: np.ndarray
     test: np.ndarray
     values: np.ndarray  # (n, T); rows outside train and test are not a number
-    strata: np.ndarray  # (train, T)
+    strata: Any  # (train, T) integers for the inner folds; None if the model is to make its own
     features: tuple[Any, Any]
 
 
@@ -157,8 +157,11 @@ def fold_tasks(
 
 def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
     """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
-    given = {"strata": task.strata} | ({} if groups is None else {"groups": np.asarray(groups, object)[task.train]})
-    options = {name: one for name, one in given.items() if has_fit_parameter(model, name)}
+    options = {}
+    if task.strata is not None and has_fit_parameter(model, "strata"):
+        options["strata"] = task.strata
+    if groups is not None and has_fit_parameter(model, "groups"):
+        options["groups"] = np.asarray(groups, object)[task.train]
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     parts = []
     for column in [values] if takes_several else values.T:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nerve.checks import NerveWarning, listed, naming
 from nerve.cohort import Cohort
-from nerve.evaluation.features import Features, feature_sets
+from nerve.evaluation.features import Features, Prepared, feature_sets
 from nerve.evaluation.krylov import pays
 from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
@@ -50,7 +50,9 @@ def evaluate(
     names: dict[str, Any] = {"variant": variant, "seed": protocol.seed if model_seed is None else model_seed}
     parts = []
     for one in progress_bar(sets, label="evaluation", unit="feature sets"):
-        parts.append(predict_one(one, cohort, people, protocol).assign(method=one.name, **names))
+        with naming(people.ids):
+            prepared = one.prepare(cohort, people, protocol)
+        parts.append(predict_one(one, prepared, people, protocol).assign(method=one.name, **names))
     table = pd.concat(parts, ignore_index=True)
     return table[[*NAMED_BY, *table.columns.difference(NAMED_BY, sort=False)]]
 
@@ -77,15 +79,16 @@ def feature_notes(features: Features, people: People, protocol: Protocol) -> lis
     return notes
 
 
-def predict_one(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> pd.DataFrame:
+def predict_one(features: Features, prepared: Prepared, people: People, protocol: Protocol) -> pd.DataFrame:
     """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several.
 
+    `prepared` is what `features.prepare` gave: it is made once for all that is computed of one feature set.
     Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
     trained on, `training_mean` is the mean of its values after covariates.
     """
     parts, options = [], _options(features, people) | {"groups": people.inner_groups}
+    model, source = prepared
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol)
         for repeat, folds in enumerate(people.folds):
             parts.append(out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat))
     table = pd.concat(parts, ignore_index=True)
@@ -96,12 +99,12 @@ def predict_one(features: Features, cohort: Cohort, people: People, protocol: Pr
     return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 
 
-def null_of_one(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> pd.DataFrame:
+def null_of_one(features: Features, prepared: Prepared, people: People, protocol: Protocol) -> pd.DataFrame:
     """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
     options = _options(features, people) | {"groups": people.groups, "blocks": people.sites, "seed": protocol.seed}
     options |= {"n_permutations": protocol.n_permutations}
+    model, source = prepared
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol)
         null = null_correlations(model, source, folds=people.folds[0], **options)
     return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
 

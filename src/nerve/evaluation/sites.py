@@ -9,8 +9,7 @@ import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
 from nerve.checks import naming
-from nerve.cohort import Cohort
-from nerve.evaluation.features import Features
+from nerve.evaluation.features import Prepared
 from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import out_of_fold_predictions
@@ -41,9 +40,10 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
     return of_each_row(table, inside)
 
 
-def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: Protocol) -> float:
+def site_accuracy(prepared: Prepared, people: People, protocol: Protocol) -> float:
     """Balanced accuracy with which features predict the site itself, one against the rest; 1 / sites is chance.
 
+    Families, and participants of the same FC, are kept whole in the folds, as everywhere.
     Not a number where there is one site, or where the participants of another cohort are trained on.
     """
     if people.sites is None or people.trained_on or len(set(people.sites)) < 2:
@@ -51,10 +51,13 @@ def site_accuracy(features: Features, cohort: Cohort, people: People, protocol: 
     sites = people.sites.astype(str)
     targets = pd.DataFrame({f"site {name}": (sites == name).astype(float) for name in np.unique(sites)})
     codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
-    folds[people.order] = stratified_folds(codes[people.order, None], N_FOLDS, seed=protocol.seed)
+    groups = None if people.groups is None else people.groups[people.order]
+    folds[people.order] = stratified_folds(
+        codes[people.order, None], N_FOLDS, groups=groups, seed=protocol.seed, whole_groups_may_exceed=True
+    )
+    model, source = prepared
     with naming(people.ids):
-        model, source = features.prepare(cohort, people, protocol)
-        predicted = out_of_fold_predictions(model, source, targets, folds, order=people.order)
+        predicted = out_of_fold_predictions(model, source, targets, folds, groups=people.groups, order=people.order)
     guessed = predicted.pivot(index="position", columns="target", values="predicted")[list(targets)].to_numpy()
     return float(balanced_accuracy_score(codes, guessed.argmax(axis=1)))
 

@@ -9,7 +9,6 @@ import numpy as np
 from nerve.checks import known_columns, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.covariates import is_numeric, motion_column
-from nerve.evaluation.folds import NO_FOLD, ONLY_TRAINED_ON
 from nerve.evaluation.people import People, prepare_people
 from nerve.protocol import AUTO, Protocol
 
@@ -24,25 +23,24 @@ def joined(train: Cohort, test: Cohort) -> Cohort:
     twice = ids.isin(test.participants["participant_id"])
     renamed = train.subset(np.arange(len(train)))
     renamed.participants["participant_id"] = ids.where(~twice, ids + f" ({train.name})")
-    both = Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
-    for rows in both.same_matrices():
-        if rows.min() < len(train) <= rows.max():
-            names = listed(both.participants["participant_id"].iloc[rows])
-            both_names, wanted = f"{train.name!r} and {test.name!r}", "other participants to test on than to train on"
-            found = f"the same FC stands in both ({names})"
-            raise problem(both_names, found, expected=wanted, remedy="Leave them out of one.")
-    return both
+    return Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
 
 
 def prepare_transfer(train: Cohort, test: Cohort, protocol: Protocol) -> tuple[Cohort, People, Protocol]:
-    """Both cohorts as one, its participants with folds that train on the first and test on the second, the protocol."""
+    """Both cohorts as one, its participants with folds that train on the first and test on the second, the protocol.
+
+    Whoever of the first shares a family or their FC with a participant of the second is not trained on.
+    """
     _check_tables(train, test, protocol)
     both = joined(train, test)
-    people, protocol = prepare_people(both, replace(protocol, n_repeats=1))
-    tested = np.arange(len(both)) >= len(train)
-    folds = np.where(tested, 0, ONLY_TRAINED_ON)
-    folds[people.targets.isna().all(axis=1).to_numpy()] = NO_FOLD
-    return both, replace(people, folds=folds[None], trained_on=train.name), protocol
+    only_trained_on = np.arange(len(both)) < len(train)
+    people, protocol = prepare_people(both, replace(protocol, n_repeats=1), only_trained_on)
+    n_training = people.targets[only_trained_on].notna().sum()
+    for target in n_training.index[n_training < 2]:
+        found = f"{n_training[target]} participants of {train.name!r} are left to train on for {target!r}"
+        remedy = "Those who share a family or their FC with someone tested are not trained on: test other participants."
+        raise problem(f"{train.name!r} and {test.name!r}", found, expected="at least two", remedy=remedy)
+    return both, replace(people, trained_on=train.name), protocol
 
 
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:

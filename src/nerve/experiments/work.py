@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from nerve.checks import MissingInput, NerveError, NerveWarning
+from nerve.checks import MissingInput, NerveError, NerveWarning, naming
 from nerve.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Learned, Predictor, one_feature_set, ridge_of
@@ -153,15 +153,17 @@ class Probe(Task):
         cohort, people, protocol = workspace.prepared(self.cohort)
         protocol = replace(protocol, **self.settings)
         features = self.load(workspace, folder, cohort)
-        write_tsv(folder / "predictions.tsv", predict_one(features, cohort, people, protocol))
+        with naming(people.ids):
+            prepared = features.prepare(cohort, people, protocol)  # once: the kernel of thousands takes long
+        write_tsv(folder / "predictions.tsv", predict_one(features, prepared, people, protocol))
         if protocol.n_permutations and features.permutes:
-            write_tsv(folder / "null.tsv", null_of_one(features, cohort, people, protocol))
+            write_tsv(folder / "null.tsv", null_of_one(features, prepared, people, protocol))
         if protocol.labels:
-            write_tsv(folder / "curve.tsv", learning_curve(features, cohort, people, protocol))
+            write_tsv(folder / "curve.tsv", learning_curve(features, prepared, people, protocol))
         return {
             "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
             "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
-            "site_accuracy": site_accuracy(features, cohort, people, protocol) if self.quick else None,
+            "site_accuracy": site_accuracy(prepared, people, protocol) if self.quick else None,
         }  # fmt: skip
 
 
@@ -180,7 +182,9 @@ class Train(Task):
             return self.recipe.make(workspace.config.device).fit(X, y, groups=groups)
 
         features = _in_folds(Predictor, self.recipe.method, cohort, fit)
-        write_tsv(folder / "predictions.tsv", predict_one(features, cohort, people.only(self.target), protocol))
+        people = people.only(self.target)
+        prepared = features.prepare(cohort, people, protocol)
+        write_tsv(folder / "predictions.tsv", predict_one(features, prepared, people, protocol))
         return {"n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people)}
 
 

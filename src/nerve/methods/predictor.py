@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 
 from nerve.checks import NerveError, listed
 from nerve.cohort import Cohort
+from nerve.evaluation.folds import complete_labels
 from nerve.methods.base import Role, Saved
 from nerve.methods.trained import Trained
 from nerve.training import Source, TrainingSettings
@@ -89,7 +90,7 @@ def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.n
     >>> bool(set(training) & set(validation)), len(training) + len(validation)
     (False, 4)
     """
-    family = np.unique(np.asarray(groups).astype(str), return_inverse=True)[1]
+    family = np.unique(complete_labels(groups), return_inverse=True)[1]
     order = np.random.default_rng([settings.seed, 3]).permutation(family.max() + 1)
     sizes = np.bincount(family)[order]
     wanted = settings.validation_fraction * len(family)
