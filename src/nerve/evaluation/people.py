@@ -112,7 +112,8 @@ def prepare_people(
         left_out = _related_to_others(groups, only_trained_on)
         reason = "they share a family or their FC with participants who are tested"
     elif protocol.leave_site_out:
-        left_out = _related_to_another_site(groups, sites, targets.notna().any(axis=1).to_numpy())
+        has_target = targets.notna().any(axis=1).to_numpy()
+        left_out = _related_to_another_site(groups, sites, has_target, _by_id(ids))
         reason = "they share a family or their FC with participants of another site"
     else:
         left_out = np.zeros(len(ids), bool)
@@ -269,19 +270,23 @@ def _related_to_others(groups: np.ndarray | None, some: np.ndarray) -> np.ndarra
     return some & np.isin(codes, codes[~some])
 
 
-def _related_to_another_site(groups: np.ndarray | None, sites: Any, has_target: np.ndarray) -> np.ndarray:
+def _related_to_another_site(
+    groups: np.ndarray | None, sites: Any, has_target: np.ndarray, order: np.ndarray
+) -> np.ndarray:
     """Who is left out so that no group spans two sites, (n,) booleans: a group keeps its members of one site.
 
-    That is the site where most of them are. Whole sites are tested, so that any other member would be trained on while
-    relatives are tested.
+    That is the site where most of them are, or where the first of them is. Whole sites are tested, so that any other
+    member would be trained on while relatives are tested.
     """
-    table = pd.DataFrame({"group": group_codes(groups, len(has_target)), "site": sites})[has_target]
+    table = pd.DataFrame({"group": group_codes(groups, len(order)), "site": sites}).iloc[order]
+    table = table[has_target[order]]
     n_sites = table.groupby("group")["site"].transform("nunique")
     spanning = table[n_sites > 1]
-    kept_site = spanning.groupby("group")["site"].agg(lambda site: site.mode().iloc[0])
-    at_other_site = spanning.index[spanning["site"] != spanning["group"].map(kept_site)]
-    left_out = np.zeros(len(has_target), bool)
-    left_out[at_other_site] = True
+    n_members = spanning.groupby(["group", "site"])["site"].transform("size")
+    first_of_largest = n_members.groupby(spanning["group"]).idxmax()  # of each group, a row of the table
+    kept_site = spanning["group"].map(first_of_largest).map(spanning["site"])
+    left_out = np.zeros(len(order), bool)
+    left_out[spanning.index[spanning["site"] != kept_site]] = True
     return left_out
 
 
