@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
+from tests.evaluation.conftest import make_cohort
 
 from nerve import NerveError, Protocol
 from nerve.evaluation.curves import curve_sentences, curve_table, draws, equivalent_labels, learning_curve
@@ -77,3 +79,43 @@ def test_the_sentence_says_where_one_row_is_with_fewer_labels():
     assert equivalent_labels(table, "a", "b", 25) == pytest.approx(50)
     assert np.isnan(equivalent_labels(table, "a", "b", 100))
     assert curve_sentences(table, {"a": "A", "b": "B"}, ["a", "b"]) == ["c, age: at 25 labels, A is where B is at 50."]
+
+
+class CountingMean(BaseEstimator):
+    """Learns the mean FC without labels, and counts how often."""
+
+    fits = []  # of all copies: how many participants each was fitted on
+
+    def fit(self, cohort):
+        self.fits.append(len(cohort))
+        self.mean_ = cohort.inputs("upper").mean(axis=0)
+        return self
+
+    def transform(self, cohort):
+        return cohort.inputs("upper") - self.mean_
+
+
+def test_what_is_learned_without_labels_is_learned_once_per_draw_for_all_targets(cohort):
+    """Three targets of the same participants share their draws; one that some participants lack has its own."""
+    CountingMean.fits.clear()
+    protocol = Protocol(
+        targets="score,patient,signal,partly", labels="20,60", n_draws=4, motion="none", lambdas=[1.0, 10.0]
+    )
+    people, protocol = prepare_people(cohort, protocol)
+    one = feature_sets(CountingMean(), cohort)[0]
+    table = learning_curve(one, one.prepare(cohort, people, protocol), people, protocol)
+    assert CountingMean.fits == [60] * 8
+    assert list(dict.fromkeys(table["target"])) == ["score", "patient", "signal", "partly"]
+    assert (table.groupby("target").size() == 8).all()
+
+
+def test_small_numbers_of_labels_have_their_share_of_both_classes_of_every_target():
+    """Also where several targets share one draw."""
+    rng = np.random.default_rng(0)
+    classes = {name: rng.random(200) < 0.2 for name in "abc"}
+    cohort = make_cohort(200, **{name: np.where(values, "yes", "no") for name, values in classes.items()})
+    people, protocol = prepare_people(cohort, Protocol(targets="a,b,c", labels="20,100", n_draws=10))
+    for draw in draws(people, protocol):
+        for target, values in enumerate(classes.values()):
+            first = draw.pool[draw.labelled[target][:20]]
+            assert 2 <= values[first].sum() <= 6

@@ -10,7 +10,7 @@ from nerve import Cohort, NerveError, Protocol, evaluate
 from nerve.checks import NerveWarning
 from nerve.cli import app
 from nerve.duplicates import same_fc
-from nerve.evaluation import feature_sets, read_results, score_table
+from nerve.evaluation import feature_sets, groups_of, read_results, score_table
 from nerve.evaluation.people import prepare_people
 from nerve.evaluation.sites import site_accuracy
 
@@ -131,3 +131,12 @@ def test_thousands_of_copies_are_one_group_without_a_comparison_of_all_pairs():
     (group,) = same_fc(fc, read)
     assert group.tolist() == [0, *range(500, 2500)]
     assert len(compared) < 2100
+
+
+def test_copies_are_resampled_together_in_python_too():
+    cohort = repeated(40, 3, 0.0)
+    predictions = evaluate(np.random.default_rng(0).normal(size=(120, 4)), cohort, "score", n_folds=4)
+    groups = groups_of(cohort)
+    assert (groups.groupby(groups).size() == 3).all()
+    apart, together = (score_table(predictions, 400, groups=one)["r_half_width"].item() for one in (None, groups))
+    assert together > 1.2 * apart  # 40 participants, not 120

@@ -4,6 +4,7 @@ from nerve.evaluation.combat import ComBat
 from nerve.evaluation.features import Features, Given, Learned, Predictor, feature_sets
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.people import groups_of
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
 from nerve.evaluation.resampling import adjusted_p, permutation_p, restricted_permutations
@@ -30,6 +31,7 @@ __all__ = [
     "compare",
     "evaluate",
     "feature_sets",
+    "groups_of",
     "is_results",
     "leave_groups_out",
     "line_id",

@@ -142,10 +142,11 @@ def _draws_of_targets(targets: list[int], people: People, protocol: Protocol) ->
                 expected=f"at least {LEAST_TEST}",
                 remedy="Ask for fewer labels.",
             )
-        labelled = {}
-        for target in targets:
-            own_place = _stratified_places(strata[target], np.random.default_rng(seed))
-            labelled[target] = np.argsort(own_place[pool], kind="stable")
+        labelled = {targets[0]: np.arange(most)}
+        if len(targets) > 1:  # the pool is stratified by all targets at once, its beginning by each
+            for target in targets:
+                own_place = _stratified_places(strata[target][pool], np.random.default_rng(seed))
+                labelled[target] = np.argsort(own_place, kind="stable")
         yield Draw(number, targets, candidates[pool], test, labelled)
 
 

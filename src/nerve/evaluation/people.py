@@ -106,7 +106,7 @@ def prepare_people(
     notes += _notes(cohort.participants, targets, covariates, whole, protocol)
 
     ids = table["participant_id"].to_numpy(object)
-    groups, duplicate_notes = _families_and_duplicates(cohort, protocol)
+    groups, duplicate_notes = _families_and_duplicates(cohort, protocol.groups)
     notes += duplicate_notes
     if only_trained_on is not None:
         left_out = _related_to_others(groups, only_trained_on)
@@ -143,6 +143,26 @@ def prepare_people(
         notes=tuple(notes),
     )
     return people, protocol
+
+
+def groups_of(cohort: Cohort, column: str | None = None) -> pd.Series:
+    """The group of each participant: those of one family, or of the same FC, have the same number.
+
+    Folds keep these groups whole; `score_table(predictions, groups=groups_of(cohort))` resamples them whole.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    column : str, optional
+        The column of families.
+
+    Returns
+    -------
+    Series
+        Numbers, by participant_id.
+    """
+    labels, _ = _families_and_duplicates(cohort, column)
+    return pd.Series(group_codes(labels, len(cohort)), index=cohort.participants["participant_id"])
 
 
 def code_targets(table: pd.DataFrame, protocol: Protocol) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
@@ -235,13 +255,13 @@ def _folds(targets: pd.DataFrame, protocol: Protocol, order: np.ndarray, groups:
     return folds
 
 
-def _families_and_duplicates(cohort: Cohort, protocol: Protocol) -> tuple[np.ndarray | None, list[str]]:
+def _families_and_duplicates(cohort: Cohort, column: str | None) -> tuple[np.ndarray | None, list[str]]:
     """Families, joined where participants have the same FC, and what is to be said of these participants.
 
     Returns (n,) labels, None for a participant who is alone, or no labels if everyone is.
     """
     ids = cohort.participants["participant_id"].to_numpy(object)
-    families = cohort.participants[protocol.groups].to_numpy(object) if protocol.groups else None
+    families = cohort.participants[column].to_numpy(object) if column else None
     duplicates = cohort.same_matrices()
     if not duplicates:
         return families, []
