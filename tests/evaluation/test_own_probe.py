@@ -118,3 +118,10 @@ def test_the_name_changes_with_every_parameter_also_inside():
     assert probe_name(grid) == probe_name(
         GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1, 2]})
     )
+
+
+def test_participants_without_a_family_are_groups_of_their_own_for_a_search(cohort, features):
+    cohort.participants["family"] = np.where(np.arange(len(cohort)) < 40, np.arange(len(cohort)) // 2, None)
+    search = GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}, cv=GroupKFold(3))
+    table = evaluate(features, cohort, "score", groups="family", probe=search, n_folds=3)
+    assert len(table) == len(cohort)

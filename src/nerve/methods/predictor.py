@@ -89,6 +89,12 @@ def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.n
     >>> training, validation = split_families(np.array(["a", "a", "b", "c"]), TrainingSettings(validation_fraction=0.3))
     >>> bool(set(training) & set(validation)), len(training) + len(validation)
     (False, 4)
+
+    Who has no label is alone:
+
+    >>> training, validation = split_families(np.array([None] * 9 + ["a"]), TrainingSettings(validation_fraction=0.3))
+    >>> len(validation)
+    3
     """
     family = np.unique(complete_labels(groups), return_inverse=True)[1]
     order = np.random.default_rng([settings.seed, 3]).permutation(family.max() + 1)
