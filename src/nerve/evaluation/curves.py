@@ -16,6 +16,7 @@ from nerve.evaluation.predict import FoldTask, fit_and_predict, sharing, without
 from nerve.evaluation.resampling import correlation, weighted_auc
 from nerve.evaluation.sources import Source
 from nerve.evaluation.statistics import is_binary
+from nerve.progress import progress_bar
 from nerve.protocol import Protocol
 
 LEAST_TEST = 10  # participants left to be tested on
@@ -61,7 +62,8 @@ def learning_curve(features: Features, prepared: Prepared, people: People, proto
     precomputed = getattr(model, "kernel", "") == "precomputed"
     rows = []
     with naming(people.ids):
-        for draw, targets in _draws_that_share_features(people, protocol, source):
+        shared = _draws_that_share_features(people, protocol, source)
+        for draw, targets in progress_bar(shared, label="learning curves", unit="draws"):
             unread = list(dict.fromkeys(columns[target] for target in targets))
             pool_features, test_features = source.split(draw.pool, draw.test, unread)
             for target in targets:
@@ -98,13 +100,15 @@ def draws(people: People, protocol: Protocol) -> list[Draw]:
     return found
 
 
-def _draws_that_share_features(people: People, protocol: Protocol, source: Source) -> Iterator[tuple[Draw, list[int]]]:
+def _draws_that_share_features(people: People, protocol: Protocol, source: Source) -> list[tuple[Draw, list[int]]]:
     """Each draw with those of its targets that can share features: see `predict.sharing`."""
     raw = people.targets.to_numpy(float)
     columns = [people.whole.get(str(name), str(name)) for name in people.targets]
+    found = []
     for draw in draws(people, protocol):
         for places in sharing(raw[:, draw.targets], [columns[i] for i in draw.targets], source.columns):
-            yield draw, [draw.targets[place] for place in places]
+            found.append((draw, [draw.targets[place] for place in places]))
+    return found
 
 
 def _draws_of_targets(targets: list[int], people: People, protocol: Protocol) -> Iterator[Draw]:

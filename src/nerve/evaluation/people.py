@@ -85,7 +85,7 @@ def prepare_people(
 
     Returns
     -------
-    People, Protocol
+    tuple
         The participants, and the protocol with motion and preserved columns resolved.
     """
     table, where = cohort.participants, f"participants of {cohort.name!r}"
