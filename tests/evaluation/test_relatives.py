@@ -88,7 +88,7 @@ def test_fc_that_is_the_same_for_everyone_is_refused():
 
 def test_whole_sites_that_are_left_out_take_copies_and_families_elsewhere_with_them():
     cohort = repeated(30, 2, 1e-6)  # the two copies of everyone are at different sites
-    with pytest.warns(NerveWarning, match="30 participants left out .*with participants of another site"):
+    with pytest.warns(NerveWarning, match="30 participants left out: .*with participants of another site"):
         r = r_of(cohort, site="site", leave_site_out=True)
     assert abs(r) < 0.5
     siblings = repeated(60, 2, 0.05)

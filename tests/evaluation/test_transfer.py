@@ -114,7 +114,7 @@ def test_who_stands_in_both_cohorts_is_not_trained_on(here):
     train = Cohort(here.connectivity, here.participants.assign(family=families), here.parcellation, name="here")
     table = train.participants[:30:2].assign(participant_id=[f"copy-{i}" for i in range(15)], family=np.nan)
     copies = Cohort(here.connectivity[:30:2].astype(np.float16), table, here.parcellation, name="copies")
-    with pytest.warns(NerveWarning, match=r"30 participants left out .*share a family or their FC with .* tested"):
+    with pytest.warns(NerveWarning, match=r"30 participants left out: they share a family or their FC with .* tested"):
         found = evaluate("raw", train, "score", groups="family", test=copies)
     honest = evaluate("raw", train.subset(np.arange(30, 90)), "score", groups="family", test=copies)
     assert found["predicted"].to_numpy() == pytest.approx(honest["predicted"].to_numpy(), abs=1e-6)

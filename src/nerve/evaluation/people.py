@@ -119,7 +119,7 @@ def prepare_people(
         left_out = np.zeros(len(ids), bool)
     if left_out.any():
         count = f"{left_out.sum()} participant{'s' if left_out.sum() > 1 else ''}"
-        notes.append(f"{count} left out ({listed(ids[left_out], most=3)}): {reason}.")
+        notes.append(f"{count} left out: {reason}.")
         targets = targets.mask(pd.Series(left_out, index=targets.index))
 
     if only_trained_on is None:
