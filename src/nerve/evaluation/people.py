@@ -108,19 +108,20 @@ def prepare_people(
     ids = table["participant_id"].to_numpy(object)
     groups, duplicate_notes = _families_and_duplicates(cohort, protocol.groups)
     notes += duplicate_notes
+    in_training = np.ones(len(ids), bool) if only_trained_on is None else only_trained_on
+    left_out: dict[str, np.ndarray] = {}  # (n,) booleans, by whom participants are related to
     if only_trained_on is not None:
-        left_out = _related_to_others(groups, only_trained_on)
-        reason = "they share a family or their FC with participants who are tested"
-    elif protocol.leave_site_out:
-        has_target = targets.notna().any(axis=1).to_numpy()
-        left_out = _related_to_another_site(groups, sites, has_target, _by_id(ids))
-        reason = "they share a family or their FC with participants of another site"
-    else:
-        left_out = np.zeros(len(ids), bool)
-    if left_out.any():
-        count = f"{left_out.sum()} participant{'s' if left_out.sum() > 1 else ''}"
-        notes.append(f"{count} left out: {reason}.")
-        targets = targets.mask(pd.Series(left_out, index=targets.index))
+        left_out["participants who are tested"] = _related_to_others(groups, only_trained_on)
+    if protocol.leave_site_out:  # inner folds are made of sites in transfer too
+        counted = in_training & targets.notna().any(axis=1).to_numpy()
+        for related in left_out.values():
+            counted &= ~related
+        left_out["participants of another site"] = _related_to_another_site(groups, sites, counted, _by_id(ids))
+    for whom, related in left_out.items():
+        if related.any():
+            count = f"{related.sum()} participant{'s' if related.sum() > 1 else ''}"
+            notes.append(f"{count} left out: they share a family or their FC with {whom}.")
+            targets = targets.mask(pd.Series(related, index=targets.index))
 
     if only_trained_on is None:
         folds = _folds(targets, protocol, _by_id(ids), groups, sites)
@@ -291,15 +292,15 @@ def _related_to_others(groups: np.ndarray | None, some: np.ndarray) -> np.ndarra
 
 
 def _related_to_another_site(
-    groups: np.ndarray | None, sites: Any, has_target: np.ndarray, order: np.ndarray
+    groups: np.ndarray | None, sites: Any, counted: np.ndarray, order: np.ndarray
 ) -> np.ndarray:
-    """Who is left out so that no group spans two sites, (n,) booleans: a group keeps its members of one site.
+    """Who of those counted is left out so that no group spans two sites, (n,) booleans.
 
-    That is the site where most of them are, or where the first of them is. Whole sites are tested, so that any other
-    member would be trained on while relatives are tested.
+    A group keeps its members of one site: where most of them are, or else where the first of them is. Whole sites are
+    tested, so that any other member would be trained on while relatives are tested.
     """
     table = pd.DataFrame({"group": group_codes(groups, len(order)), "site": sites}).iloc[order]
-    table = table[has_target[order]]
+    table = table[counted[order]]
     n_sites = table.groupby("group")["site"].transform("nunique")
     spanning = table[n_sites > 1]
     n_members = spanning.groupby(["group", "site"])["site"].transform("size")
