@@ -7,6 +7,7 @@ Networks, permuted networks and a regular grid are all *one group label per regi
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -149,3 +150,26 @@ class Patching:
 
     def __repr__(self) -> str:
         return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"
+
+
+def patching_for(parcellation: Parcellation, name: str) -> Patching:
+    """A patching by its name in configurations.
+
+    Parameters
+    ----------
+    parcellation : Parcellation
+    name : str
+        ``networks``; ``grid<size>``, consecutive regions; ``permuted<seed>``, networks with regions assigned at
+        random; or a parcellation (name or table) whose networks group the same regions, ``schaefer400-7`` say.
+    """
+    if name == "networks":
+        return Patching.from_parcellation(parcellation)
+    if grid := re.fullmatch(r"grid(\d+)", name):
+        return Patching.grid(parcellation.n_regions, int(grid[1]))
+    if permuted := re.fullmatch(r"permuted(\d+)", name):
+        return Patching.from_parcellation(parcellation).permuted(int(permuted[1]))
+    try:
+        return Patching.from_parcellation(parcellation.with_networks_of(name))
+    except NerveError as error:
+        remedy = "Other choices: networks, grid16, permuted0 (any number)."
+        raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error

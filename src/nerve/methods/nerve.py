@@ -15,7 +15,7 @@ from nerve.cohort import Cohort
 from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.data import checked_embeddings, chunks
-from nerve.methods.packing import PackingSource, fit_view, patching_for
+from nerve.methods.packing import PackingSource, fit_view
 from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
@@ -23,7 +23,7 @@ from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation
-from nerve.patching import Patching
+from nerve.patching import Patching, patching_for
 from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
