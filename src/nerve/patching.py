@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nerve.checks import NerveError, problem
-from nerve.parcellation import Parcellation, load_parcellation
+from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
 
 
 class Patching:
@@ -150,6 +150,12 @@ class Patching:
 
     def __repr__(self) -> str:
         return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"
+
+
+def is_patching_name(name: str) -> bool:
+    """Whether a patching is known by its name alone, wherever it is read: no file of the user's."""
+    made = re.fullmatch(r"networks|grid\d{1,4}|permuted\d+", name) is not None
+    return made or name in parcellation_names()
 
 
 def patching_for(parcellation: Parcellation, name: str) -> Patching:

@@ -15,6 +15,7 @@ from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_
 from nerve.evaluation.folds import NO_FOLD, leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.rows import class_target
 from nerve.numbers import as_numbers, odd_cells
+from nerve.privacy import Note
 from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
@@ -195,10 +196,10 @@ def _one_fold_each(cohort: Cohort, protocol: Protocol) -> tuple[np.ndarray | Non
         joined = np.isin(groups.astype(str), [str(label) for label in known])
         joined[rows] = True
         groups[joined] = known[0]
-    pairs = listed((" = ".join(map(str, ids[rows])) for rows in same), most=3)
+    pairs = [" = ".join(map(str, ids[rows])) for rows in same]
     kept = "folds of sites may part them" if protocol.leave_site_out else "they are kept in one fold"
-    said = f"The same FC under several ids, probably one participant ({pairs}): {kept}. Leave all but one out."
-    return groups, [said]
+    said = f"The same FC under several ids, probably one participant each ({len(same)}): {kept}. Leave all but one out"
+    return groups, [Note.about(said, pairs, most=3)]
 
 
 def _resolved(protocol: Protocol, table: pd.DataFrame, where: str) -> tuple[Protocol, list[str]]:

@@ -94,8 +94,7 @@ class Method(BaseEstimator):
         self.check_settings()
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
-        table = cohort.participants
-        counts = pd.Series(table.get("cohort", cohort.name), table.index).value_counts(sort=False)  # of which cohorts
+        counts = cohort.cohort_names.value_counts(sort=False)
         self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
         return cohort
 

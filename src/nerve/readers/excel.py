@@ -46,7 +46,7 @@ def read_workbook(path: Path, options: dict[str, Any]) -> pd.DataFrame:
     except ImportError as error:
         remedy = "Install it (`pip install openpyxl`), or save the sheet as .csv."
         raise problem(path, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
-    from pandas.io.parsers import TextParser
+    from pandas.io.parsers import TextParser  # type: ignore[attr-defined]
 
     with sentences(require_file(path), "a whole .xlsx file"):
         with zipfile.ZipFile(path) as archive:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle, Wedge
 
-from nerve.parcellation import Parcellation, parcellation_names
-from nerve.patching import Patching, patching_for
+from nerve.parcellation import Parcellation
+from nerve.patching import Patching, is_patching_name, patching_for
 from nerve.report.figures.colours import BLUE, GREEN, GRID, INK, MUTED, ORANGE, VERMILION, colour_limit, network_colours
 from nerve.report.figures.style import fc_image, lined, name_rows, network_order, panels
 from nerve.report.results import NothingToDraw, Results
@@ -98,18 +97,13 @@ def _groups(parcellation: Parcellation, settings: Mapping[str, Any]) -> list[str
         given = "grid16"  # as NERVE does for matrices without a parcellation
     if isinstance(given, Mapping):
         patching = Patching(given["group_of"], given["group_names"])
-    elif _known_patching(str(given)):
+    elif is_patching_name(str(given)):
         patching = patching_for(parcellation, str(given))
     else:  # a file, and a page never opens one that a stranger's settings name
         raise NothingToDraw("The patches follow a table of regions that is not part of these results.")
     if patching.n_regions != parcellation.n_regions:
         raise NothingToDraw("The model cuts other regions than those of the cohort, so its patches cannot be shown.")
     return [patching.group_names[group] for group in patching.group_of]
-
-
-def _known_patching(name: str) -> bool:
-    made = re.fullmatch(r"networks|grid\d{1,4}|permuted\d+", name) is not None
-    return made or name in parcellation_names()
 
 
 def _group_word(settings: Mapping[str, Any]) -> str:
