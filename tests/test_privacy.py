@@ -84,7 +84,8 @@ def test_a_command_keeps_options_and_loses_paths():
     typed = "nerve evaluate ann/cohort --targets age,sex --features raw,tangent:recentre=site,runs/ann --n-folds 3"
     command = shared_command(f"{typed} --out=ann/out --test 'ann b/c'", ["--targets", "--n-folds"], ["raw", "tangent"])
     assert command == (
-        "nerve evaluate PATH --targets age,sex --features raw,tangent:recentre=site,PATH --n-folds 3 --out=PATH --test PATH"
+        "nerve evaluate PATH --targets age,sex --features raw,tangent:recentre=site,PATH --n-folds 3 "
+        "--out=PATH --test PATH"
     )
 
 

@@ -29,7 +29,7 @@ from nerve.checks import MissingInput, NerveError, as_utf8, facts_html, known_co
 from nerve.connectivity import MEASURES, in_words
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation
-from nerve.privacy import printable_name, printable_table
+from nerve.privacy import printable, printable_table
 from nerve.progress import progress_bar
 from nerve.stack import Series, Stack
 
@@ -76,7 +76,7 @@ class Cohort:
         self.parcellation = load_parcellation(parcellation)
         self.connectivity = connectivity if isinstance(connectivity, (np.ndarray, Stack)) else np.asarray(connectivity)
         self.participants = _checked_participants(participants, name)
-        self.name = printable_name(name)
+        self.name = printable(name)
         self.measure = one_of(f"measure of cohort {name!r}", measure, list(MEASURES))
         none = pd.DataFrame(columns=["participant_id", "reason"], dtype=str)
         self.exclusions = none if exclusions is None else exclusions.reset_index(drop=True)
@@ -285,7 +285,7 @@ class Cohort:
         have_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
         series = Series.concat(have_series) if len(have_series) == len(aligned) else None
         whole = first._like(stack, table, first.parcellation, series)
-        whole.name = printable_name(name or "+".join(cohort.name for cohort in cohorts))
+        whole.name = printable(name or "+".join(cohort.name for cohort in cohorts))
         whole.exclusions = pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True)
         whole.notes = {"concatenated": [cohort.fingerprint for cohort in cohorts]}
         whole._opened = tuple(opened for cohort in cohorts for opened in cohort._opened)

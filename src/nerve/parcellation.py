@@ -24,7 +24,7 @@ from nerve import atlases
 from nerve.atlases import parcellation_names
 from nerve.checks import NerveError, brief, did_you_mean, listed, problem, require
 from nerve.files import read_tsv
-from nerve.privacy import printable, printable_name
+from nerve.privacy import printable
 
 OUTSIDE_NETWORK = "Subcortical"
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
@@ -72,7 +72,7 @@ class Parcellation:
             (fits, "hemispheres or coordinates do not fit the labels", f"{n} of each"),
         )
         checked = {"labels": labels, "networks": networks, "hemispheres": hemispheres, "coordinates": coordinates}
-        checked["name"] = printable_name(self.name)
+        checked["name"] = printable(self.name)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

@@ -93,6 +93,15 @@ def printable_table(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def printable_tree(content: Any) -> Any:
+    """Plain JSON values, nested, whose texts and names are printable."""
+    if isinstance(content, dict):
+        return {_printable_cell(name): printable_tree(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [printable_tree(value) for value in content]
+    return _printable_cell(content)
+
+
 def _printable_cell(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 

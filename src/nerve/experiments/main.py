@@ -30,7 +30,7 @@ from nerve.interpret import interpret_to
 from nerve.interpret.output import FOLDER, INPUTS
 from nerve.methods import METHODS, method_class
 from nerve.methods.nerve import NERVE
-from nerve.privacy import shared_command
+from nerve.privacy import printable_table, shared_command
 from nerve.protocol import FIELDS
 from nerve.report.table_formats import write_tables
 
@@ -101,7 +101,7 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     """Write the results folder from the runs that are done; runs.tsv says how each run stands."""
     folder, plan = workspace.folder, workspace.plan
     workspace.check_inputs()
-    write_tsv(folder / "runs.tsv", runs_table(workspace))
+    write_tsv(folder / "runs.tsv", printable_table(runs_table(workspace)))
     ended = {task.id: workspace.store.manifest(task.id) or {} for task in plan.unique}
     good = {run_id: one for run_id, one in ended.items() if one.get("status") == DONE}
     found = {run_id: one["result"] | {"seconds": one["cpu_seconds"]} for run_id, one in good.items()}

@@ -32,6 +32,7 @@ from nerve.fitted import NotFitted
 from nerve.methods.data import as_cohort
 from nerve.methods.settings import SAID, check_names, signature_model, validated
 from nerve.parcellation import Parcellation
+from nerve.privacy import printable_name
 from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
 from nerve.training.distributed import current_processes
 
@@ -95,7 +96,10 @@ class Method(BaseEstimator):
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
         counts = cohort.cohort_names.value_counts(sort=False)
-        self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
+        self.data_ = {
+            "fingerprint": cohort.fingerprint,
+            "cohorts": {printable_name(name): int(n) for name, n in counts.items()},
+        }
         return cohort
 
     def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
