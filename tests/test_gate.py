@@ -58,6 +58,8 @@ COMMANDS = [
      "--n-folds", "3", "--n-bootstrap", "20"],
     ["evaluate", "ZQpathwork/cohort", "--targets", TARGETS, "--covariates", f"age{ESCAPE},sex,site", "--features",
      "tangent", "--out", "probed", "--n-folds", "3", "--n-bootstrap", "20", "--save-model", "probe"],
+    ["run", "ZQpathwork/cohort", "--targets", TARGETS, "--covariates", "sex", "--model", "model", "--out", "whole",
+     "--n-folds", "3", "--n-bootstrap", "20"],
     ["interpret", "model", "ZQpathwork/cohort", "--targets", f"score{ESCAPE}", "--n-folds", "3"],
     ["report", "evaluated", "--cohort", "ZQpathwork/cohort"],
     ["report", "model", "--cohort", "ZQpathwork/cohort"],
@@ -81,7 +83,7 @@ def mailed(tmp_path_factory):
     with zipfile.ZipFile(folder / "model.zip") as archive:
         archive.extractall(folder / "unpacked")
     found = {}
-    for name in ("model", "evaluated", "probed", "probe", "unpacked"):
+    for name in ("model", "evaluated", "whole", "probed", "probe", "unpacked"):
         for file in sorted((folder / name).rglob("*")):
             place = file.relative_to(folder)
             in_runs = "runs" in place.parts and "model" not in place.parts
@@ -91,7 +93,16 @@ def mailed(tmp_path_factory):
 
 
 def test_what_is_mailed_is_looked_at(mailed):
-    names = {"report.html", "protocol.md", "protocol.json", "README.md", "config.json", "probe.json", "table.md"}
+    names = {
+        "report.html",
+        "quality.tsv",
+        "protocol.md",
+        "protocol.json",
+        "README.md",
+        "config.json",
+        "probe.json",
+        "table.md",
+    }
     assert names <= {name.rpartition("/")[2] for name in mailed}
 
 

@@ -26,13 +26,14 @@ from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 from nerve.methods.probe import Probe, free_folder
-from nerve.privacy import for_screen, name_in_results, printable_name
+from nerve.privacy import Identifiers, for_screen, name_in_results, printable_name
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.quality.report import Quality
 from nerve.readers.ids import counted
 from nerve.report import page
 from nerve.report.load import CHECKS
+from nerve.report.results import ids_of
 
 Rows = Sequence[dict[str, Any]]  # as `methods` of an experiment file
 
@@ -67,7 +68,8 @@ def evaluate(
     check_methods(config, "--features")
     experiment = _prepared(config, out)
     if quality is not None:
-        write_tsv(experiment.folder / CHECKS, quality.table)
+        without_ids = Identifiers(ids_of(experiment.cohort(name))).removed_from
+        write_tsv(experiment.folder / CHECKS, quality.table.fillna("").map(without_ids))
     else:
         (experiment.folder / CHECKS).unlink(missing_ok=True)  # of another evaluation in this folder
     results = _done(experiment, "local", 1)
