@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import pandas as pd
+if TYPE_CHECKING:  # `nerve --help` imports this file too
+    import pandas as pd
 
 FEWEST_OF_LEVEL = 5  # participants who share a value of a column, before the value may be passed on
 LONGEST_NAME = 200
@@ -157,6 +158,7 @@ def shared_levels(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> list[str]:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> shared_levels(pd.Series(["F", "M", "F", "1987-06-05", "1987-06-05"]), least=2)
     ['F']
     """
