@@ -299,3 +299,15 @@ def test_stages_matches_ucla_only_once_aligned(shared_data):
 
     assert agreement(stages) <= 0.45
     assert agreement(stages.align("schaefer400-17")) >= 0.92
+
+
+def test_a_column_called_cohort_is_the_users_and_names_no_cohort():
+    cohorts = []
+    for name in ("one", "two"):
+        fc = np.stack([np.eye(4)] * 3)
+        table = pd.DataFrame({"participant_id": [f"{name}{i}" for i in range(3)], "cohort": ["x", "y", "z"]})
+        cohorts.append(Cohort(fc, table, Parcellation(tuple("abcd"), tuple("AABB")), name=name))
+    assert set(cohorts[0].cohort_names) == {"one"}
+    both = Cohort.concat(cohorts)
+    assert both.cohort_names.tolist() == ["one"] * 3 + ["two"] * 3
+    assert set(Cohort.concat([both.subset([0, 5])]).cohort_names) == {"one", "two"}

@@ -102,3 +102,30 @@ def test_shrinking_brings_noisy_people_nearer_to_their_truth():
     found = tangent.apply(seen)
     error = np.square(found - found.mean(0) - wanted).mean()
     assert np.square(shrunk.apply(seen) - wanted).mean() < 0.7 * error
+
+
+@pytest.mark.parametrize("name", ["fc", "tangent"])
+def test_a_view_maps_back_to_the_fc_that_it_was_made_of(name):
+    series = np.random.default_rng(0).normal(size=(12, 8, 50))
+    fc = np.stack([np.corrcoef(one) for one in series])
+    view = make_view(name).fit(fc)
+    np.testing.assert_allclose(view.to_fc(view.apply(fc)), fc, atol=1e-5)
+
+
+def test_the_group_of_the_shrunk_view_maps_back_to_the_groups_fc():
+    series = np.random.default_rng(0).normal(size=(30, 8, 50)) + np.random.default_rng(1).normal(size=(30, 1, 50))
+    fc = np.stack([np.corrcoef(one) for one in series])
+    view = make_view("shrunk").fit(fc)
+    group = view.to_fc(np.zeros((1, 8, 8)))[0]
+    np.testing.assert_allclose(group, fc.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(np.diag(group), 1)
+
+
+def test_what_no_participant_could_have_maps_back_to_correlations():
+    series = np.random.default_rng(0).normal(size=(12, 8, 50))
+    fc = np.stack([np.corrcoef(one) for one in series])
+    view = make_view("tangent").fit(fc)
+    far = np.full((1, 8, 8), 3.0)
+    back = view.to_fc(far)
+    assert np.abs(back).max() <= 1
+    np.testing.assert_allclose(back, back.transpose(0, 2, 1))

@@ -103,20 +103,6 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     return f"{', '.join(words[:most])} and {len(words) - most} more"
 
 
-def printable(text: object) -> str:
-    """Text for a terminal or a line of a log: control characters, and bytes that were no UTF-8, are spelt out.
-
-    Examples
-    --------
-    >>> printable("red \\x1b[31m, α"), printable("a\\nb"), printable("sub-\\udcff")
-    ('red \\\\x1b[31m, α', 'a\\nb', 'sub-\\\\udcff')
-    """
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
-        for letter in str(text)
-    )
-
-
 def as_utf8(text: object) -> str:
     """Text with bytes that were no UTF-8, as names of files may have them, spelt out."""
     return str(text).encode("utf-8", "backslashreplace").decode()

@@ -30,6 +30,7 @@ from nerve.connectivity import MEASURES, in_words
 from nerve.duplicates import same_fc
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation
+from nerve.privacy import printable, printable_table
 from nerve.progress import progress_bar
 from nerve.stack import Series, Stack
 
@@ -76,7 +77,7 @@ class Cohort:
         self.parcellation = load_parcellation(parcellation)
         self.connectivity = connectivity if isinstance(connectivity, (np.ndarray, Stack)) else np.asarray(connectivity)
         self.participants = _checked_participants(participants, name)
-        self.name = as_utf8(name)
+        self.name = printable(name)
         self.measure = one_of(f"measure of cohort {name!r}", measure, list(MEASURES))
         none = pd.DataFrame(columns=["participant_id", "reason"], dtype=str)
         self.exclusions = none if exclusions is None else exclusions.reset_index(drop=True)
@@ -246,6 +247,16 @@ class Cohort:
         series = None if self.timeseries is None else self.timeseries.take(index)
         return self._like(stack, self.participants.iloc[index].reset_index(drop=True), self.parcellation, series)
 
+    @property
+    def cohort_names(self) -> pd.Series:
+        """The name of the cohort that each participant is of: its own, or where it was concatenated, theirs.
+
+        A column `cohort` of the user's own table is not looked at: its values are the user's.
+        """
+        if "concatenated" in self.notes:
+            return self.participants["cohort"]
+        return pd.Series(self.name, index=self.participants.index)
+
     @classmethod
     def concat(cls, cohorts: Sequence[Cohort], name: str | None = None) -> Cohort:
         """Several cohorts as one, in the region order of the first; the same participant twice is refused.
@@ -256,7 +267,7 @@ class Cohort:
             raise NerveError("There are no cohorts to concatenate, expected at least one.")
         first = cohorts[0]
         aligned = [first, *(cohort.align(first.parcellation) for cohort in cohorts[1:])]
-        tables = [one.participants.assign(cohort=one.participants.get("cohort", one.name)) for one in aligned]
+        tables = [one.participants.assign(cohort=one.cohort_names) for one in aligned]
         table = pd.concat(tables, ignore_index=True)
         ids = table["participant_id"]
         if ids.duplicated().any():
@@ -271,7 +282,7 @@ class Cohort:
         have_series = [cohort.timeseries for cohort in aligned if cohort.timeseries is not None]
         series = Series.concat(have_series) if len(have_series) == len(aligned) else None
         whole = first._like(stack, table, first.parcellation, series)
-        whole.name = as_utf8(name or "+".join(cohort.name for cohort in cohorts))
+        whole.name = printable(name or "+".join(cohort.name for cohort in cohorts))
         whole.exclusions = pd.concat([cohort.exclusions for cohort in cohorts], ignore_index=True)
         whole.notes = {"concatenated": [cohort.fingerprint for cohort in cohorts]}
         whole._opened = tuple(opened for cohort in cohorts for opened in cohort._opened)
@@ -371,7 +382,7 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
     where = f"Cohort {name!r}"
     if not isinstance(table, pd.DataFrame) or "participant_id" not in table.columns:
         raise problem(where, "the participants table has no column 'participant_id'", remedy="Rename the id column.")
-    table = table.reset_index(drop=True).copy()
+    table = printable_table(table.reset_index(drop=True).copy())
     ids = table["participant_id"]
     if ids.isna().any() or (ids.astype(str).str.strip() == "").any():
         raise problem(where, "a participant has no id", expected="an id in every row")

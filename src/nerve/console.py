@@ -7,7 +7,7 @@ from typing import Any
 import rich.console
 from rich.text import Text
 
-from nerve.checks import printable
+from nerve.privacy import printable
 
 
 class Console(rich.console.Console):

@@ -30,6 +30,7 @@ import pandas as pd
 from nerve.checks import NerveError, listed, problem
 from nerve.formulas import any_text, guarded_table, unguarded_table
 from nerve.locks import clear_errors, holding, is_still, only_one
+from nerve.privacy import printable, printable_json
 from nerve.unpacking import open_table, require_ending
 
 MARK = ".nerve"  # in folders that nerve has made
@@ -261,9 +262,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
+    """Write text as UTF-8, whole or not at all; control characters in it are spelt out."""
     with atomic_file(path, "w") as stream:
-        stream.write(text)
+        stream.write(printable(text))
 
 
 def write_markdown(path: str | os.PathLike[str], text: str) -> None:
@@ -273,7 +274,7 @@ def write_markdown(path: str | os.PathLike[str], text: str) -> None:
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write indented JSON, whole or not at all."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, printable_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
 
 
 def write_tsv(path: str | os.PathLike[str], table: pd.DataFrame) -> None:

@@ -24,6 +24,7 @@ from nerve import atlases
 from nerve.atlases import parcellation_names
 from nerve.checks import NerveError, brief, did_you_mean, listed, problem, require
 from nerve.files import read_tsv
+from nerve.privacy import printable
 
 OUTSIDE_NETWORK = "Subcortical"
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
@@ -55,7 +56,8 @@ class Parcellation:
     name: str = field(default="custom", compare=False)
 
     def __post_init__(self) -> None:
-        labels, networks = tuple(map(str, self.labels)), tuple(map(str, self.networks))
+        labels = tuple(map(printable, self.labels))
+        networks = tuple(map(printable, self.networks))
         n = len(labels)
         hemispheres = tuple(self.hemispheres) or tuple(map(_hemisphere, labels))
         coordinates = np.full((n, 3), np.nan) if self.coordinates is None else np.array(self.coordinates, float)
@@ -70,6 +72,7 @@ class Parcellation:
             (fits, "hemispheres or coordinates do not fit the labels", f"{n} of each"),
         )
         checked = {"labels": labels, "networks": networks, "hemispheres": hemispheres, "coordinates": coordinates}
+        checked["name"] = printable(self.name)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

@@ -7,6 +7,7 @@ Networks, permuted networks and a regular grid are all *one group label per regi
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nerve.checks import NerveError, problem
-from nerve.parcellation import Parcellation, load_parcellation
+from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
 
 
 class Patching:
@@ -149,3 +150,32 @@ class Patching:
 
     def __repr__(self) -> str:
         return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"
+
+
+def is_patching_name(name: str) -> bool:
+    """Whether a patching is known by its name alone, wherever it is read: no file of the user's."""
+    made = re.fullmatch(r"networks|grid\d{1,4}|permuted\d+", name) is not None
+    return made or name in parcellation_names()
+
+
+def patching_for(parcellation: Parcellation, name: str) -> Patching:
+    """A patching by its name in configurations.
+
+    Parameters
+    ----------
+    parcellation : Parcellation
+    name : str
+        ``networks``; ``grid<size>``, consecutive regions; ``permuted<seed>``, networks with regions assigned at
+        random; or a parcellation (name or table) whose networks group the same regions, ``schaefer400-7`` say.
+    """
+    if name == "networks":
+        return Patching.from_parcellation(parcellation)
+    if grid := re.fullmatch(r"grid(\d+)", name):
+        return Patching.grid(parcellation.n_regions, int(grid[1]))
+    if permuted := re.fullmatch(r"permuted(\d+)", name):
+        return Patching.from_parcellation(parcellation).permuted(int(permuted[1]))
+    try:
+        return Patching.from_parcellation(parcellation.with_networks_of(name))
+    except NerveError as error:
+        remedy = "Other choices: networks, grid16, permuted0 (any number)."
+        raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from nerve.checks import NerveError, did_you_mean, listed, one_of, problem
+from nerve.privacy import printable
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
 LAMBDAS = (0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
@@ -133,7 +134,7 @@ def as_names(names: str | Iterable[str] | None) -> tuple[str, ...]:
     if names is None:
         return ()
     parts = names.split(",") if isinstance(names, str) else list(names)
-    cleaned = tuple(dict.fromkeys(str(name).strip() for name in parts if str(name).strip()))
+    cleaned = tuple(dict.fromkeys(printable(name).strip() for name in parts if str(name).strip()))
     if names and not cleaned:
         raise NerveError(f"{names!r} holds no column names, expected names separated by commas.")
     return cleaned

@@ -23,6 +23,7 @@ import pandas as pd
 from nerve.checks import NerveError, as_utf8, listed, one_of, problem
 from nerve.files import MISSING, FileState, atomic_folder, file_hash, file_state, read_tsv, write_json, write_tsv
 from nerve.parcellation import Parcellation, load_parcellation
+from nerve.privacy import printable_table
 from nerve.stack import Series, give_back
 
 FORMAT_VERSION = 2
@@ -121,6 +122,7 @@ class CohortWriter:
         notes: dict[str, Any] | None = None,
     ) -> None:
         """Write the tables and close: from here on the folder is a cohort."""
+        participants = printable_table(participants)
         ids = participants[["participant_id"]]
         series = None
         if self.series is not None:

@@ -36,6 +36,10 @@ class View:
         """(n, R, R) FC → (n, R, R) matrices, in float32."""
         return np.asarray(fc, np.float32)
 
+    def to_fc(self, matrices: np.ndarray) -> np.ndarray:
+        """Map matrices of the view, (n, R, R), back to FC, (n, R, R)."""
+        return np.asarray(matrices, float)
+
     def shapes(self, n_regions: int) -> Shapes:
         """The shapes that `arrays` have for so many regions."""
         return {}
@@ -91,6 +95,22 @@ class TangentView(View):
             if (bad := np.isnan(out[some, 0, 0])).any():
                 raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
         return out
+
+    def to_fc(self, matrices: np.ndarray) -> np.ndarray:
+        """Undo `apply`: S = G^½ exp(T) G^½ with a diagonal of ones, then FC = (S - a I) / (1 - a) beside it.
+
+        What was made by `apply` comes back exactly. For any other symmetric T, what comes back is the nearest that
+        correlations can be: S is scaled to a diagonal of ones, and FC lies between -1 and 1.
+        """
+        colouring = np.linalg.inv(self.arrays["whitening"])  # G^½
+        fc = np.empty(matrices.shape)
+        for row, matrix in enumerate(np.asarray(matrices, float)):
+            values, vectors = np.linalg.eigh(matrix)
+            root = colouring @ (vectors * np.exp(values / 2))  # S = root rootᵀ
+            root /= np.linalg.norm(root, axis=1, keepdims=True)
+            fc[row] = np.clip(root @ root.T / (1 - self.shrinkage), -1, 1)
+            np.fill_diagonal(fc[row], 1.0)
+        return fc
 
     def shapes(self, n_regions: int) -> Shapes:
         """One matrix."""
@@ -149,6 +169,13 @@ class ShrunkView(TangentView):
         matrices = np.empty(fc.shape, np.float32)
         matrices[:, rows, columns] = matrices[:, columns, rows] = (scores * self.arrays["weights"]) @ directions.T
         return matrices
+
+    def to_fc(self, matrices: np.ndarray) -> np.ndarray:
+        """Map back what the view keeps: the group's mean is added again, what was shrunk away stays away."""
+        rows, columns = np.triu_indices(matrices.shape[-1])
+        mean = np.empty(matrices.shape[1:])
+        mean[rows, columns] = mean[columns, rows] = self.arrays["mean"]
+        return super().to_fc(np.asarray(matrices, float) + mean)
 
     def shapes(self, n_regions: int) -> Shapes:
         """One column of directions per weight."""

@@ -9,10 +9,12 @@ import pytest
 from nerve.cohort import Cohort
 from nerve.files import read_json
 from nerve.interpret.pretraining import describe_run
+from nerve.methods.packing import PackingSource
 from nerve.methods.ppca import PPCA
 from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.report.load import load_results
+from nerve.views import make_view
 
 PARCELLATION = Parcellation(tuple("abcdefgh"), ("A", "A", "B", "B", "B", "C", "C", "C"))
 
@@ -104,6 +106,29 @@ def test_no_participant_is_shown_unless_asked_for(many, tmp_path):
     describe_run(Guesser(0.25), many, tmp_path, one_participant=True)
     original = pictures(tmp_path)["original"].astype(np.float32)
     assert max(np.corrcoef(one[upper], original[upper])[0, 1] for one in many.connectivity) > 0.999
+
+
+@pytest.mark.parametrize("view", ["tangent", "shrunk"])
+def test_the_example_of_another_view_is_fc(tmp_path, view):
+    """The group is at zero in these views: a model that says zero everywhere gives the group's FC."""
+    series = np.random.default_rng(0).normal(size=(40, 8, 60)) + np.random.default_rng(1).normal(size=(40, 1, 60))
+    fc = np.stack([np.corrcoef(one) for one in series]).astype(np.float32)
+    cohort = Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(40)]}), PARCELLATION)
+    fitted = make_view(view).fit(fc)
+
+    class OfView(Guesser):
+        def packing(self, people):
+            return PackingSource(people, self.patching_, fitted)
+
+        def reconstruct(self, people, masked):
+            return np.zeros((len(people), 8, 8), np.float32)
+
+    report = describe_run(OfView(0.0), cohort, tmp_path)
+    shown = {name: array.astype(float) for name, array in pictures(tmp_path).items()}
+    np.testing.assert_allclose(shown["original"], fc[4:].mean(axis=0), atol=0.1 if view == "shrunk" else 2e-3)
+    assert np.abs(shown["reconstructed"] - shown["original"]).max() < 0.2
+    assert report["example_r"] > 0.9
+    assert report["view"] == view
 
 
 def test_fewer_than_ten_are_not_shown(many, tmp_path):

@@ -114,3 +114,26 @@ def test_the_command_line_keeps_a_probe_and_predicts_by_it(here, there, tmp_path
     assert table["predicted"].to_numpy() == pytest.approx(wanted["predicted"].to_numpy())
     everything = b"".join(one.read_bytes() for one in (tmp_path / "probe").rglob("*") if one.is_file())
     assert b"sub-0" not in everything
+
+
+def test_rare_levels_and_dates_of_covariates_are_not_kept_and_count_as_the_average(here, there, tmp_path):
+    cohort = here.subset(np.arange(len(here)))
+    cohort.participants["clinic"] = ["north", "south"] * 42 + ["of Ann"] * 4 + ["1987-06-05"] * 2
+    probe = Probe(RawFC(), Protocol(targets="score", covariates="clinic")).fit(cohort)
+    text = (probe.save(tmp_path / "probe") / "probe.json").read_text("utf-8")
+    assert "north" in text
+    assert "Ann" not in text
+    assert "1987" not in text
+    new = there.subset([0, 1])
+    new.participants["clinic"] = ["of Ann", None]
+    twins = new.connectivity
+    twins[1] = twins[0]
+    predicted = probe.predict(new)["predicted"]
+    assert predicted[0] == pytest.approx(predicted[1])
+
+
+def test_a_covariate_whose_levels_nobody_shares_is_refused(here):
+    cohort = here.subset(np.arange(len(here)))
+    cohort.participants["scanned"] = [f"1987-06-{1 + i % 28:02}" for i in range(len(here))]
+    with pytest.raises(NerveError, match="covariate 'scanned': no value of it is held by 5 participants, or all are"):
+        Probe(RawFC(), Protocol(targets="score", covariates="scanned")).fit(cohort)

@@ -223,3 +223,24 @@ def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_t
 @pytest.mark.slow
 def test_a_signature_leaves_out_nobody_or_ten():
     assert [Signature.of(people(0, n=n)).n for n in (256, 257, 265, 266)] == [256, 257, 265, 256]
+
+
+def test_patches_of_the_users_own_table_travel_as_groups_without_its_path(tmp_path):
+    import numpy as np
+    import pandas as pd
+
+    import nerve
+
+    fc = np.stack([np.corrcoef(one) for one in np.random.default_rng(0).normal(size=(12, 8, 40))])
+    parcellation = nerve.Parcellation(tuple("abcdefgh"), tuple("AAAABBBB"), name="letters")
+    table = pd.DataFrame({"label": list("abcdefgh"), "network": list("XXYYXXYY")})
+    path = tmp_path / "secret.tsv"
+    table.to_csv(path, sep="\t", index=False)
+    options = {"preset": "small", "epochs": 1, "dim": 8, "depth": 1, "device": "cpu"}
+    model = nerve.NERVE(parcellation, str(path), **options).fit(fc)
+    folder = model.save(tmp_path / "model")
+    path.unlink()
+    assert "secret" not in (folder / "config.json").read_text() + (folder / "README.md").read_text()
+    again = nerve.NERVE.load(folder, device="cpu")
+    assert again.patching_ == model.patching_
+    np.testing.assert_allclose(again.transform(fc), model.transform(fc), atol=1e-5)

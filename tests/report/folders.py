@@ -238,9 +238,12 @@ def write_run(folder: Path, run: dict[str, Any], made: Made, rng: np.random.Gene
     masked = np.where(patching.group_of[:, None] == patching.group_of, np.nan, original)
     pictures = {"original": original, "masked": masked, "reconstructed": original * 0.8}
     np.savez_compressed(folder / "reconstruction.npz", **pictures, group_of=patching.group_of)
+    settings = {"view": "fc", "patching": "networks", "tokenizer": "bilinear", "mask_ratio": 0.5, "dim": 64}
+    write_json(folder / "config.json", {"parameters": settings})
     errors = {"model": 0.03, "group_mean": 0.04, "patch_mean": 0.06, "n_people": 12, "example_n": 12}
     errors |= dict.fromkeys(("model_se", "group_mean_se", "patch_mean_se"), 0.002)
-    write_json(folder / "reconstruction.json", errors | {"networks": list(patching.group_names), "example_r": 0.7})
+    write_json(folder / "reconstruction.json", errors | {"networks": list(patching.group_names), "example_r": 0.7,
+                                                "example_r_group_mean": 0.6})  # fmt: skip
 
 
 def write_interpretation(folder: Path, made: Made, rng: np.random.Generator) -> None:

@@ -23,7 +23,7 @@ from nerve.report.figures.colours import YEO7, YEO17, network_colours
 from nerve.report.figures.comparison import swept
 from nerve.report.figures.prediction import _of_target
 from nerve.report.figures.style import network_order, square
-from nerve.report.results import CohortFacts, Results, cohort_facts
+from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
 
 
 def test_every_file_is_a_section_and_every_figure_in_it_is_listed():
@@ -40,7 +40,7 @@ def test_contract_of_a_figure(name):
     assert "\n" not in title
     assert len(caption) > 80
     assert not re.search(r"\b(See|people|person)\b", caption)
-    assert name == "patch_layout" or "Look for" in " ".join(caption.split())
+    assert "Look for" in " ".join(caption.split())
     with pytest.raises(NothingToDraw, match=r"\.$"):  # a sentence, not a traceback
         draw(name, Results())
 
@@ -113,7 +113,7 @@ def test_the_null_is_that_of_the_row_itself(results):
 @pytest.mark.slow
 def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
     errors = dict(results.encoders[0].errors)
-    assert "Mean connectivity of 12 participants" in drawn("reconstruction", results).caption
+    assert "Mean FC of 12 participants" in drawn("reconstruction", results).caption
     errors.pop("example_n")
     unknown = replace(results, encoders=[replace(results.encoders[0], errors=errors)])
     with pytest.raises(NothingToDraw, match="ten held-out participants"):
@@ -183,3 +183,55 @@ def test_facts_of_a_cohort_hold_no_ids():
     facts = cohort_facts(Cohort(np.eye(100)[None], people, "schaefer100-7", exclusions=gone))
     assert "sub-" not in facts.participants.to_csv() + facts.left_out.to_csv()
     assert facts.left_out["participants"].tolist() == [2]
+
+
+SETTINGS = {"view": "fc", "patching": "networks", "tokenizer": "bilinear", "mask_ratio": 0.5, "dim": 64}
+
+
+def tokens_caption(**settings):
+    """The caption of the tokens figure for a NERVE run with these settings."""
+    encoder = EncoderRun("a NERVE", pd.DataFrame(), SETTINGS | settings)
+    return drawn("patch_layout", Results(encoders=[encoder], parcellation=load_parcellation("schaefer100-7"))).caption
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "not_said"),
+    [
+        ({}, ["28 patches", "Uₗ and Uₘ", "64 numbers", "14 of the 28 tokens (50% of the patches)"], ["153", "view"]),
+        ({"tokenizer": "shared", "mask_ratio": 0.25, "dim": 16}, ["16 numbers", "all patches share", "7 of the 28"],
+         ["Uₗ"]),
+        ({"tokenizer": "specific"}, ["weights of its own"], ["Uₗ"]),
+        ({"tokenizer": "own.module:Own"}, ["tokenizer own.module:Own"], ["Uₗ"]),
+        ({"patching": "grid50"}, ["3 patches", "its two blocks"], ["network"]),
+        ({"patching": "permuted0"}, ["28 patches", "two permuted networks"], []),
+        ({"patching": {"group_of": [0, 1] * 50, "group_names": ["a", "b"]}}, ["3 patches of 2,500 to 2,500"], []),
+        ({"view": "shrunk"}, ["the shrunk view of FC"], []),
+    ],
+)  # fmt: skip
+def test_the_caption_of_the_tokens_is_that_of_the_model(settings, said, not_said):
+    caption = tokens_caption(**settings)
+    assert [words for words in said if words not in caption] == []
+    assert [words for words in not_said if words in caption] == []
+
+
+def test_a_table_that_settings_name_is_not_opened_for_the_tokens(tmp_path):
+    with pytest.raises(NothingToDraw, match="not part of these results"):
+        tokens_caption(patching=str(tmp_path / "regions.tsv"))
+
+
+def test_tokens_of_results_without_nerve_are_not_drawn(results):
+    rows = results.rows[results.rows["method"] != "nerve"]
+    with pytest.raises(NothingToDraw, match="No model that makes tokens"):
+        draw("patch_layout", replace(results, rows=rows, encoders=()))
+
+
+def test_the_reconstruction_is_compared_with_the_group_mean_and_names_the_view(results):
+    caption = drawn("reconstruction", results).caption
+    assert "0.700 for the reconstruction and 0.600 for the group mean" in caption
+    assert "view" not in caption
+    encoder = results.encoders[0]
+    shrunk = replace(encoder, errors=dict(encoder.errors) | {"view": "shrunk"})
+    other = replace(results, encoders=[shrunk])
+    assert "in the shrunk view, and all three matrices mapped back to FC" in drawn("reconstruction", other).caption
+    assert "view that each model reads" in draw("reconstruction_error", other).axes[0].get_xlabel()
+    assert "units of r" in draw("reconstruction_error", results).axes[0].get_xlabel()

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.checks import NerveError, printable, problem
+from nerve.checks import NerveError, problem
+from nerve.privacy import printable
 from nerve.progress import above_bars
 from nerve.protocol import FIELDS, Protocol
 

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
+from nerve.checks import problem
 from nerve.fitted import NotFitted
+from nerve.privacy import FEWEST_OF_LEVEL, shared_levels
 
 _MOTION_NAMES = ("meanfd", "fdmean", "funcmeanfd", "meanframewisedisplacement", "framewisedisplacement", "fd", "motion")
 
@@ -58,6 +60,25 @@ class Design:
             one_hot[~one_hot.any(axis=1)] = np.nan
             blocks.append(one_hot)
         return np.column_stack(blocks)
+
+
+def without_rare_levels(table: pd.DataFrame) -> pd.DataFrame:
+    """Covariates without the levels that must not be passed on with a model: dates, and those of few participants.
+
+    They become missing values, which count as the average, in those who were fitted and in new participants.
+    """
+    shared = table.copy()
+    for name, column in table.items():
+        if is_numeric(column):
+            continue
+        words = column.astype(str).where(column.notna(), None)
+        levels = shared_levels(words)
+        if not levels:
+            found = f"no value of it is held by {FEWEST_OF_LEVEL} participants, or all are dates"
+            remedy = "Leave it out, or give it as a number: a model that is kept holds the names of its levels."
+            raise problem(f"covariate {name!r}", found, remedy=remedy)
+        shared[name] = words.where(words.isin(levels), None)
+    return shared
 
 
 def is_numeric(column: pd.Series) -> bool:

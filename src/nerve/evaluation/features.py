@@ -23,6 +23,7 @@ from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, cross_products, squared_distances
 from nerve.evaluation.people import People
 from nerve.files import read_foreign_table
+from nerve.privacy import Note
 from nerve.protocol import Protocol
 from nerve.store import open_npy
 
@@ -269,7 +270,7 @@ def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, s
         f"{missing.sum()} of {len(missing)} participants are left out (no features)": people[missing],
         f"{len(unknown)} rows belong to nobody in the cohort and are not used": unknown,
     }
-    notes = tuple(f"{name}: {what}: {listed(who)}." for what, who in said.items() if len(who))
+    notes = tuple(Note.about(f"{name}: {what}", who) for what, who in said.items() if len(who))
     return Given(name, missing, notes, scope, matrix=_in_range(matrix))
 
 

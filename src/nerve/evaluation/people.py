@@ -23,6 +23,7 @@ from nerve.evaluation.folds import (
 )
 from nerve.evaluation.rows import class_target
 from nerve.numbers import as_numbers, odd_cells
+from nerve.privacy import Note
 from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
@@ -280,9 +281,12 @@ def _families_and_duplicates(cohort: Cohort, column: str | None) -> tuple[np.nda
         codes[together] = codes[rows[0]]
         known = [label for label in labels[together] if label is not None]
         labels[together] = known[0] if known else f"same FC as {ids[rows[0]]}"
-    pairs = listed((" = ".join(map(str, ids[rows])) for rows in duplicates), most=3)
-    note = f"The same FC under several ids, probably one participant ({pairs}): they are kept together, as a family is."
-    return labels, [f"{note} Leave all but one out."]
+    sentence = (
+        f"The same FC under several ids, probably one participant each ({len(duplicates)}): they are kept together, as "
+        "a family is. Leave all but one out"
+    )
+    copies = [" = ".join(map(str, ids[rows])) for rows in duplicates]
+    return labels, [Note.about(sentence, copies, most=3)]
 
 
 def _related_to_others(groups: np.ndarray | None, some: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nerve.checks import problem
 from nerve.files import read_json, read_tsv, write_json, write_tsv
+from nerve.privacy import printable_table, printable_tree
 
 FORMAT = 1
 PROTOCOL = "protocol.json"
@@ -48,10 +49,10 @@ def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> Non
     folder = Path(folder)
     settings = [json.dumps(one, default=str) for one in results.rows["settings"]]
     for name in TABLES:
-        table = getattr(results, name)
+        table = printable_table(getattr(results, name))
         write_tsv(folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table)
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
-    about = json.loads(json.dumps(results.about, default=str))  # as it will be read
+    about = printable_tree(json.loads(json.dumps(results.about, default=str)))  # as it will be read
     write_json(folder / PROTOCOL, {"format": FORMAT, "id": _identity(files, about), "files": files, **about})
 
 

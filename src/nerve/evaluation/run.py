@@ -16,6 +16,7 @@ from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
 from nerve.evaluation.transfer import prepare_transfer
+from nerve.privacy import for_screen
 from nerve.progress import progress_bar
 from nerve.protocol import Protocol
 
@@ -46,7 +47,7 @@ def evaluate(
         variant = variant or probe_name(probe)
     notes = [*people.notes, *(note for one in sets for note in feature_notes(one, people, protocol))]
     for note in dict.fromkeys(notes):
-        warnings.warn(note, NerveWarning, stacklevel=2)
+        warnings.warn(for_screen(note), NerveWarning, stacklevel=2)
     names: dict[str, Any] = {"variant": variant, "seed": protocol.seed if model_seed is None else model_seed}
     parts = []
     for one in progress_bar(sets, label="evaluation", unit="feature sets"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from nerve.checks import as_utf8, did_you_mean, listed, problem
+from nerve.checks import did_you_mean, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
@@ -27,12 +26,14 @@ from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 from nerve.methods.probe import Probe, free_folder
+from nerve.privacy import Identifiers, for_screen, name_in_results, printable_name
 from nerve.protocol import Protocol
 from nerve.quality import check_cohort
 from nerve.quality.report import Quality
 from nerve.readers.ids import counted
 from nerve.report import page
 from nerve.report.load import CHECKS
+from nerve.report.results import ids_of
 
 Rows = Sequence[dict[str, Any]]  # as `methods` of an experiment file
 
@@ -67,15 +68,17 @@ def evaluate(
     check_methods(config, "--features")
     experiment = _prepared(config, out)
     if quality is not None:
-        write_tsv(experiment.folder / CHECKS, quality.table)
+        without_ids = Identifiers(ids_of(experiment.cohort(name))).removed_from
+        write_tsv(experiment.folder / CHECKS, quality.table.fillna("").map(without_ids))
     else:
         (experiment.folder / CHECKS).unlink(missing_ok=True)  # of another evaluation in this folder
     results = _done(experiment, "local", 1)
     show_scores(results)
     say(*found(results))
     failures = _close(experiment)
-    notes = (f"note: {one}" for about in results.about["participants"].values() for one in about["notes"])
-    say(*dict.fromkeys(notes), stderr=True, style="yellow")
+    with_ids = {str(note): for_screen(note) for name in cohorts for note in experiment.people(name)[0].notes}
+    notes = [note for about in results.about["participants"].values() for note in about["notes"]]
+    say(*(f"note: {with_ids.get(note, note)}" for note in dict.fromkeys(notes)), stderr=True, style="yellow")
     return failures
 
 
@@ -118,7 +121,7 @@ def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
 
 def _short_name(cohort: str) -> str:
     """What results call a cohort."""
-    return re.sub(r"[\\/\0\s]+", " ", as_utf8(Cohort.load(cohort).name)).strip()[:100] or "cohort"
+    return name_in_results(Cohort.load(cohort).name)
 
 
 def check_usable(cohort: str) -> Quality:
@@ -159,7 +162,10 @@ def _setting(text: str) -> tuple[str, Any]:
 def model_row(name: str) -> dict[str, str]:
     """A file or folder, or a model that comes with the package, as a row of an experiment."""
     path = find_model(name)
-    return {"features": str(path), "label": path.stem if path.is_file() else path.resolve().name}
+    return {
+        "features": str(path),
+        "label": printable_name(path.stem if path.is_file() else path.resolve().name, most=60),
+    }
 
 
 def demo(out: str, jobs: int | None = None) -> list[str]:

@@ -21,7 +21,7 @@ from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING,
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
 from nerve.files import claim, write_json, write_text
-from nerve.report.privacy import Scrubber
+from nerve.privacy import Identifiers
 from nerve.workers import Worker
 
 LAUNCHERS = ("local", "slurm")
@@ -111,7 +111,7 @@ def run_task(workspace: Workspace, task: Task) -> str:
                 record["reason"] = str(error)
             except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
                 record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
-                write_text(folder / "error.txt", Scrubber([]).clean(traceback.format_exc()))
+                write_text(folder / "error.txt", Identifiers([]).removed_from(traceback.format_exc()))
         record["seconds"] = round(time.perf_counter() - wall, 3)
         record["cpu_seconds"] = round(time.process_time() - cpu, 3)
         record["warnings"] = sorted({str(w.message) for w in shown if issubclass(w.category, NerveWarning)})

@@ -28,14 +28,18 @@ from nerve.experiments.workspace import Workspace
 from nerve.files import read_json, read_tsv, write_json, write_markdown, write_tsv
 from nerve.interpret import interpret_to
 from nerve.interpret.output import FOLDER, INPUTS
-from nerve.methods import method_class
+from nerve.methods import METHODS, method_class
 from nerve.methods.nerve import NERVE
-from nerve.report.privacy import Scrubber
+from nerve.privacy import printable_table, shared_command
+from nerve.protocol import FIELDS
 from nerve.report.table_formats import write_tables
 
 PLACE = ["cohort", "target", "row"]
 RUNS = ["id", "kind", "line", "cohort", "target", "run", "status", "seconds", "reason"]
 COHORTS = ["cohort", "label", "n", "n_regions", "parcellation", "fingerprint", "pretrained_on", "simulated"]
+# options whose values a command that is written down shows: no paths, and no values of columns
+SHOWN_OPTIONS = {f"--{name.replace('_', '-')}" for name, one in FIELDS.items() if one.type != "bool"} - {"--combat-on"}
+SHOWN_OPTIONS |= {"--preset", "--launcher", "--jobs", "--device"}
 Found = Mapping[str, dict[str, Any]]  # what the runs that are done have returned, by id
 
 
@@ -97,7 +101,7 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     """Write the results folder from the runs that are done; runs.tsv says how each run stands."""
     folder, plan = workspace.folder, workspace.plan
     workspace.check_inputs()
-    write_tsv(folder / "runs.tsv", runs_table(workspace))
+    write_tsv(folder / "runs.tsv", printable_table(runs_table(workspace)))
     ended = {task.id: workspace.store.manifest(task.id) or {} for task in plan.unique}
     good = {run_id: one for run_id, one in ended.items() if one.get("status") == DONE}
     found = {run_id: one["result"] | {"seconds": one["cpu_seconds"]} for run_id, one in good.items()}
@@ -247,7 +251,7 @@ def _about(workspace: Workspace, found: Found, command: str, cohorts: pd.DataFra
         "title": config.title or config.name,
         "kind": config.kind,
         "layout": config.layout,
-        "command": Scrubber([]).clean(command),  # folders are nobody's business
+        "command": shared_command(command, SHOWN_OPTIONS, METHODS),
         "parcellation": workspace.parcellation.name,
         "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
         "participants": participants,

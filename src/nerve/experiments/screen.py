@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import listed, printable
+from nerve.checks import listed
 from nerve.console import Console
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_label, rows_of
@@ -16,6 +16,7 @@ from nerve.experiments.main import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
+from nerve.privacy import printable
 from nerve.progress import above_bars, draws_bars, is_shown, progress_bar, silent
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table

@@ -6,8 +6,8 @@ Written beside the weights, for the report, without identifiers:
     reconstruction.npz    an example: original, masked (NaN where hidden), reconstructed, group_of
 
 A participant can be recognised by their FC, and models and reports are passed on. The example is therefore the mean of
-all held-out participants, each masked alike; with fewer than ten there is none. One participant's is written only if
-`one_participant` asks for it.
+64 held-out participants, each masked alike; with fewer than ten there is none. One participant's is written only if
+`one_participant` asks for it. It is FC whatever the view: patches are hidden in the view, and all is mapped back.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nerve.patching import Patching
 from nerve.quality.likeness import FEWEST
 
 MOST_PEOPLE = 256  # held-out participants that are reconstructed
+MOST_SHOWN = 64  # of them whose mean is the example: a view is mapped back one participant at a time
 
 
 def describe_run(
@@ -80,13 +81,19 @@ def describe_run(
         report[f"{name}_se"] = float(error.std(ddof=1) / np.sqrt(n_people)) if n_people > 1 else None
     report |= {"networks": list(patching.group_names), "view": source.viewed.view.name}
     typical = int(np.argsort(errors["model"])[n_people // 2])
-    group = np.array([typical]) if one_participant else np.arange(n_people)
+    shown = np.array([typical]) if one_participant else np.arange(min(n_people, MOST_SHOWN))
     if one_participant or n_people >= FEWEST:
-        alike = np.repeat(masked[[typical]], n_people, axis=0)  # one mask, so that the mean is masked too
-        rebuilt = patching.pack(method.reconstruct(people, alike))
+        alike = np.repeat(masked[[typical]], len(shown), axis=0)  # one mask, so that the mean is masked too
+        rebuilt = patching.pack(method.reconstruct(people.subset(shown), alike))
         hidden = np.isin(patching.patch_of, masked[typical])  # (S,)
-        shown = actual[group].mean(axis=0), rebuilt[group].mean(axis=0)
-        report |= {"example_n": len(group)} | _write_example(Path(out), patching, *shown, hidden)
+        to_fc = source.viewed.view.to_fc
+        filled_by = {"original": actual[shown], "reconstructed": rebuilt, "group_mean": mean}
+        pictures = {}
+        for name, filling in filled_by.items():
+            viewed = patching.unpack(np.where(hidden, filling, actual[shown]))  # (shown, R, R)
+            pictures[name] = to_fc(viewed).mean(axis=0)
+        report["example_n"] = len(shown)
+        report |= _write_example(Path(out), patching, pictures, patching.unpack(hidden))
     write_json(Path(out) / "reconstruction.json", report)
     return report
 
@@ -97,18 +104,29 @@ def _errors(patching: Patching, guess: np.ndarray, actual: np.ndarray, masked: n
 
 
 def _write_example(
-    out: Path, patching: Patching, original: np.ndarray, rebuilt: np.ndarray, hidden: np.ndarray
-) -> dict[str, Any]:
-    parts = {
+    out: Path, patching: Patching, pictures: dict[str, np.ndarray], hidden: np.ndarray
+) -> dict[str, float | None]:
+    """Write original, masked and reconstructed FC; correlations of the hidden entries with the original.
+
+    `pictures` are (R, R) FC: original, reconstructed, and group_mean, where the hidden patches are the training
+    participants' mean. `hidden` is (R, R) true where a patch was hidden.
+    """
+    original = pictures["original"]
+    arrays: dict[str, Any] = {
         "original": original,
         "masked": np.where(hidden, np.nan, original),
-        "reconstructed": np.where(hidden, rebuilt, original),
+        "reconstructed": pictures["reconstructed"],
     }
-    pictures: dict[str, Any] = {name: patching.unpack(part.astype(np.float16)) for name, part in parts.items()}
+    arrays = {name: array.astype(np.float16) for name, array in arrays.items()}
     with atomic_file(out / "reconstruction.npz") as stream:
-        np.savez_compressed(stream, **pictures, group_of=patching.group_of.astype(np.int16))
-    a, b = original[hidden].astype(float), rebuilt[hidden].astype(float)
-    return {"example_r": float(np.corrcoef(a, b)[0, 1]) if len(a) > 2 and a.std() > 0 and b.std() > 0 else None}
+        np.savez_compressed(stream, **arrays, group_of=patching.group_of.astype(np.int16))
+    compared = np.triu(hidden, 1)
+    correlations = {}
+    for key, name in (("example_r", "reconstructed"), ("example_r_group_mean", "group_mean")):
+        a, b = original[compared], pictures[name][compared]
+        known = len(a) > 2 and a.std() > 0 and b.std() > 0
+        correlations[key] = float(np.corrcoef(a, b)[0, 1]) if known else None
+    return correlations
 
 
 def _source(method: Any, cohort: Cohort) -> PackingSource:

@@ -32,6 +32,7 @@ from nerve.fitted import NotFitted
 from nerve.methods.data import as_cohort
 from nerve.methods.settings import SAID, check_names, signature_model, validated
 from nerve.parcellation import Parcellation
+from nerve.privacy import printable_name
 from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
 from nerve.training.distributed import current_processes
 
@@ -94,9 +95,11 @@ class Method(BaseEstimator):
         self.check_settings()
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
         self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
-        table = cohort.participants
-        counts = pd.Series(table.get("cohort", cohort.name), table.index).value_counts(sort=False)  # of which cohorts
-        self.data_ = {"fingerprint": cohort.fingerprint, "cohorts": {str(name): int(n) for name, n in counts.items()}}
+        counts = cohort.cohort_names.value_counts(sort=False)
+        self.data_ = {
+            "fingerprint": cohort.fingerprint,
+            "cohorts": {printable_name(name): int(n) for name, n in counts.items()},
+        }
         return cohort
 
     def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:

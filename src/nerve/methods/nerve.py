@@ -15,7 +15,7 @@ from nerve.cohort import Cohort
 from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.data import checked_embeddings, chunks
-from nerve.methods.packing import PackingSource, fit_view, patching_for
+from nerve.methods.packing import PackingSource, fit_view
 from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
@@ -23,7 +23,7 @@ from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.parcellation import Parcellation
-from nerve.patching import Patching
+from nerve.patching import Patching, is_patching_name, patching_for
 from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
@@ -366,7 +366,10 @@ class NERVE(Encoder):
         settings = self.config().model_dump(mode="json", exclude={"device", "compile", "checkpoint_seconds"})
         if settings["recentre"] is None:
             del settings["recentre"]
-        if isinstance(self.patching, Patching):
-            groups = {"group_of": self.patching.group_of.tolist(), "group_names": list(self.patching.group_names)}
+        patching = self.patching
+        if isinstance(patching, str) and not is_patching_name(patching):
+            patching = getattr(self, "patching_", patching)  # the groups: the path of a table means nothing to others
+        if isinstance(patching, Patching):
+            groups = {"group_of": patching.group_of.tolist(), "group_names": list(patching.group_names)}
             settings["patching"] = groups
         return {"preset": self.preset, **settings}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -12,12 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from nerve.checks import NerveError, naming, problem
+from nerve.checks import naming
 from nerve.cohort import Cohort
 from nerve.files import atomic_file
 from nerve.methods.data import chunks
 from nerve.methods.recentring import SiteShifts
-from nerve.parcellation import Parcellation
 from nerve.patching import Patching
 from nerve.training import ArraySource
 from nerve.training.distributed import current_processes
@@ -106,29 +104,6 @@ def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySo
             _write(path, shape, dtype, (source.packed(rows) for rows in chunks(len(source))))
         processes.wait()
         return ArraySource(np.load(path, mmap_mode="r", allow_pickle=False))  # a map outlives its file
-
-
-def patching_for(parcellation: Parcellation, name: str) -> Patching:
-    """A patching by its name in configurations.
-
-    Parameters
-    ----------
-    parcellation : Parcellation
-    name : str
-        ``networks``; ``grid<size>``, consecutive regions; ``permuted<seed>``, networks with regions assigned at
-        random; or a parcellation (name or table) whose networks group the same regions, ``schaefer400-7`` say.
-    """
-    if name == "networks":
-        return Patching.from_parcellation(parcellation)
-    if grid := re.fullmatch(r"grid(\d+)", name):
-        return Patching.grid(parcellation.n_regions, int(grid[1]))
-    if permuted := re.fullmatch(r"permuted(\d+)", name):
-        return Patching.from_parcellation(parcellation).permuted(int(permuted[1]))
-    try:
-        return Patching.from_parcellation(parcellation.with_networks_of(name))
-    except NerveError as error:
-        remedy = "Other choices: networks, grid16, permuted0 (any number)."
-        raise problem(f"patching is {name!r}", f"{error}", remedy=remedy) from error
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:

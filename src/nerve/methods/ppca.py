@@ -10,11 +10,11 @@ from nerve.checks import NerveError, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components
 from nerve.methods.data import chunks
-from nerve.methods.packing import PackingSource, patching_for
+from nerve.methods.packing import PackingSource
 from nerve.methods.references import Reference, everyone_alike
 from nerve.methods.settings import Width
 from nerve.parcellation import Parcellation
-from nerve.patching import Patching
+from nerve.patching import Patching, patching_for
 
 SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
 

@@ -7,6 +7,7 @@ participant. What was removed with the covariates is added again for each new pa
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from sklearn.base import clone
 import nerve
 from nerve.checks import NerveError, known_columns, listed, naming, problem
 from nerve.cohort import Cohort
-from nerve.evaluation.covariates import CovariateRegression, is_numeric
+from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
 from nerve.evaluation.features import ridge_of
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
@@ -26,6 +27,7 @@ from nerve.evaluation.people import prepare_people
 from nerve.evaluation.predict import sharing, without_covariates
 from nerve.files import begins_with, check_replaceable_file, claim, read_json, write_json, write_tsv
 from nerve.fitted import NotFitted
+from nerve.privacy import is_date
 from nerve.protocol import Protocol
 from nerve.training.checkpoint import load_tensors, save_tensors
 
@@ -72,9 +74,9 @@ class Probe:
         columns, groups = [people.whole.get(name, name) for name in names], people.inner_groups
         self.weights_, self.biases_ = np.empty((features.shape[1], len(names))), np.empty(len(names))
         known = [people.order[has] for has in np.isfinite(raw[people.order]).T]  # of each target, who has it
-        parts = [
-            without_covariates(raw[:, k], columns[k], rows, rows[:0], people.covariates) for k, rows in enumerate(known)
-        ]
+        covariates = without_rare_levels(people.covariates)
+        _check_classes(people.classes)
+        parts = [without_covariates(raw[:, k], columns[k], rows, rows[:0], covariates) for k, rows in enumerate(known)]
         values, regressions = np.column_stack([left for left, _ in parts]), [one for _, one in parts]
         for some in sharing(raw, columns):
             rows = known[some[0]]
@@ -205,6 +207,13 @@ class Probe:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
         return probe
+
+
+def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
+    """Refuse to keep names of classes that are dates."""
+    for target, pair in classes.items():
+        if any(is_date(label) for label in pair):
+            raise problem(f"target {target!r}", "its classes are dates", expected="names that may be passed on")
 
 
 def free_folder(path: str | os.PathLike[str]) -> Path:

@@ -18,7 +18,7 @@ from nerve.checks import MissingInput, NerveError, known_columns, problem
 from nerve.cohort import Cohort
 from nerve.components import principal_components, turned
 from nerve.connectivity import MEASURES
-from nerve.evaluation.covariates import Design
+from nerve.evaluation.covariates import Design, without_rare_levels
 from nerve.methods.base import Method, Role, Saved
 from nerve.methods.data import Transformer, chunks
 from nerve.methods.settings import Names, Width
@@ -156,7 +156,7 @@ class Covariates(Reference):
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Categories and averages."""
-        self.design_ = Design().fit(self._table(cohort))
+        self.design_ = Design().fit(without_rare_levels(self._table(cohort)))
         return {"means": self.design_.means_}
 
     @property

@@ -10,13 +10,13 @@ import pandas as pd
 
 from nerve.checks import listed
 from nerve.numbers import in_numbers, odd_cells
+from nerve.privacy import FEWEST_OF_LEVEL, is_date
 
 Row = tuple[str, str, str, str]  # check, value, verdict, detail
 
 _COVARIATES = (
     "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
 )  # fmt: skip
-_DATE = re.compile(r"\b(?:19|20)\d\d[-/.]?[01]\d[-/.]?[0-3]\d|\b[0-3]?\d[-/.][0-3]?\d[-/.](?:19|20)\d\d\b")
 _INDEX = re.compile(r"unnamed: ?\d+|index|row(_?(number|id|names?))?|", re.IGNORECASE)
 _ID = re.compile(r"(.*[_ .-])?(id|ids|guid|uid|eid|key)|subjectkey|subject|participant|src_subject_id", re.IGNORECASE)
 
@@ -52,7 +52,7 @@ def _no_target(name: str, known: pd.Series) -> str:
     counts = known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())  # row by row
     if _INDEX.fullmatch(name) or counts:
         return "index"
-    if all(_DATE.search(str(value)) for value in known):
+    if all(is_date(value) for value in known):
         return "dates"
     if known.is_unique and len(known) > 2 and (_ID.fullmatch(name) or in_numbers(known).isna().all()):
         return "ids"
@@ -71,10 +71,14 @@ def _described(known: pd.Series) -> tuple[str, str]:
     if len(odd) and numbers.nunique() > 2:
         return "warning", f"{_range(numbers)}; {_oddities(odd)}"
     # dates, and so many values that a participant has one of their own, are not printed
-    if len(levels) > max(4, len(known) / 4) or any(_DATE.search(str(level)) for level in levels):
+    if len(levels) > max(4, len(known) / 4) or any(is_date(level) for level in levels):
         return verdict, f"{len(levels)} different values"
     classes = f"{len(levels)} classes: " if len(levels) > 2 else ""
-    return verdict, classes + listed((f"{level} ({n})" for level, n in levels.most_common()), most=4)
+    shown = [f"{level} ({n})" for level, n in levels.most_common() if n >= FEWEST_OF_LEVEL]
+    rare = len(levels) - len(shown)
+    if rare:
+        shown = [*shown[:4], f"{rare} of fewer than {FEWEST_OF_LEVEL} participants"]
+    return verdict, classes + listed(shown, most=5 if rare else 4)
 
 
 def _range(numbers: pd.Series) -> str:
@@ -86,7 +90,7 @@ def _oddities(odd: pd.Series) -> str:
     commas = in_numbers(odd).notna()
     said = [f"{commas.sum()} with a decimal comma"] * bool(commas.any())
     if not commas.all():  # dates and long words could tell who the participant is
-        words = ["…" if len(word) > 16 or _DATE.search(word) else word for word in map(str, odd[~commas])]
+        words = ["…" if len(word) > 16 or is_date(word) else word for word in map(str, odd[~commas])]
         cells = listed((f"{word!r} ({n})" for word, n in Counter(words).most_common()), most=6)
         said.append(f"not numbers: {cells}")
     return f"{'; '.join(said)}. As it stands the column is words: mend these cells or leave them empty."

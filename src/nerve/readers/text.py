@@ -8,7 +8,6 @@ import io
 import itertools
 import re
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +19,9 @@ import pandas as pd
 
 from nerve.checks import listed, problem
 from nerve.formulas import unguarded_table
+from nerve.readers import excel
 from nerve.readers.opening import MENDING, require_file, sentences
-from nerve.unpacking import LARGE_TABLE, PACKED, open_table, refuse_bomb, require_ending
+from nerve.unpacking import LARGE_TABLE, PACKED, open_table, require_ending
 
 _MISSING = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
@@ -32,7 +32,6 @@ _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM
 _BLOCK = 1 << 20  # bytes of text that are parsed at a time: pandas takes thirty times as much for short cells
 _LONGEST_LINE = 1 << 24  # bytes: the names of 100,000 columns
 _SAMPLE = 1 << 16  # bytes from which an encoding is guessed
-_EXCEL = (".xlsx", ".xlsm")
 
 
 @dataclass(frozen=True)
@@ -180,8 +179,8 @@ def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
 def read_table(path: Path, **options: Any) -> pd.DataFrame:
     """Another program's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
     with sentences(path, "a table with names of columns"):
-        if path.suffix.lower() in (*_EXCEL, ".xls", ".ods"):
-            return _read_excel(path, options)
+        if path.suffix.lower() in (*excel.ENDINGS, *excel.NOT_READ):
+            return excel.read_workbook(path, options)
         require_ending(path)
         text = _read(path, _content(path))
         if text.separator == r"\s+" and not len(text.first) == len(text.second) > 1:  # a name of several words
@@ -328,18 +327,3 @@ def _cut(line: str, separator: str) -> list[str]:
     line = line.rstrip("\r\n")
     words = line.split() if separator == r"\s+" else line.split(separator)
     return [word.strip().strip('"') for word in words]
-
-
-def _read_excel(path: Path, options: dict[str, Any]) -> pd.DataFrame:
-    """The first sheet of a workbook, read through the extra `excel`."""
-    if path.suffix.lower() not in _EXCEL:
-        raise problem(path, "this kind of workbook is not read", remedy="Save it as .xlsx or .csv.")
-    try:
-        import openpyxl  # noqa: F401
-    except ImportError as error:
-        remedy = "Install it (`pip install openpyxl`), or save the sheet as .csv."
-        raise problem(path, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
-    with sentences(require_file(path), "a whole .xlsx file"):
-        with zipfile.ZipFile(path) as archive:
-            refuse_bomb(path, path.stat().st_size, sum(member.file_size for member in archive.infolist()))
-        return unguarded_table(pd.read_excel(path, **options))

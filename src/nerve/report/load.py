@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, as_utf8, listed, problem
+from nerve.checks import NerveError, listed, problem
 from nerve.cohort import Cohort
 from nerve.evaluation.results import AGAIN, PROTOCOL, is_results, read_results
 from nerve.files import read_json, read_tsv
 from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
+from nerve.privacy import Identifiers, name_in_results, printable_name
 from nerve.quality.likeness import FEWEST, Likeness
-from nerve.report.privacy import Scrubber
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts, ids_of
 from nerve.report.words import methods_text, run_text, site_notices
 from nerve.unpacking import refuse_bomb
@@ -136,7 +136,7 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         title=f"Pretraining of {method}",
         about=about,
         cohorts={name: cohort_facts(cohort) for name, cohort in cohorts.items()},
-        encoders=[_encoder(folder, as_utf8(folder.name))],
+        encoders=[_encoder(folder, printable_name(folder.name))],
         parcellation=known,
         methods_text=[run_text(config)] if config else [],
         notices=[] if config else [unfinished],
@@ -145,10 +145,11 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
 
 
 def _known(name: str, table: pd.DataFrame) -> str:
-    """The name of a cohort of the results; another is refused."""
-    if name not in set(table["cohort"]):
-        raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
-    return name
+    """What the results call a cohort; one that they do not know is refused."""
+    for called in (name, name_in_results(name)):
+        if called in set(table["cohort"]):
+            return called
+    raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
 
 
 def _encoder(folder: Path, label: str) -> EncoderRun:
@@ -167,7 +168,7 @@ def _encoder(folder: Path, label: str) -> EncoderRun:
 
 def _anonymous(results: Results, ids: set[str], cohorts: Mapping[str, Cohort]) -> Results:
     """Every sentence without ids and paths, and no mean over few participants."""
-    scrub = Scrubber(ids.union(*map(ids_of, cohorts.values()))).clean
+    scrub = Identifiers(ids.union(*map(ids_of, cohorts.values()))).removed_from
     runs = results.runs.assign(reason=results.runs["reason"].map(scrub)) if len(results.runs) else results.runs
     return replace(
         results,

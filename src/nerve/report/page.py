@@ -19,8 +19,8 @@ from markupsafe import Markup, escape
 import nerve
 from nerve.cohort import Cohort
 from nerve.files import write_text
+from nerve.privacy import Identifiers
 from nerve.report.load import load_results
-from nerve.report.privacy import Scrubber
 from nerve.report.results import Results
 from nerve.report.sections import sections
 from nerve.report.tables import number
@@ -106,4 +106,4 @@ def _settings_text(results: Results) -> str:
     of_run = results.encoders[0].settings if results.is_run and results.encoders else {}
     shown = json.loads(json.dumps(of_run or results.about.get("protocols", {}), default=str))
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None) if shown else ""
-    return Scrubber([]).clean(text)
+    return Identifiers([]).removed_from(text)

@@ -20,9 +20,9 @@ from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import NULL, Row, class_target, contenders, line_label, lines_of, rows_of, rows_table
 from nerve.parcellation import Parcellation
+from nerve.privacy import Identifiers, shared_counts
 from nerve.quality import OrderCheck, check_order
 from nerve.quality.likeness import Likeness
-from nerve.report.privacy import Scrubber
 
 MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 
@@ -67,8 +67,8 @@ class CohortFacts:
         return values[np.isfinite(values)]
 
     def counts(self, column: str) -> pd.Series:
-        """How many participants have each value of a column, the most frequent first."""
-        return self.participants.get(column, pd.Series(dtype=str)).dropna().astype(str).value_counts()
+        """How many participants have each value of a column, the most frequent first; rare values are "other"."""
+        return shared_counts(self.participants.get(column, pd.Series(dtype=str)))
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ def ids_of(cohort: Cohort) -> set[str]:
 def _left_out(cohort: Cohort) -> pd.DataFrame:
     """How many were left out for each reason, without what belongs to one participant (what stands before a colon)."""
     reasons = cohort.exclusions["reason"].astype(str).map(lambda reason: reason.rpartition(": ")[2] or reason)
-    clean = Scrubber(ids_of(cohort)).clean
+    clean = Identifiers(ids_of(cohort)).removed_from
     counts = reasons.map({one: clean(one) for one in reasons.unique()}).value_counts()
     return pd.DataFrame({"reason": counts.index, "participants": counts.to_numpy()})
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle, Wedge
 
 from nerve.parcellation import Parcellation
-from nerve.patching import Patching
+from nerve.patching import Patching, is_patching_name, patching_for
 from nerve.report.figures.colours import BLUE, GREEN, GRID, INK, MUTED, ORANGE, VERMILION, colour_limit, network_colours
 from nerve.report.figures.style import fc_image, lined, name_rows, network_order, panels
 from nerve.report.results import NothingToDraw, Results
@@ -21,53 +25,135 @@ GUESSES = {"model": ("model", BLUE), "group_mean": ("group mean", ORANGE), "patc
 def patch_layout(results: Results) -> tuple[Figure, str]:
     """From connectivity to tokens.
 
-    The matrix is cut along network borders into one patch for each pair of networks (upper triangle). Each patch X
-    becomes one token through the weights of its two networks, Uₗ and Uₘ, so that networks share parameters over all
-    pairs in which they take part. Half of the tokens are then masked, and the model learns to reconstruct their patches
-    from the others.
+    Left: FC, cut into one patch for each pair of groups of regions (upper triangle). Right: one token per patch. Look
+    for the patch in the frame, which becomes the token in the frame, and for groups of very different size: their
+    patches have as many numbers each as the pair of groups has entries, and one token all the same.
     """
     # matrix with its patches at the left, their tokens at the right
+    settings = _patch_settings(results)
+    parcellation = _known_parcellation(results)
+    groups = _groups(parcellation, settings)  # of each region
+    numbers, names = pd.factorize(np.array(groups, object)[network_order(groups)])
+    patching = Patching(numbers, list(names))  # as it is drawn: regions sorted by group
     cohorts = results.cohorts.values()
-    known = [*(facts.parcellation for facts in cohorts), results.parcellation]  # cohorts are all in one order
-    parcellation = next((one for one in known if one is not None), None)
-    if parcellation is None:
-        raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
-    patching = Patching.from_parcellation(parcellation.subset(network_order(parcellation.networks)))
     means = [facts.mean for facts in cohorts if facts.mean is not None and len(facts.mean) == patching.n_regions]
     matrix = means[0] if means else _sketch(parcellation)
+    n_masked = patching.n_patches - int(patching.n_patches * (1 - settings["mask_ratio"])) if settings else 0
+    group_word = _group_word(settings)
     figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
-    fc_image(left, matrix, parcellation.networks, colour_limit(matrix))
-    left.set_title("FC, cut at network borders", pad=22)
-    first, last = patching.members[0], patching.members[-1]  # the pair whose way is shown; sorted by network
+    fc_image(left, matrix, groups, colour_limit(matrix))
+    left.set_title(f"FC, cut at {group_word} borders", pad=22)
+    first, last = patching.members[0], patching.members[-1]  # the pair whose way is shown
     corner = (last[0] - 0.5, first[0] - 0.5)
     left.add_patch(Rectangle(corner, len(last), len(first), fill=False, edgecolor=INK, linewidth=2.2))
-    _tokens(right, patching)
+    _tokens(right, patching, n_masked, group_word)
     start, end = (corner[0] + len(last), first[0] + len(first) / 2), (patching.n_groups - 1.3, -0.5)
     arrow = ConnectionPatch(
         start, end, "data", "data", axesA=left, axesB=right, arrowstyle="-|>", connectionstyle="arc3,rad=-0.18",
         color=INK, linewidth=1.4,
     )  # fmt: skip
     figure.add_artist(arrow)
-    sizes, n = f"{patching.sizes.min()} to {patching.sizes.max()}", patching.n_regions
-    cut = f"Here {patching.n_patches} patches of {sizes} entries are cut from {n} × {n}."
-    return figure, cut if means else f"{cut} The matrix is a sketch, not data."
+    sizes, n = f"{patching.sizes.min():,} to {patching.sizes.max():,}", patching.n_regions
+    sentences = [f"Here {patching.n_patches} patches of {sizes} entries are cut from {n} × {n}."]
+    if settings:
+        sentences += _model_sentences(results, settings, n_masked, patching.n_patches, group_word)
+    if not means:
+        sentences.append("The matrix is a sketch, not data.")
+    return figure, " ".join(sentences)
 
 
-def _tokens(ax: Axes, patching: Patching) -> None:
-    """One disc per token, in two halves with the colours of its networks; faded ones are masked."""
+TOKENIZERS = {
+    "bilinear": "Each patch becomes one token of {dim} numbers through the weights of its two {word}s, Uₗ and Uₘ, "
+    "which every pair that a {word} is in shares (bilinear tokenizer).",
+    "specific": "Each patch becomes one token of {dim} numbers through weights of its own (specific tokenizer).",
+    "shared": "Each patch becomes one token of {dim} numbers through weights that all patches share, cut to the "
+    "patch's size (shared tokenizer).",
+}
+
+
+def _patch_settings(results: Results) -> Mapping[str, Any]:
+    """The settings of the first model that makes tokens of patches; none where only regions are known."""
+    for encoder in results.encoders:
+        if "tokenizer" in encoder.settings:
+            return encoder.settings
+    if len(results.rows) and "nerve" not in set(results.rows["method"]):
+        raise NothingToDraw("No model that makes tokens of patches is part of these results.")
+    return {}
+
+
+def _known_parcellation(results: Results) -> Parcellation:
+    known = [*(facts.parcellation for facts in results.cohorts.values()), results.parcellation]
+    for parcellation in known:
+        if parcellation is not None:
+            return parcellation  # cohorts are all in one order
+    raise NothingToDraw("The parcellation is not known here, so its patches cannot be shown.")
+
+
+def _groups(parcellation: Parcellation, settings: Mapping[str, Any]) -> list[str]:
+    """The group of each region by which the model cuts."""
+    given = settings.get("patching", "networks")
+    if given == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
+        given = "grid16"  # as NERVE does for matrices without a parcellation
+    if isinstance(given, Mapping):
+        patching = Patching(given["group_of"], given["group_names"])
+    elif is_patching_name(str(given)):
+        patching = patching_for(parcellation, str(given))
+    else:  # a file, and a page never opens one that a stranger's settings name
+        raise NothingToDraw("The patches follow a table of regions that is not part of these results.")
+    if patching.n_regions != parcellation.n_regions:
+        raise NothingToDraw("The model cuts other regions than those of the cohort, so its patches cannot be shown.")
+    return [patching.group_names[group] for group in patching.group_of]
+
+
+def _group_word(settings: Mapping[str, Any]) -> str:
+    """What a group of regions is called."""
+    given = str(settings.get("patching", "networks"))
+    if given.startswith("grid"):
+        return "block"
+    if given.startswith("permuted"):
+        return "permuted network"
+    return "network"
+
+
+def _model_sentences(
+    results: Results, settings: Mapping[str, Any], n_masked: int, n_patches: int, group_word: str
+) -> list[str]:
+    """What the model that ran does with patches."""
+    tokenizer, dim = str(settings["tokenizer"]), settings["dim"]
+    otherwise = "Each patch becomes one token of {dim} numbers (tokenizer {tokenizer})."
+    sentence = TOKENIZERS.get(tokenizer, otherwise)
+    sentences = [sentence.format(dim=dim, word=group_word, tokenizer=tokenizer)]
+    sentences.append(
+        f"In training {n_masked} of the {n_patches} tokens ({settings['mask_ratio']:.0%} of the patches) are masked, "
+        "anew for every participant and step, and the model learns to reconstruct their patches from the others."
+    )
+    view = settings.get("view", "fc")
+    if view != "fc":
+        sentences.append(f"The model cuts the {view} view of FC in this way; the matrix at the left is FC itself.")
+    labels = [encoder.label for encoder in results.encoders if "tokenizer" in encoder.settings]
+    if len(labels) > 1:
+        sentences.append(f"Described is {labels[0]}, the first of {len(labels)} such models here.")
+    return sentences
+
+
+def _tokens(ax: Axes, patching: Patching, n_masked: int, group_word: str) -> None:
+    """One disc per token, in two halves with the colours of its groups; faded ones are masked."""
     n, colours = patching.n_groups, [*network_colours(patching.group_names).values()]
-    hidden = set(np.random.default_rng(3).permutation(patching.n_patches)[: patching.n_patches // 2])
+    order = np.random.default_rng(3).permutation(patching.n_patches)
+    framed = int(np.flatnonzero((patching.pairs == (0, n - 1)).all(axis=1))[0])  # stays visible
+    hidden = set([i for i in order if i != framed][:n_masked])
     for i, (row, column) in enumerate(patching.pairs.tolist()):
-        faded = i in hidden and (row, column) != (0, n - 1)
         for group, turn in ((row, 90), (column, 270)):
-            look = {"color": colours[group], "alpha": 0.16 if faded else 1.0, "linewidth": 0}
+            look = {"color": colours[group], "alpha": 0.16 if i in hidden else 1.0, "linewidth": 0}
             ax.add_patch(Wedge((column, row), 0.4, turn, turn + 180, **look))
     ax.add_patch(Rectangle((n - 1.5, -0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.6))
     ax.set(xlim=(-0.7, n - 0.3), ylim=(n - 0.3, -0.7), aspect="equal")
     ax.axis("off")
-    title = f"{patching.n_patches} tokens, one\nper pair of networks"
-    words = "each half: the colour of\none of its two networks\nfaded: masked, to be\nreconstructed"
+    title = f"{patching.n_patches} tokens, one\nper pair of {group_word}s"
+    words = f"each half: the colour of\none of its two {group_word}s"
+    if n_masked:
+        words += "\nfaded: masked, to be\nreconstructed"
     ax.text(-0.5, n * 0.68, title, va="bottom", weight="bold", fontsize=9.5)
     ax.text(-0.5, n * 0.71, words, va="top", color=MUTED, fontsize=8.5)
 
@@ -115,27 +201,40 @@ def loss_curves(results: Results) -> tuple[Figure, str]:
 def reconstruction(results: Results) -> tuple[Figure, str]:
     """Held-out FC, masked and reconstructed.
 
-    Left: connectivity of participants held out of training. Middle: grey patches were hidden from the model. Right:
-    hidden patches as the model reconstructs them from the others; visible ones as they are. Look for structure inside
-    the grey patches that returns at the right.
+    Left: mean FC of participants held out of training. Middle: grey patches were hidden from the model. Right: hidden
+    patches as the model reconstructs them from the others; visible ones as they are. Look for structure inside the
+    grey patches that returns at the right, and for an r that is above that of the group mean: what participants have
+    in common returns with the group mean alone.
     """
     # three matrices side by side, of the first encoder that says of how many participants: else it may be one
     kept = [one for one in results.encoders if one.example and one.errors.get("example_n")]
     if not kept:
         raise NothingToDraw("No run has kept an example of a reconstruction (it takes ten held-out participants).")
     encoder = kept[0]
-    r, n = encoder.errors.get("example_r"), encoder.errors["example_n"]
-    networks = [encoder.errors["networks"][group] for group in encoder.example["group_of"]]
+    errors = encoder.errors
+    networks = [errors["networks"][group] for group in encoder.example["group_of"]]
     figure, axes = panels(PARTS, width=3.2, height=3.4)
     limit = colour_limit(encoder.example["original"])
     for ax, part in zip(axes, PARTS, strict=True):
         ax.set_facecolor("#9aa0ab")
         image = fc_image(ax, encoder.example[part], networks, limit, labels=part == "original")
         ax.set_title(part, pad=13)
-    figure.colorbar(image, ax=axes, shrink=0.75, label="r", pad=0.02)
-    who = "Connectivity of one participant" if n == 1 else f"Mean connectivity of {n} participants"
-    like = "" if r is None else f" r = {r:.2f} between original and reconstruction over the masked entries."
-    return figure, f"{who} ({encoder.label}).{like}"
+    figure.colorbar(image, ax=axes, shrink=0.75, label="FC (r)", pad=0.02)
+    n = errors["example_n"]
+    who = "FC of one participant" if n == 1 else f"Mean FC of {n} participants"
+    sentences = [f"{who} ({encoder.label})."]
+    if errors.get("view", "fc") != "fc":
+        sentences.append(
+            f"Patches were hidden and reconstructed in the {errors['view']} view, and all three matrices mapped back "
+            "to FC; a patch of the view is nearly, not exactly, the same patch of FC."
+        )
+    model_r, group_r = errors.get("example_r"), errors.get("example_r_group_mean")
+    if model_r is not None and group_r is not None:
+        sentences.append(
+            f"Over the masked entries, r with the original is {model_r:.3f} for the reconstruction and {group_r:.3f} "
+            "for the group mean of the training participants in its place."
+        )
+    return figure, " ".join(sentences)
 
 
 def reconstruction_error(results: Results) -> tuple[Figure, str]:
@@ -164,7 +263,9 @@ def reconstruction_error(results: Results) -> tuple[Figure, str]:
             ax.errorbar(value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=named)
     name_rows(ax, [encoder.label for encoder in encoders], 36)
     ax.set_xlim(left=0)
-    ax.set_xlabel("mean squared error of masked patches (units of r, squared)")
+    views = {encoder.errors.get("view", "fc") for encoder in encoders}
+    units = "units of r, squared" if views == {"fc"} else "squared units of the view that each model reads"
+    ax.set_xlabel(f"mean squared error of masked patches ({units})")
     ax.spines["left"].set_color(MUTED)
     figure.legend(loc="outside upper right", ncols=3)
     return figure, f"{'; '.join(told)}."

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from nerve.privacy import printable_name
 from nerve.report.figures.colours import DIVERGING, GRID, MUTED, network_colours
 from nerve.report.results import NothingToDraw, Results
 
@@ -54,7 +55,7 @@ def readable(n_lines: int) -> int:
 
 def lined(text: object, width: int = 26) -> str:
     """A title in at most two lines, broken at spaces, cut with an ellipsis."""
-    first, *rest = textwrap.wrap(" ".join(str(text).split()), width) or [""]
+    first, *rest = textwrap.wrap(printable_name(text), width) or [""]
     return f"{first}\n{short(' '.join(rest), width)}" if rest else first
 
 
@@ -66,8 +67,7 @@ def short(text: object, most: int = 28) -> str:
     >>> short("a\\nb"), short("x" * 40, most=5)
     ('a b', 'xxxx…')
     """
-    line = " ".join(str(text).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return printable_name(text, most)
 
 
 def name_rows(axes: Axes, names: Sequence[str], most: int = 34) -> None:
