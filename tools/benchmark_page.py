@@ -21,7 +21,7 @@ from matplotlib.ticker import NullFormatter
 
 from nerve.evaluation import compare
 from nerve.evaluation.results import ResultsFolder, read_results
-from nerve.evaluation.rows import line_label, lines_of
+from nerve.evaluation.rows import lines_of, short_name
 from nerve.experiments.store import UNAVAILABLE
 from nerve.files import read_tsv
 from nerve.report.figures import draw
@@ -70,7 +70,7 @@ class Place:
         adapted = scores.dropna(subset="adapted").groupby("line", sort=False)["adapted"].first()
         self.adapted = adapted[adapted != ""]
         self.labels = {
-            str(line): line_label(row) + " ‡" * (line in self.adapted.index) for line, row in self.lines.iterrows()
+            str(line): short_name(row) + " ‡" * (line in self.adapted.index) for line, row in self.lines.iterrows()
         }
         self.predictions = self.results.predictions[self.results.predictions["cohort"] == self.name].merge(
             self.results.rows[["row", "line"]], on="row"
@@ -195,7 +195,7 @@ def site_words(results: ResultsFolder) -> list[str]:
     table = results.scores.merge(results.rows[["row", "line"]], on="row")
     by_line = table.groupby("line", sort=False)[column].first().dropna()
     lines = lines_of(results.rows)
-    parts = [f"{line_label(lines.loc[line])} {plain(value)}" for line, value in by_line.items()]
+    parts = [f"{short_name(lines.loc[line])} {plain(value)}" for line, value in by_line.items()]
     return [f"Balanced accuracy with which features predict the site: {', '.join(parts)}."] if parts else []
 
 

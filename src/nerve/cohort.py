@@ -167,6 +167,11 @@ class Cohort:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
+    def fc_fingerprint(self) -> str:
+        """A hash of the FC matrices alone, in their order: columns of the participants table do not change it."""
+        return self._digest("connectivity.npy", self.connectivity, self._chunks())
+
+    @property
     def changes(self) -> list[str]:
         """What has changed in the folder since the cohort was made, in words; nothing for a cohort in memory."""
         return [] if self._made is None else store.differences(self._made, self._contents())

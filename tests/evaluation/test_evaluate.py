@@ -294,7 +294,7 @@ class TestFolder:
         assert results.nulls.groupby(["target", "row"]).size().tolist() == [19] * 4
         text = (evaluated.folder / "other" / "protocol.md").read_text()
         for words in ("5 folds", "one family kept in one fold", "age, sex, mean_fd", "cosine", "ComBat",
-                      "19 permutations", "pretrain_scope", "patient (n = 120, yes against no)",
+                      "19 permutations", "(scope: none)", "patient (n = 120, yes against no)",
                       "whole family groups"):  # fmt: skip
             assert words in text, words
 
@@ -304,7 +304,7 @@ def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, t
     encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu")
     encoder.fit(nerve.Cohort.load(evaluated.folder / "cohort")).save(tmp_path / "first")
     said = evaluated(features=f"raw,{tmp_path / 'first'}", targets="score", out="model")
-    assert "(pretrain_scope: all)" in said  # its data are this cohort: known, not asked
+    assert "(scope: all)" in said  # its data are this cohort: known, not asked
     results = read_results(evaluated.folder / "model")
     assert results.rows["label"].tolist() == ["Raw FC", "first"]
     assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [["features-1", "raw-0", "reference"]]

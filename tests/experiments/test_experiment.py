@@ -181,7 +181,8 @@ def test_sweeps_have_a_column_and_what_is_chosen_shares_their_encoders(swept):
         ["nerve-0-1", "mask_ratio=0.6"],
         ["nerve-1-0", "chosen in each fold"],
     ]
-    assert rows["settings"].tolist() == [{"mask_ratio": 0.3}, {"mask_ratio": 0.6}, {}]
+    chosen = "chosen in each fold from 0.3, 0.6"
+    assert [one["mask_ratio"] for one in rows["settings"]] == [0.3, 0.6, chosen]
     assert set(rows["row"]) <= set(results.curves["row"])  # a choice is made with few labels, too
 
 
@@ -283,11 +284,12 @@ def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_pat
     monkeypatch.setattr(FittedInFolds, "split", noted)
     _, results = run(config, tmp_path)
     assert results.scores["r"].notna().all()
-    assert set(results.scores["scope"]) == {"train_folds"}
+    scopes = results.scores.groupby("cohort")["scope"].unique().map(list).to_dict()
+    assert scopes == {"alpha": ["train_folds"], "gamma": ["other_people"]}  # gamma is not pretrained on
     fitted = [(test, people) for test, fits in splits for people in fits]
     assert len(fitted) >= 3
     assert all(not (test & people) for test, people in fitted)
-    assert "pretrain_scope: train_folds" in (tmp_path / "protocol.md").read_text()
+    assert "(scope: train_folds)" in (tmp_path / "protocol.md").read_text()
 
 
 def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort_is_called(

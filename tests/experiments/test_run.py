@@ -97,7 +97,7 @@ def test_a_model_from_elsewhere_is_described_and_an_archive_is_as_good(folder, t
     for figure in ("likeness", "loss_curves", "interpretation_attention"):
         assert f'id="figure-{figure}"' in page
     assert "no clear difference" in words
-    assert "Trained elsewhere: model, shrunk view" in words
+    assert "Trained before this evaluation: model, shrunk view (NERVE, the settings of small except" in words
     assert "pooled participants of tiny" not in words
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     run(folder, tmp_path / "b", "--model", str(tmp_path / "model"))

@@ -130,7 +130,7 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted
     assert list(scores["adapted"]) == ["", UNSEEN]
     assert scores["site_accuracy"].iloc[0] > 0.9 > 0.4 > scores["site_accuracy"].iloc[1]
     assert scores["r"].iloc[1] > scores["r"].iloc[0] + 0.3
-    assert "recentre=site" in result.output
+    assert "(recentre site)" in result.output
 
 
 def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_its_own():

@@ -61,7 +61,7 @@ def test_the_first_tutorial_runs_from_top_to_bottom(tmp_path, monkeypatch, quick
     said = {words[0]: run(words) for words in nerve_commands(START)}
     assert "true r 0.60" in said["simulate"]
     assert said["check"].strip().endswith("usable")
-    assert "pretrain_scope: all" in said["evaluate"]
+    assert "scope: all" in said["evaluate"]
     assert (tmp_path / "results" / "report.html").is_file()
     [code] = blocks(START, "python")
     with warnings.catch_warnings():

@@ -27,7 +27,8 @@ def rows() -> list[Row]:
     """Three reference rows and a method swept over a setting, with two seeds."""
     swept = [
         line(f"nerve{share}", "nerve", "NERVE", "self-supervised", 2, group="learned", variant=f"mask_ratio={share}",
-             settings={"mask_ratio": share}, preset="small", scope="all", width=256)
+             settings={"mask_ratio": share}, swept="mask_ratio", title="NERVE", preset="small",
+             scope="all (alpha); other_people (gamma)", trained_on="alpha (40)", width=256)
         for share in (0.25, 0.5)
     ]  # fmt: skip
     return [
@@ -121,7 +122,7 @@ def about(made: Made, cohorts: dict[str, Cohort]) -> dict[str, Any]:
         "protocols": {name: asdict(protocol) for name in cohorts},
         "participants": {name: {"cohort": name, "n": len(one), "n_folds": 2, "targets": targets, "notes": []}
                          for name, one in cohorts.items()},
-        "target_labels": {name: {} for name in cohorts}, "pretrained_on": list(cohorts)[:1], "seeds": [0, 1],
+        "target_labels": {name: {} for name in cohorts}, "seeds": [0, 1],
         "versions": {"numpy": "2.0"}, "code": "c0de", "data": {name: f"f00{name}" for name in cohorts},
     }  # fmt: skip
 
@@ -131,7 +132,7 @@ def cohorts_table(made: Made, cohorts: dict[str, Cohort]) -> pd.DataFrame:
     same = {"n_regions": 100, "parcellation": PARCELLATION, "simulated": False}
     rows = [{"cohort": name, "label": name.capitalize(), "n": len(one), "fingerprint": one.fingerprint} | same
             for name, one in cohorts.items()]  # fmt: skip
-    return pd.DataFrame(rows).assign(pretrained_on=[i == 0 for i in range(len(rows))])
+    return pd.DataFrame(rows).assign(pretrained_on=["yes" if i == 0 else "no" for i in range(len(rows))])
 
 
 def predict(cohort: Cohort, row: Row, target: str, rng: np.random.Generator) -> pd.DataFrame:
@@ -150,11 +151,13 @@ def predict(cohort: Cohort, row: Row, target: str, rng: np.random.Generator) -> 
 def score(key: tuple[str, str, str], part: pd.DataFrame, made: Made) -> dict[str, Any]:
     """One row of scores.tsv."""
     row = next(row for row in made.rows if row.row == key[2])
-    scope = "other_people" if row.scope == "all" and key[0] != next(iter(made.cohorts)) else row.scope
+    first = key[0] == next(iter(made.cohorts))  # the cohort that encoders are trained on
+    scope = ("all" if first else "other_people") if row.trained_on else row.scope
     r = float(np.corrcoef(part["observed"], part["predicted"])[0, 1]) if len(part) > 2 else 0.1
     margins = {"r_low": r - 0.1, "r_high": r + 0.1, "r_low_cv": r - 0.14, "r_high_cv": r + 0.14, "r_half_width": 0.1}
     more = {"r_fold_mean": r, "r2": r**2, "mae": 0.8, "p": 0.02, "q": 0.04, "r_target_motion": 0.1}
-    more |= {"r_prediction_motion": 0.2, "scope": scope, "adapted": row.adapted, "n": len(part), "n_folds": 2}
+    more |= {"r_prediction_motion": 0.2, "scope": scope, "trained_on": row.trained_on, "adapted": row.adapted}
+    more |= {"n": len(part), "n_folds": 2}
     more |= {"p_permuted_networks": 0.03} if any(row.kind == "null" for row in made.rows) else {}
     return dict(zip(PLACE, key, strict=True)) | {"r": r} | margins | more
 

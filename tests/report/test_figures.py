@@ -152,7 +152,7 @@ def test_sweep_holds_each_value_of_the_setting(results):
     table = swept(results)
     assert set(table["setting"]) == {"mask_ratio"}
     assert set(table["value"]) == {"0.25", "0.5"}
-    assert set(table["name"]) == {"NERVE"}
+    assert set(table["name"]) == {"NERVE (small)"}
     assert swept(replace(results, rows=results.rows.assign(variant="in words"))).equals(table)  # words are never parsed
 
 

@@ -127,10 +127,11 @@ def test_the_page_reads_as_prose_and_heads_are_words(html):
 def test_the_methods_text_is_true_of_the_rows(results):
     said = "\n".join(results.methods_text)
     assert "up to 64 principal components" in said
-    assert "preset small, fc view, 256 numbers per participant" in said
-    assert "pretrained without labels on the pooled participants of Alpha." in said
-    gamma = next(text for text in results.methods_text if text.startswith("Gamma: ") and "mask_ratio=0.5" in text)
-    assert "pretrained on other participants (pretrain_scope: other_people)" in gamma
+    assert "the settings of small except mask_ratio 0.5; fc view; 256 numbers per participant" in said
+    assert "preset small" not in said  # only where nothing differs
+    assert "on alpha (40): NERVE, mask_ratio=0.25, NERVE, mask_ratio=0.5." in said
+    gamma = next(text for text in results.methods_text if text.startswith("Gamma: ") and "mask_ratio 0.5" in text)
+    assert "pretrained on other participants: none of the FC tested was trained on (scope: other_people)" in gamma
     assert "including those tested" not in gamma
     assert "age, sex were removed" in said
 

@@ -108,7 +108,7 @@ def test_table_3_has_bold_with_dagger_and_nothing_else():
     assert r"Permutation & .04$\pm$.02 & .07$\pm$.02 & .07$\pm$.03 & .09$\pm$.02 & .10$\pm$.03 & .09$\pm$.01 & "\
         r"-.04$\pm$.09 & .19$\pm$.05 & .00$\pm$.06 \\" in lines  # fmt: skip
     assert any(row.startswith(r"17-network & \textbf{.11$^{\dagger}$} & \textbf{.09$^{\dagger}$}") for row in lines)
-    assert made.notes[0].startswith("Bold†: p < 0.05, one-sided permutation test")
+    assert made.notes[0].startswith("Bold†: p < 0.05, one-sided, against models retrained with permuted networks")
     assert not any("underlined" in note or "Shaded" in note for note in made.notes)
 
 
@@ -119,6 +119,13 @@ def test_a_tie_at_the_top_is_never_shaded():
         ("GraphMAE", 2), ("BrainMass", 1), ("NERVE", 1)]  # fmt: skip
     assert not any(row.cells[column].shaded for row in made.rows)
     assert [row.line for row in made.rows if row.cells[0].shaded] == ["NERVE"]
+
+
+def test_table_2_has_no_shading_as_in_the_paper():
+    made = paper_table(fed(TABLE_1, "tokenizers", p=0.001))
+    assert not any(cell.shaded for row in made.rows for cell in row.cells)
+    assert any(cell.rank == 1 for row in made.rows for cell in row.cells)
+    assert not any("Shaded" in note for note in made.notes)
 
 
 def test_reference_rows_stand_apart_with_their_own_comparison():
@@ -183,7 +190,7 @@ def test_failed_and_adapted_cells_are_said():
 def test_whom_encoders_had_seen_is_said_by_cohort(results):
     notes = " ".join(paper_table(results).notes)
     assert "including those tested (scope all) in Alpha: NERVE, mask_ratio=0.25; NERVE, mask_ratio=0.5." in notes
-    assert "Pretrained on other participants (scope other_people) in Gamma: NERVE, mask_ratio=0.25; NERVE" in notes
+    assert "none of the FC tested was trained on (scope other_people) in Gamma: NERVE, mask_ratio=0.25; NERVE" in notes
 
 
 def test_seeds_are_averaged_and_a_swept_setting_has_a_column_of_its_own(results):

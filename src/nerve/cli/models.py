@@ -59,8 +59,10 @@ def pretrain(
             say(f"{out}: {steps} steps, training loss {loss:.4g}, best at {encoder.best_step_}")
         described = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
         if described:
-            error, mean = described["model"], described["group_mean"]
-            say(f"masked patches of held-out participants: {error / mean:.3f} of the error of the group mean")
+            ratio = described["model"] / described["group_mean"]
+            say(f"masked patches of held-out participants: {ratio:.3f} of the error of the group mean")
+            if doubt := encoder.save_masked_error(Path(out), ratio):
+                note(doubt, typer.colors.YELLOW)
 
 
 @app.command()

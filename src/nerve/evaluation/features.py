@@ -38,6 +38,7 @@ class Features:
     missing: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # (n,) participants without features
     notes: tuple[str, ...] = ()
     scope: str = "none"
+    trained_on: dict[str, int] = field(default_factory=dict)  # cohorts of its encoder: name → participants
     adapted: str = ""  # the substitute that a cohort made necessary
     probe: Any = None  # what reads the features instead of kernel ridge
     removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not

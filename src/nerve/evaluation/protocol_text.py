@@ -12,7 +12,7 @@ import pandas as pd
 
 from nerve.checks import listed
 from nerve.evaluation.people import People
-from nerve.evaluation.rows import NULL, SCOPES, line_label, lines_of, rows_of
+from nerve.evaluation.rows import NULL, SCOPES, lines_of, lines_under_test, rows_of, settings_text, short_name
 from nerve.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    environment.filters |= {"listed": listed, "label": line_label}
+    environment.filters |= {"listed": listed, "label": short_name, "settings": settings_text}
     return environment.from_string(Path(__file__).with_name("protocol.md.jinja").read_text(encoding="utf-8"))
 
 
@@ -43,6 +43,14 @@ def participants_summary(people: People) -> dict[str, Any]:
             "targets": targets, "trained_on": elsewhere, "notes": list(people.notes)}  # fmt: skip
 
 
+def rows_on(cohort: str, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have scores on a cohort, with the scope of each there and what it was trained on."""
+    mine = scores[scores["cohort"] == cohort].groupby("row")[["scope", "trained_on"]].first()
+    evaluated = rows[rows["row"].isin(mine.index)]
+    facts = mine.reindex(evaluated["row"]).fillna("")  # null models have none
+    return evaluated.assign(scope=facts["scope"].to_numpy(), trained_on=facts["trained_on"].to_numpy())
+
+
 def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataFrame) -> str:
     """Markdown: how one cohort was evaluated.
 
@@ -51,13 +59,16 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
     summary : mapping
         What `participants_summary` gives.
     rows : DataFrame
-        rows.tsv, with the scope of each row on this cohort.
+        What `rows_on` gives.
     """
     lines = rows_of(lines_of(rows[rows["kind"] != NULL])) if len(rows) else []
+    null = rows_of(rows[rows["kind"] == NULL]) if len(rows) else []
     text = template().render(
         p=protocol,
         s={"trained_on": None, **summary},
         lines=lines,
+        n_null=len(null),
+        null_of=" and ".join(dict.fromkeys(short_name(tested) for tested in lines_under_test(null, lines))),
         several=[name for name, about in summary["targets"].items() if len(about["classes"] or ()) > 2],
         read_by_ridge=any(line.kind != "supervised" and line.method != "covariates" for line in lines),
         scopes=SCOPES,

@@ -20,9 +20,10 @@ PROTOCOL = "protocol.json"
 AGAIN = "Run the evaluation or experiment again: what is done is not repeated."
 CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
 TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls", "curves")
-_TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "scope", "adapted", "cohort",
-         "target", "whole", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
-_FLAGS = ("tie", "best_two", "pretrained_on", "simulated")
+_TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "title", "swept", "scope",
+         "trained_on", "adapted", "pretrained_on", "cohort", "target",
+         "whole", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
+_FLAGS = ("tie", "best_two", "simulated")
 
 
 @dataclass
@@ -38,7 +39,7 @@ class ResultsFolder:
     folds: pd.DataFrame  # cohort, participant, repeat, fold
     # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole, training_mean
     predictions: pd.DataFrame
-    scores: pd.DataFrame  # cohort, target, row, scope, adapted, n, r and all other scores
+    scores: pd.DataFrame  # cohort, target, row, scope, trained_on, adapted, n, r and all other scores
     comparisons: pd.DataFrame  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
     nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))

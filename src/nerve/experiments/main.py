@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from nerve.checks import NerveError
-from nerve.evaluation.protocol_text import participants_summary, protocol_text
+from nerve.evaluation.protocol_text import participants_summary, protocol_text, rows_on
 from nerve.evaluation.resampling import adjusted_p, permutation_p
 from nerve.evaluation.results import ResultsFolder, write_results
-from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, SELF_SUPERVISED, Row, rows_table
+from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, SELF_SUPERVISED, Row, pretraining_use, rows_table
 from nerve.evaluation.sites import site_table
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
 from nerve.experiments.launch import Report, launch, nothing
@@ -121,8 +121,8 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
         permuted_scores = score_table(null_models, n_bootstrap=0)
         scores["p_permuted_networks"] = _p(scores, permuted_scores, ["cohort", "target"])
         scores = pd.concat([scores, permuted_scores], ignore_index=True)
-    cohorts = _cohorts(workspace)
-    about = _about(workspace, found, command, cohorts)
+    cohorts = _cohorts(workspace, rows, scores)
+    about = _about(workspace, found, command)
     results = ResultsFolder(about, rows, cohorts, _folds(workspace), predictions, scores, comparisons)
     results.nulls = nulls if len(nulls) else results.nulls
     results.curves = curves if len(curves) else results.curves
@@ -137,8 +137,7 @@ def _write_texts(workspace: Workspace, results: ResultsFolder) -> None:
     """protocol.md and the paper's table in three formats, made from the same tables."""
     texts = []
     for name, summary in results.about["participants"].items():
-        scopes = results.scores[results.scores["cohort"] == name].groupby("row")["scope"].first()
-        rows = results.rows.assign(scope=results.rows["row"].map(scopes).fillna(results.rows["scope"]))
+        rows = rows_on(name, results.rows, results.scores)
         texts.append(protocol_text(workspace.people(name)[1], summary, rows))
     write_markdown(workspace.folder / "protocol.md", "\n".join(texts))
     write_tables(workspace.folder)
@@ -155,15 +154,31 @@ def runs_table(workspace: Workspace) -> pd.DataFrame:
 
 
 def _described(row: Row, tasks: Sequence[Task], results: Found) -> Row:
-    """The row, with what its runs found out: width, time, scope, substitutes."""
-    found = [results[task.id] for task in tasks if task.row.row == row.row and task.id in results]
+    """The row, with what its runs found out: width, time, scope, cohorts trained on, substitutes."""
+    mine = [task for task in tasks if task.row.row == row.row and task.id in results]
+    found = [results[task.id] for task in mine]
+    scopes: dict[str, list[str]] = {}  # scope → cohorts that are tested
+    pools: dict[str, list[str]] = {}  # cohorts that are trained on → cohorts that are tested
+    for task in mine:
+        if task.cohort:
+            tested = scopes.setdefault(results[task.id]["scope"], [])
+            tested += [task.cohort] if task.cohort not in tested else []  # a network has one run per target
+            pools.setdefault(_in_words(results[task.id].get("trained_on") or {}), []).append(task.cohort)
+    each_scope = "; ".join(f"{scope} ({', '.join(cohorts)})" for scope, cohorts in scopes.items())
+    each_pool = "; ".join(f"{pool} where {', '.join(cohorts)} is tested" for pool, cohorts in pools.items() if pool)
     return replace(
         row,
         width=max((one.get("width", 0) for one in found), default=0),
         seconds=round(sum(one["seconds"] for one in found), 2),
-        scope=next((one["scope"] for one in found if "scope" in one), row.scope),
+        scope=next(iter(scopes), row.scope) if len(scopes) < 2 else each_scope,
+        trained_on=next(iter(pools), "") if len(pools) < 2 else each_pool,
         adapted="; ".join(dict.fromkeys(one["adapted"] for one in found if one.get("adapted"))),
     )
+
+
+def _in_words(trained_on: Mapping[str, int]) -> str:
+    """Cohorts with their numbers of participants."""
+    return ", ".join(f"{name} ({count})" for name, count in trained_on.items())
 
 
 def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame:
@@ -203,10 +218,14 @@ def _scored(workspace: Workspace, predictions: pd.DataFrame, rows: pd.DataFrame)
 def _placed(scores: pd.DataFrame, done: list[Task], found: Found) -> pd.DataFrame:
     """Scores with whom an encoder had seen, what it substituted there, how well it tells sites apart."""
     names = ["scope", "adapted", "site_accuracy"]
-    places = [[task.cohort, task.row.row, *(found[task.id].get(name) for name in names)] for task in done]
-    table = pd.DataFrame(places, columns=["cohort", "row", *names]).drop_duplicates(["cohort", "row"])
+    places = []
+    for task in done:
+        result = found[task.id]
+        trained_on = _in_words(result.get("trained_on") or {})
+        places.append([task.cohort, task.row.row, *(result.get(name) for name in names), trained_on])
+    table = pd.DataFrame(places, columns=["cohort", "row", *names, "trained_on"]).drop_duplicates(["cohort", "row"])
     scores = scores.merge(table, how="left", on=["cohort", "row"])
-    first = [*PLACE, "scope", "adapted"]
+    first = [*PLACE, "scope", "trained_on", "adapted"]
     return scores[[*first, *scores.columns.difference(first, sort=False)]]
 
 
@@ -217,15 +236,17 @@ def _p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[floa
     return [permutation_p(null[key], r) if key in null else np.nan for key, r in zip(keys, scores["r"], strict=True)]
 
 
-def _cohorts(workspace: Workspace) -> pd.DataFrame:
-    """One row per cohort; `pretrained_on` where encoders were trained here, not all taken from elsewhere."""
-    tasks, rows = workspace.plan.tasks, []
-    trained = any(task.row.kind == SELF_SUPERVISED and not isinstance(task, FromModel) for task in tasks)
+def _cohorts(workspace: Workspace, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """One row per cohort; `pretrained_on` follows from the scopes that its rows have there."""
+    kinds, table = dict(zip(rows["row"], rows["kind"], strict=True)), []
     for name, about in workspace.config.cohorts.items():
         cohort = workspace.cohort(name)
+        mine = scores.loc[scores["cohort"] == name, ["row", "scope"]].drop_duplicates()
+        learned = [kinds[row] in (SELF_SUPERVISED, GIVEN) for row in mine["row"]]
+        seen = pretraining_use(mine["scope"], mine.loc[learned, "scope"])
         what = [name, about.label or name, len(cohort), cohort.n_regions, cohort.parcellation.name]
-        rows.append([*what, workspace.folder_fingerprint(name), about.pretrain and trained, about.simulate is not None])
-    return pd.DataFrame(rows, columns=COHORTS)
+        table.append([*what, workspace.folder_fingerprint(name), seen, about.simulate is not None])
+    return pd.DataFrame(table, columns=COHORTS)
 
 
 def _folds(workspace: Workspace) -> pd.DataFrame:
@@ -238,7 +259,7 @@ def _folds(workspace: Workspace) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _about(workspace: Workspace, found: Found, command: str, cohorts: pd.DataFrame) -> dict[str, Any]:
+def _about(workspace: Workspace, found: Found, command: str) -> dict[str, Any]:
     config, (data, code), plan = workspace.config, workspace.inputs(), workspace.plan
     people = {name: workspace.people(name) for name in config.cohorts}
     participants = {name: participants_summary(who) for name, (who, _) in people.items()}
@@ -256,7 +277,6 @@ def _about(workspace: Workspace, found: Found, command: str, cohorts: pd.DataFra
         "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
         "participants": participants,
         "target_labels": {name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()},
-        "pretrained_on": cohorts.loc[cohorts["pretrained_on"], "cohort"].tolist(),
         "citations": {name: method_class(name).paper for name in methods},
         "seeds": list(config.seeds),
         "versions": versions(),

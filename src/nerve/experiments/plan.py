@@ -62,9 +62,9 @@ class Planner:
 
     def _tasks(self, number: int, entry: MethodConfig) -> Iterator[Task]:
         if entry.features is not None:  # of a trained model, or a table
-            probe, method, kind, view = given(entry.features)
+            probe, about = given(entry.features)
             line, content = f"features-{number}", content_hash(entry.features)
-            row = Row(line, line, method, entry.name, kind, entry.group, view)
+            row = Row(row=line, line=line, label=entry.name, group=entry.group, **about)
             yield from self._probes(row, probe, path=entry.features, content=content, scope=entry.scope)
             return
         variants, random = entry.variants(), "seed" in method_class(str(entry.method))._get_param_names()
@@ -74,9 +74,8 @@ class Planner:
             line = f"{entry.method}-{number}" + (f"-{k}" if len(variants) > 1 else "")
             for seed in self.config.seeds if random else self.config.seeds[:1]:
                 recipes = [self._recipe(entry, settings, seed) for _, settings in some]
-                row = self._row(line, entry, recipes[0], {} if entry.select else some[0][0])
-                row = replace(row, variant="chosen in each fold") if entry.select else row
-                yield from self._trained(row, *recipes)
+                row = self._row(line, entry, recipes[0], some[0][0])
+                yield from self._trained(_chosen(row, entry) if entry.select else row, *recipes)
         for k in range(entry.permutations):  # regions assigned to networks at random, with the model's own seed
             recipe = self._recipe(entry, variants[0][1] | {"patching": f"permuted{k}"}, self.config.seeds[0])
             row = self._row(f"null-{number}", entry, recipe, {})
@@ -122,7 +121,17 @@ class Planner:
     # ---- parts
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:
+        """The row of a recipe: its settings are those that differ from the preset, and those that were swept."""
         method = recipe.make()
+        has_preset = recipe.method not in NAMED and method.has_presets()
+        if recipe.method in NAMED:  # the protocol has its settings
+            protocols = [self.config.protocol_of(name) for name in self.config.cohorts]
+            given = recipe.settings.items()
+            differences = {
+                name: value for name, value in given if any(getattr(one, name) != value for one in protocols)
+            }
+        else:
+            differences = method.differences(method.described_parameters(), recipe.preset)
         return Row(
             row=f"{line}-s{recipe.seed}" if len(self.config.seeds) > 1 else line,
             line=line,
@@ -132,8 +141,10 @@ class Planner:
             group=entry.group,
             view=method.view,
             variant=", ".join(f"{name}={value}" for name, value in swept.items() if name != "view"),
-            settings=swept,
-            preset="" if recipe.method in NAMED else recipe.preset,
+            settings=swept | differences,
+            preset=recipe.preset if has_preset else "",
+            title=method.title,
+            swept=",".join(swept),
             seed=recipe.seed,
         )
 
@@ -152,3 +163,10 @@ class Planner:
         """A cohort under its protocol, as it enters the key of a run."""
         series, protocol = self.config.cohorts[name].timeseries, self.config.protocol_of(name).deciding()
         return {"data": self.data[name], "timeseries": series, "protocol": protocol, "code": self.code}
+
+
+def _chosen(row: Row, entry: MethodConfig) -> Row:
+    """The row of which every fold chooses a variant: what is chosen among stands in place of the values."""
+    swept = {name: values for name, values in entry.settings.items() if isinstance(values, list)}
+    among = {name: f"chosen in each fold from {', '.join(map(str, values))}" for name, values in swept.items()}
+    return replace(row, settings=row.settings | among, swept="", variant="chosen in each fold")

@@ -11,7 +11,7 @@ import numpy as np
 from nerve.checks import listed
 from nerve.console import Console
 from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import line_label, rows_of
+from nerve.evaluation.rows import line_labels, rows_of
 from nerve.experiments.main import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.work import Task
@@ -94,7 +94,7 @@ def show_status(workspace: Workspace) -> None:
 
 def found(results: ResultsFolder) -> list[str]:
     """What was found, a sentence per target: the best method and the next, or the one method and the references."""
-    labels, table = {row.line: line_label(row) for row in rows_of(results.rows)}, results.comparisons
+    labels, table = line_labels(rows_of(results.rows)), results.comparisons
     lines = []
     for (cohort, target), pairs in table.groupby(["cohort", "target"], sort=False) if len(table) else ():
         best = pairs[pairs["best_two"]]
@@ -115,16 +115,17 @@ def _against(row: Mapping[Any, Any], labels: Mapping[str, str]) -> str:
 
 def show_scores(results: ResultsFolder) -> None:
     """Every score of an evaluation, one line per target and row."""
-    rows = {row.row: row for row in rows_of(results.rows)}
+    labels = line_labels(rows_of(results.rows))
+    line_of = dict(zip(results.rows["row"], results.rows["line"], strict=True))
     for score in results.scores.to_dict("records"):
-        name, where = line_label(rows[score["row"]]), f"{score['cohort']} " if len(results.cohorts) > 1 else ""
+        name, where = labels[line_of[score["row"]]], f"{score['cohort']} " if len(results.cohorts) > 1 else ""
         right = f"  balanced accuracy {score['balanced_accuracy']:.3f}"
         auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}{right}"
         p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
         say(
             f"{where}{score['target']:<20} {name:<22} r {score['r']:+.3f} ± {score['r_half_width']:.3f}  fold-mean r "
             f"{score['r_fold_mean']:+.3f}  R² {score['r2']:+.3f}  n {score['n']}{auc}{p}  "
-            f"(pretrain_scope: {score['scope']})"
+            f"(scope: {score['scope']})"
         )
 
 

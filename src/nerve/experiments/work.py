@@ -21,7 +21,7 @@ from nerve.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Learned, Predictor, one_feature_set, ridge_of
 from nerve.evaluation.people import People
-from nerve.evaluation.rows import GIVEN, Row, line_label
+from nerve.evaluation.rows import GIVEN, NULL, Row, line_label
 from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.experiments.select import BestVariant
@@ -110,7 +110,8 @@ class Task:
     @property
     def label(self) -> str:
         """What progress and status call it."""
-        parts = [line_label(self.row), f"seed {self.row.seed}" if self.row.seed else "", self.cohort, self.target]
+        seed = f"seed {self.row.seed}" if self.row.seed else ""
+        parts = [line_label(self.row, most=3), seed, self.cohort, self.target]
         return f"{self.kind} " + " · ".join(part for part in parts if part)
 
 
@@ -126,10 +127,18 @@ class Encode(Task):
         cohorts = [workspace.cohort(name) for name in self.on["pretrained_on"]]
         method = fitted(self.recipe.make(workspace.config.device), cohorts, folder)
         try:
-            describe_run(method, cohorts, folder)
+            described = describe_run(method, cohorts, folder)
+            if described:
+                doubt = method.save_masked_error(folder, described["model"] / described["group_mean"])
+                if doubt and self.row.kind != NULL:  # not one warning per null model
+                    warnings.warn(f"{line_label(self.row, most=3)}: {doubt}", NerveWarning, stacklevel=2)
         except NerveError as error:  # the encoder is trained and saved: its description is for the report only
             warnings.warn(f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2)
-        return {"adapted": method.adapted_, "parameters": method.parameter_count(method.parcellation_)}
+        return {
+            "adapted": method.adapted_,
+            "parameters": method.parameter_count(method.parcellation_),
+            "trained_on": {one.name: len(one) for one in usable_cohorts(method, cohorts)},
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +171,8 @@ class Probe(Task):
             write_tsv(folder / "curve.tsv", learning_curve(features, prepared, people, protocol))
         return {
             "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
-            "width": features.width(cohort, protocol), "notes": feature_notes(features, people, protocol),
+            "trained_on": features.trained_on, "width": features.width(cohort, protocol),
+            "notes": feature_notes(features, people, protocol),
             "site_accuracy": site_accuracy(prepared, people, protocol) if self.quick else None,
         }  # fmt: skip
 
@@ -221,13 +231,14 @@ class Encoded(Probe):
             raise MissingInput(manifest["reason"])
         if manifest["status"] != DONE:
             raise NerveError(f"Its encoder is not trained: {manifest['reason']}")
-        data, key = workspace.inputs()[0][cohort.name], manifest["key"]
-        # by fingerprint: a cohort may stand under two names
-        scope = "all" if data in key["pretrained_on"].values() else "other_people"
+        key = manifest["key"]
+        trained_on = manifest["result"]["trained_on"]  # not all of the pool, where a method needs time series
+        scope = workspace.scope_of(cohort.name, trained_on)
         method = load_method(workspace.store.run_folder(encoder), device=workspace.config.device)
         # features are not kept: they are a row per participant, and cost little beside the training
         features = one_feature_set(method.transform(cohort), cohort, key["recipe"]["method"], scope)
         features.adapted = method.adapted_
+        features.trained_on = trained_on
         return features
 
 
@@ -254,16 +265,24 @@ class InFolds(Probe):
     def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
         """Nothing is computed before a fold asks for it."""
         device, pool = workspace.config.device, self.pool["pretrained_on"]
+        own = workspace.inputs()[0][cohort.name]  # by fingerprint: a cohort may stand under two names
 
         def fit(training: Cohort, *_: Any) -> Any:
-            own = workspace.inputs()[0][cohort.name]  # by fingerprint: a cohort may stand under two names
             pooled = [training if data == own else workspace.cohort(name) for name, data in pool.items()]
             kept = folder / "encoders" / fingerprint(training.participants["participant_id"].tolist())
             if (kept / "config.json").is_file():
                 return load_method(kept, device=device)
             return fitted(self.recipe.make(device), pooled or [training], kept)
 
-        return _in_folds(Learned, "in folds", cohort, fit)
+        features = _in_folds(Learned, "in folds", cohort, fit)
+        others = [workspace.cohort(name) for name, data in pool.items() if data != own]
+        readable = [one for one in others if is_readable(self.recipe.make(), one)]
+        features.trained_on = {one.name: len(one) for one in readable}
+        if readable:  # beside the training folds, or instead of them
+            scope = workspace.scope_of(cohort.name, features.trained_on)
+            in_pool = own in pool.values()
+            features.scope = "train_folds" if in_pool and scope == "other_people" else scope
+        return features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,14 +313,18 @@ class FromModel(FromTable):
         scope = self._seen(model, workspace, cohort.name)
         features = one_feature_set(model.transform(cohort), cohort, Path(self.path).stem, scope)
         features.adapted = model.adapted_
+        features.trained_on = _counts(model)
         return features
 
     def _seen(self, model: Any, workspace: Workspace, name: str) -> str:
-        """Whether the model was fitted on who is tested, on who is trained on elsewhere, or on others."""
-        fitted_on, elsewhere = model.data_.get("fingerprint"), workspace.config.cohorts[name].train_on
-        if fitted_on in _fingerprints(workspace, name):
+        """Whether the model was fitted on who is tested, or on who is trained on elsewhere; else what the row says."""
+        elsewhere = workspace.config.cohorts[name].train_on
+        if _fitted_on(model, workspace, name):
             return "all"
-        return "other_people" if elsewhere and fitted_on in _fingerprints(workspace, elsewhere) else self.scope
+        one_cohort = len(model.data_.get("fc", ())) == 1  # another of its cohorts may hold who is tested
+        if elsewhere and one_cohort and _fitted_on(model, workspace, elsewhere):
+            return "other_people"  # FC that stands in both is refused
+        return self.scope
 
     def _describe(self, model: Any, cohort: Cohort, folder: Path) -> None:
         """Keep what a report shows of the model, and say where the cohort is not like its training cohort."""
@@ -316,15 +339,10 @@ class FromModel(FromTable):
             compared(model, cohort).save(folder)
 
 
-def _fingerprints(workspace: Workspace, name: str) -> list[str]:
-    """Of a cohort as it lies on disk, and as this experiment has reordered and renamed it."""
-    return [workspace.folder_fingerprint(name), workspace.cohort(name).fingerprint]
-
-
-def given(path: str) -> tuple[type[FromTable], str, str, str]:
-    """How a trained model (folder or archive) or a table of features is probed; its method, kind of row and view."""
+def given(path: str) -> tuple[type[FromTable], dict[str, Any]]:
+    """How a trained model (folder or archive) or a table of features is probed, and what its row says of it."""
     if not Path(path).is_dir() and Path(path).suffix.lower() != ".zip":
-        return FromTable, "features", GIVEN, "fc"
+        return FromTable, {"method": "features", "kind": GIVEN}
     with located(path) as folder:
         config = read_configuration(folder)
     name = NAME_OF_CLASS.get(str(config.get("method")))
@@ -333,8 +351,11 @@ def given(path: str) -> tuple[type[FromTable], str, str, str]:
             f"{path}: holds a {config.get('method')}, which was trained on a target, expected an encoder. "
             "Supervised methods are trained inside each fold: name the method itself."
         )
-    view = str((config.get("parameters") or {}).get("view") or "fc")
-    return FromModel, name, str(method_class(name).role), view
+    cls, parameters = method_class(name), dict(config.get("parameters") or {})
+    preset = cls.nearest_preset(parameters)
+    about = {"method": name, "kind": str(cls.role), "title": cls.title, "view": str(parameters.get("view") or "fc")}
+    about |= {"settings": cls.differences(parameters, preset), "seed": int(parameters.get("seed") or 0)}
+    return FromModel, about | {"preset": preset if cls.has_presets() else ""}
 
 
 # ---- shared
@@ -386,7 +407,23 @@ def is_trained(method: Any) -> bool:
 
 def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
     """The cohorts that have what the method reads; where none has, all of them, for the method to refuse."""
-    return [one for one in cohorts if method.kind != "timeseries" or one.timeseries is not None] or cohorts
+    return [one for one in cohorts if is_readable(method, one)] or cohorts
+
+
+def is_readable(method: Any, cohort: Cohort) -> bool:
+    """Whether a cohort has what a method reads."""
+    return method.kind != "timeseries" or cohort.timeseries is not None
+
+
+def _fitted_on(model: Any, workspace: Workspace, name: str) -> bool:
+    """Whether a model was fitted on a cohort, in the region order of the experiment or of its own folder."""
+    cohorts = [workspace.cohort(name), Cohort.load(workspace.path(name))]
+    return any(model.trained_on_all_of(cohort) for cohort in cohorts)
+
+
+def _counts(method: Any) -> dict[str, int]:
+    """The cohorts that a method was fitted on, with their numbers of participants."""
+    return {str(name): int(count) for name, count in method.data_.get("cohorts", {}).items()}
 
 
 def _scope(features: Features, people: People) -> str:

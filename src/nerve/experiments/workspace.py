@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 from collections import Counter
+from collections.abc import Iterable
 from copy import copy
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -24,6 +26,7 @@ from nerve.files import claim, read_json, write_json, write_text
 from nerve.parcellation import Parcellation, load_parcellation
 from nerve.protocol import Protocol, as_names
 from nerve.simulate import simulate_cohort
+from nerve.stack import Stack
 
 RESOLVED = "experiment.yaml"
 
@@ -154,6 +157,35 @@ class Workspace:
     def people(self, name: str) -> tuple[People, Protocol]:
         """The participants of a cohort, with the folds that every row is given, and the protocol resolved."""
         return self.prepared(name)[1:]
+
+    def scope_of(self, name: str, trained_on: Iterable[str]) -> str:
+        """Which of the tested participants of a cohort an encoder has seen: a name of `evaluation.rows.SCOPES`.
+
+        Parameters
+        ----------
+        name : str
+            The cohort that is tested.
+        trained_on : names of cohorts
+            What the encoder was trained on.
+        """
+        data, seen = self.inputs()[0], np.zeros(len(self.cohort(name)), bool)
+        for other in trained_on:
+            # equal by fingerprint: a cohort may stand under two names
+            seen |= True if data[other] == data[name] else self._shared(name, other)
+        if seen.all():
+            return "all"
+        return "some" if seen.any() else "other_people"
+
+    def _shared(self, name: str, other: str) -> np.ndarray:
+        """Which participants of a cohort have their FC in another cohort too: (n,) booleans."""
+        mine, theirs = self.cohort(name), self.cohort(other)
+        stack = Stack.concat([Stack.of(mine.connectivity), Stack.of(theirs.connectivity)])
+        numbers = pd.DataFrame({"participant_id": [str(i) for i in range(len(stack))]})  # ids may stand in both
+        shared = np.zeros(len(mine), bool)
+        for rows in Cohort(stack, numbers, self.parcellation).same_matrices():
+            if rows.min() < len(mine) <= rows.max():
+                shared[rows[rows < len(mine)]] = True
+        return shared
 
     def _prepared(self, name: str) -> tuple[Cohort, People, Protocol]:
         """A cohort (behind the one that is trained on, where that is another), its participants, the protocol."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -27,9 +28,10 @@ import nerve
 from nerve.checks import NerveError, facts_html, one_of, problem
 from nerve.cohort import Cohort
 from nerve.connectivity import CORRELATIONS, in_words
+from nerve.evaluation.rows import setting_phrases, settings_in_words
 from nerve.files import claim, read_json, write_json, write_markdown
 from nerve.fitted import NotFitted
-from nerve.methods.data import as_cohort
+from nerve.methods.data import as_cohort, pool_of
 from nerve.methods.settings import SAID, check_names, signature_model, validated
 from nerve.parcellation import Parcellation
 from nerve.privacy import printable_name
@@ -39,6 +41,7 @@ from nerve.training.distributed import current_processes
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
+NOT_SETTINGS = ("preset", "seed", "device", "compile", "checkpoint_seconds")  # of no preset: a row says the seed
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
 
@@ -98,9 +101,18 @@ class Method(BaseEstimator):
         counts = cohort.cohort_names.value_counts(sort=False)
         self.data_ = {
             "fingerprint": cohort.fingerprint,
+            "fc": [one.fc_fingerprint for one in pool_of(data) or [cohort]],  # see `trained_on_all_of`
             "cohorts": {printable_name(name): int(n) for name, n in counts.items()},
         }
         return cohort
+
+    def trained_on_all_of(self, cohort: Cohort) -> bool:
+        """Whether the FC of this cohort is that of one that the method was fitted on.
+
+        Tables may have changed since. Of a part of such a cohort, or of one that holds it, this is not known: models
+        are passed on, and keep nothing of any one participant.
+        """
+        return cohort.fc_fingerprint in self.data_.get("fc", ())
 
     def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
         """The data as a cohort in this order, if their measure is one that the method can work with."""
@@ -155,9 +167,13 @@ class Method(BaseEstimator):
         folder = claim(path)
         if current_processes().first:
             save_tensors(folder / WEIGHTS, self.tensors())
-            write_markdown(folder / CARD, self.model_card())
-            write_json(folder / CONFIG, self.configuration())  # last: a folder with it is complete
+            self.save_description(folder)
         return folder
+
+    def save_description(self, folder: Path) -> None:
+        """Write the model card, and config.json last: a folder with it is complete."""
+        write_markdown(folder / CARD, self.model_card())
+        write_json(folder / CONFIG, self.configuration())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "auto") -> Self:
@@ -206,12 +222,16 @@ class Method(BaseEstimator):
         """What config.json holds."""
         parcellation, table = self.parcellation_, self.parcellation_.to_table()
         regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
+        parameters = self.described_parameters()
+        preset = self.nearest_preset(parameters)
         return {
             "format_version": FORMAT_VERSION,
             "nerve_version": nerve.__version__,
             "torch_version": torch.__version__,
             "method": type(self).__name__,
-            "parameters": self.described_parameters(),
+            "parameters": parameters,
+            "preset": preset if self.has_presets() else "",
+            "differences": self.differences(parameters, preset),  # from the preset, for the reader
             "parcellation": {"name": parcellation.name, "fingerprint": parcellation.fingerprint, "regions": regions},
             "data": self.data_,
             "adapted": self.adapted_,
@@ -222,6 +242,33 @@ class Method(BaseEstimator):
         """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
         named = {name: value for name, value in self.get_params().items() if name not in ("parcellation", "device")}
         return json.loads(json.dumps(named, default=np.generic.item))  # type: ignore[arg-type]
+
+    @classmethod
+    def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
+        """The settings that differ from those of a preset, as plain JSON.
+
+        Parameters
+        ----------
+        parameters : mapping
+            What `described_parameters` gives, or `parameters` of config.json.
+        preset : str
+        """
+        usual = cls.from_preset(preset).described_parameters()
+        names = [name for name in {**usual, **parameters} if name not in NOT_SETTINGS]
+        return {name: parameters.get(name) for name in names if parameters.get(name) != usual.get(name)}
+
+    @classmethod
+    def nearest_preset(cls, parameters: Mapping[str, Any]) -> str:
+        """The preset that parameters name, or else the one that they differ least from."""
+        if parameters.get("preset") in cls.presets:
+            return str(parameters["preset"])
+        return min(cls.presets, key=lambda name: len(cls.differences(parameters, name)))
+
+    @classmethod
+    def has_presets(cls) -> bool:
+        """Whether presets of the method differ from one another."""
+        first, *others = cls.presets.values()
+        return any(other != first for other in others)
 
     def label(self) -> str:
         """What it is, in words: its title, and the view that it reads if that is not FC."""
@@ -249,7 +296,11 @@ class Method(BaseEstimator):
     def card_lines(self) -> list[str]:
         """Facts about the fitted method, for the model card."""
         cohorts = ", ".join(f"{name} ({count})" for name, count in self.data_.get("cohorts", {}).items())
-        return [f"Fitted on: {cohorts or 'not recorded'}"]
+        parameters = self.described_parameters()
+        preset = self.nearest_preset(parameters)
+        differences = self.differences(parameters, preset)
+        settings = settings_in_words(preset if self.has_presets() else "", setting_phrases(differences))
+        return [f"Fitted on: {cohorts or 'not recorded'}", *([f"Settings: {settings}"] if settings else [])]
 
 
 def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -360,6 +361,14 @@ class NERVE(Encoder):
         if isinstance(parameters.get("patching"), dict):
             parameters["patching"] = Patching(parameters["patching"]["group_of"], parameters["patching"]["group_names"])
         return cls.from_preset(parameters.pop("preset"), **parameters)
+
+    @classmethod
+    def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
+        """As in the base; groups of the user's own are counted, not listed."""
+        found = super().differences(parameters, preset)
+        if isinstance(found.get("patching"), Mapping):
+            found["patching"] = f"own groups ({len(found['patching']['group_names'])})"
+        return found
 
     def described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""

@@ -37,6 +37,7 @@ from nerve.methods.packing import PACKED, PackingSource, packed_source
 from nerve.methods.settings import Device, Seed
 from nerve.parcellation import Parcellation
 from nerve.progress import progress_bar
+from nerve.quality.learned import learned_little
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
 from nerve.training.checkpoint import HISTORY, check_weights, restore_weights
 from nerve.training.distributed import current_processes
@@ -244,7 +245,36 @@ class Trained(Method):
             f"Trainable parameters: {trainable:,}",
             f"Loss at the end: training {training}, validation {validation}; "
             f"weights kept from step {self.best_step_ or 'last'}",
+            *self._masked_error_lines(),
         ]
+
+    def save_masked_error(self, folder: Path, error_ratio: float) -> str:
+        """Write into card and config.json how well masked patches are filled in.
+
+        Parameters
+        ----------
+        folder : path
+            Where the method is saved.
+        error_ratio : float
+            Error of masked patches as a share of the group mean's: `nerve.interpret.pretraining.describe_run`.
+
+        Returns
+        -------
+        str
+            A sentence where training has learned next to nothing, empty otherwise.
+        """
+        self.data_["masked_error"] = error_ratio
+        self.save_description(folder)
+        return learned_little(error_ratio, self.training_settings().epochs)
+
+    def _masked_error_lines(self) -> list[str]:
+        """How well it fills in masked patches, where that is known."""
+        ratio = self.data_.get("masked_error")
+        if ratio is None:
+            return []
+        line = f"Masked patches of held-out participants: {ratio:.3f} of the error of the group mean"
+        doubt = learned_little(ratio, self.training_settings().epochs)
+        return [line, doubt] if doubt else [line]
 
 
 class Encoder(Transformer, Trained):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from nerve.parcellation import Parcellation, load_parcellation, parcellation_nam
 from nerve.privacy import Identifiers, name_in_results, printable_name
 from nerve.quality.likeness import FEWEST, Likeness
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts, ids_of
-from nerve.report.words import methods_text, run_text, site_notices
+from nerve.report.words import learning_notices, methods_text, run_text, site_notices
 from nerve.unpacking import refuse_bomb
 
 CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
@@ -95,23 +96,26 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
             continue
         warnings += _json(path / "manifest.json").get("warnings", [])
         if row.kind == "encode" and row.line not in results.null_lines:
-            encoders.append(_encoder(path, str(row.run).removeprefix("encode ").strip()))
+            several = found.rows.loc[found.rows["line"] == row.line, "seed"].nunique() > 1
+            seed = re.search(r" · seed \d+$", str(row.run)) if several else None
+            encoders.append(_encoder(path, results.label(str(row.line)) + (seed[0] if seed else "")))
         if (path / "model" / "config.json").is_file():  # a trained model, which it describes
             models[str(row.line)] = path / "model"  # of several cohorts one will do
             if like := Likeness.load(path / "model"):
                 likeness[results.label(str(row.line)), str(row.cohort)] = like
     name = str(found.about.get("parcellation"))
     shipped = name.removesuffix("+aseg19") in parcellation_names()  # a path is never followed
+    encoders += [_encoder(path, results.label(line)) for line, path in models.items()]
     results = replace(
         results,
         cohorts=facts,
-        encoders=[*encoders, *(_encoder(path, results.label(line)) for line, path in models.items())],
+        encoders=encoders,
         likeness=likeness,
         checks=_table(folder / CHECKS, dtype=str),
         interpretation=_interpretation(folder),
         parcellation=load_parcellation(name) if shipped else None,
         warnings=warnings,
-        notices=site_notices(results),
+        notices=[*site_notices(results), *learning_notices(encoders)],
     )
     named = found.folds, found.predictions
     ids = {str(one) for table in named for one in table.get("participant", pd.Series()).unique()}
@@ -132,14 +136,16 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     }
     unfinished = "The run is not finished: it has no config.json. What it has written so far is shown."
     known = Parcellation.from_table(pd.DataFrame(regions["regions"]), name=str(regions["name"])) if regions else None
+    encoder = _encoder(folder, printable_name(folder.name))
+    doubts = [encoder.doubt] if encoder.doubt else []
     results = Results(
         title=f"Pretraining of {method}",
         about=about,
         cohorts={name: cohort_facts(cohort) for name, cohort in cohorts.items()},
-        encoders=[_encoder(folder, printable_name(folder.name))],
+        encoders=[encoder],
         parcellation=known,
         methods_text=[run_text(config)] if config else [],
-        notices=[] if config else [unfinished],
+        notices=doubts if config else [unfinished],
     )
     return _anonymous(results, set(), cohorts)
 
@@ -153,15 +159,16 @@ def _known(name: str, table: pd.DataFrame) -> str:
 
 
 def _encoder(folder: Path, label: str) -> EncoderRun:
-    manifest = _json(folder / "manifest.json")
+    manifest, config = _json(folder / "manifest.json"), _json(folder / "config.json")
     return EncoderRun(
         label=label,
         history=_table(folder / "history.tsv"),
-        settings=_json(folder / "config.json").get("parameters", {}),
+        settings=config.get("parameters", {}),
         parameters=int((manifest.get("result") or {}).get("parameters") or 0),
         seconds=float(manifest.get("seconds") or "nan"),
         example=_arrays(folder / "reconstruction.npz"),
         errors=_json(folder / "reconstruction.json"),
+        masked_error=float((config.get("data") or {}).get("masked_error") or "nan"),
         interpretation=_interpretation(folder),
     )
 

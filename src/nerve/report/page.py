@@ -18,13 +18,14 @@ from markupsafe import Markup, escape
 
 import nerve
 from nerve.cohort import Cohort
+from nerve.evaluation.rows import rows_of
 from nerve.files import write_text
 from nerve.privacy import Identifiers
 from nerve.report.load import load_results
 from nerve.report.results import Results
 from nerve.report.sections import sections
 from nerve.report.tables import number
-from nerve.report.words import citations
+from nerve.report.words import citations, is_given
 
 NAME = "report.html"
 
@@ -105,5 +106,9 @@ def _settings_text(results: Results) -> str:
     """The protocol of every cohort, or the settings of a training run, as YAML."""
     of_run = results.encoders[0].settings if results.is_run and results.encoders else {}
     shown = json.loads(json.dumps(of_run or results.about.get("protocols", {}), default=str))
+    # it says how encoders are trained here: where all were given, their own scope stands beside them
+    trained_here = any(row.trained_on and not is_given(row) for row in rows_of(results.lines))
+    for protocol in shown.values() if shown and not of_run and not trained_here else ():
+        protocol.pop("pretrain_scope", None)
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None) if shown else ""
     return Identifiers([]).removed_from(text)

@@ -18,10 +18,23 @@ import pandas as pd
 from nerve.checks import NerveError
 from nerve.cohort import Cohort
 from nerve.evaluation.results import ResultsFolder
-from nerve.evaluation.rows import NULL, Row, class_target, contenders, line_label, lines_of, rows_of, rows_table
+from nerve.evaluation.rows import (
+    NULL,
+    Row,
+    class_target,
+    contenders,
+    line_label,
+    line_labels,
+    lines_of,
+    rows_of,
+    rows_table,
+    short_name,
+    without_swept,
+)
 from nerve.parcellation import Parcellation
 from nerve.privacy import Identifiers, shared_counts
 from nerve.quality import OrderCheck, check_order
+from nerve.quality.learned import learned_little
 from nerve.quality.likeness import Likeness
 
 MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
@@ -53,7 +66,7 @@ class CohortFacts:
     n_in_mean: int = 0
     left_out: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"reason": [], "participants": []}))
     volumes: str = "not known"
-    pretrained_on: bool | None = None
+    pretrained_on: str = ""  # whether encoders were trained on it, in words
     simulated: bool = False
 
     @property
@@ -82,13 +95,19 @@ class EncoderRun:
     seconds: float = float("nan")
     example: Mapping[str, np.ndarray] = field(default_factory=dict)  # original, masked, reconstructed, group_of
     errors: Mapping[str, Any] = field(default_factory=dict)
+    masked_error: float = float("nan")  # as the model itself says, where errors are not known
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def error_ratio(self) -> float:
         """Error of masked patches as a share of the group mean's, NaN where it is not known."""
         model, mean = self.errors.get("model"), self.errors.get("group_mean")
-        return float(model) / float(mean) if model is not None and mean else float("nan")
+        return float(model) / float(mean) if model is not None and mean else self.masked_error
+
+    @property
+    def doubt(self) -> str:
+        """A sentence where training has learned next to nothing, empty otherwise."""
+        return learned_little(self.error_ratio, int(self.settings.get("epochs") or 0))
 
 
 @dataclass(frozen=True)
@@ -190,12 +209,31 @@ class Results:
         return {row.line: row for row in rows_of(lines_of(self.rows))}
 
     def label(self, line: str) -> str:
-        """What figures and sentences call a line."""
-        return line_label(self._rows[line])
+        """What figures and sentences call a line: with preset and settings, the first few of them."""
+        return self._labels[line]
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        return line_labels(self._rows.values())
 
     def name(self, line: str) -> str:
-        """The label without the swept settings, where these stand beside it."""
-        return line_label(replace(self._rows[line], variant=""))
+        """What the paper's tables call a line: its own name, where no other line is called so."""
+        return self._names[line]
+
+    def name_in_table(self, line: str) -> str:
+        """The words at the start of a line of the paper's tables, swept settings included."""
+        return ", ".join(part for part in (self._names[line], self._rows[line].variant) if part)
+
+    def name_of_sweep(self, line: str) -> str:
+        """What lines have in common that differ in swept settings only."""
+        return line_label(without_swept(self._rows[line]), most=3)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        rows = self._rows.values()
+        names = [(short_name(row), row.variant) for row in rows]
+        alone = {row.line: names.count((short_name(row), row.variant)) == 1 for row in rows}
+        return {row.line: short_name(row) if alone[row.line] else self._labels[row.line] for row in rows}
 
     def column_name(self, cohort: str, target: str) -> str:
         """What figures call a cohort's target."""
@@ -309,5 +347,5 @@ def _left_out(cohort: Cohort) -> pd.DataFrame:
 
 def _known(row: Any) -> CohortFacts:
     """What cohorts.tsv says of a cohort."""
-    how = {"pretrained_on": bool(row.pretrained_on), "simulated": bool(row.simulated)}
-    return CohortFacts(str(row.label or row.cohort), int(row.n), **how)  # type: ignore[arg-type]
+    label = str(row.label or row.cohort)
+    return CohortFacts(label, int(row.n), pretrained_on=str(row.pretrained_on), simulated=bool(row.simulated))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nerve.evaluation.rows import rows_of, setting_words
 from nerve.progress import progress_bar
 from nerve.report import figures
 from nerve.report.figures import Drawn, NothingToDraw
@@ -98,7 +99,7 @@ def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
         "mean FD, median (largest), mm": f"{np.median(motion):.2f} ({motion.max():.2f})" if len(motion) else "",
         "time series": facts.volumes if known else "",
         "regions in order": "" if order is None else ("yes" if order.plausible else "in doubt"),
-        "used in pretraining": {None: "", True: "yes", False: "no"}[facts.pretrained_on],
+        "used in pretraining": facts.pretrained_on,
     }
 
 
@@ -120,9 +121,32 @@ def encoder_tables(results: Results) -> Iterator[Table]:
 
 
 def score_tables(results: Results) -> Iterator[Table]:
-    """Everything a reviewer asks for."""
+    """What each line is, and everything a reviewer asks for."""
+    if len(results.lines):
+        yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
     if len(results.scores):
         yield Table(extended_table(results), "All scores, with intervals, R², MAE and p", "tables/extended.tsv")
+
+
+def row_table(results: Results) -> pd.DataFrame:
+    """One row per line: method, preset, every setting that differs from it, and whom it had seen where."""
+    found = []
+    for row in rows_of(results.lines):
+        seeds = results.rows.loc[results.rows["line"] == row.line, "seed"]
+        found.append(
+            {
+                "row": results.name(row.line),
+                "method": row.title or row.method,
+                "preset": row.preset,
+                "settings that differ": ", ".join(setting_words(row)) or "none",
+                "view": row.view,
+                "numbers per participant": row.width or np.nan,
+                "seeds": ", ".join(map(str, dict.fromkeys(seeds))),
+                "trained on": row.trained_on,
+                "pretraining": row.scope,
+            }
+        )
+    return pd.DataFrame(found).replace("", np.nan).dropna(axis=1, how="all").fillna({"preset": "", "trained on": ""})
 
 
 def comparison_tables(results: Results) -> Iterator[Table]:

@@ -1,7 +1,7 @@
 """Results → the paper's tables as data: a number in each cell, and the marks it carries.
 
     bold, underline   best value of a column and the next one, as printed: ties share a mark; methods only
-    shading           two-sided paired bootstrap between the best two, p < 0.05; never on a tie
+    shading           two-sided paired bootstrap between the best two, p < 0.05; never on a tie; not in Table 2
     dagger            one-sided p < 0.05 against models with permuted networks; in Table 3 with bold, the only mark
     ↑ ↓               a reference row above or below the best method, p < 0.05
     n.                negative r (Tables 1 and 2); --  not available: the cohort lacks what the method needs
@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.rows import NULL, lines_under_test, rows_of, setting_words, without_swept
 from nerve.report.results import Results, at
 from nerve.report.words import seen
 
@@ -149,12 +150,12 @@ def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
     grid = []
     for column in results.columns:
         cells = {line: _cell(results, column, line, signed) for line in lines}
-        grid.append(cells if signed else _ranked(results, column, cells))
+        grid.append(cells if signed else _ranked(results, column, cells, shading=layout != "tokenizers"))
     rows = tuple(_row(results, line, apart, tuple(cells[line] for cells in grid)) for line in lines)
     headers = tuple((results.cohort_label(cohort), results.target_label(cohort, t)) for cohort, t in results.columns)
     told = dict.fromkeys(f"{results.label(line)}: {how}" for (_, line), how in results.adapted.items())
     adapted = [f"‡: adapted. {'; '.join(told)}."] if told else []
-    notes = (*_legend(rows, signed, bool(apart)), *adapted, *seen(results))
+    notes = (*_legend(rows, signed, bool(apart)), *_null_note(results), *identities(results), *adapted, *seen(results))
     first = FIRST_COLUMN.get(layout, "Method")
     return ResultsTable(tuple(results.columns), headers, rows, results.title, notes, signed, first)
 
@@ -194,11 +195,11 @@ def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) ->
     return Cell(one["r"], margin, rank=bold, dagger=beyond, adapted=adapted, signed=signed)
 
 
-def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell]) -> dict[str, Cell]:
+def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell], shading: bool = True) -> dict[str, Cell]:
     """Methods ranked among themselves; each reference against the best of them."""
     mine = at(results.comparisons, *column)
     compared = mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records") if len(mine) else []
-    best = [row["p"] for row in compared if row["among"] == "methods" and row["best_two"]]
+    best = [row["p"] for row in compared if shading and row["among"] == "methods" and row["best_two"]]
     marked = mark_best([cells[line] for line in results.contenders], min(best, default=NAN))
     cells = cells | dict(zip(results.contenders, marked, strict=True))
     for row in compared:
@@ -208,16 +209,46 @@ def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell]) -
     return cells
 
 
+def identities(results: Results) -> list[str]:
+    """What the names of the rows stand for: their presets, and every setting that differs."""
+    unchanged: dict[str, list[str]] = {}  # preset → names
+    changed: list[str] = []
+    for row in rows_of(results.lines):
+        name = results.name(row.line)
+        words = ", ".join(setting_words(without_swept(row)))  # what was swept has a column of its own
+        if words:
+            method = row.title if row.title.casefold() not in name.casefold() else ""
+            base = " ".join(part for part in (method, row.preset) if part)
+            changed.append(f"{name}{f' ({base})' if base else ''}: {words}")
+        elif row.preset:
+            unchanged.setdefault(row.preset, []).append(name)
+    notes = [f"Preset {preset}, nothing else changed: {'; '.join(dict.fromkeys(names))}."
+             for preset, names in unchanged.items()]  # fmt: skip
+    return notes + ([f"Settings that differ from the preset: {'; '.join(dict.fromkeys(changed))}."] if changed else [])
+
+
+def _null_note(results: Results) -> list[str]:
+    """What the row of permuted networks is."""
+    null = [row for row in rows_of(results.rows) if row.kind == NULL]
+    if not null or results.null_scores.empty:
+        return []
+    n_models = results.null_scores["row"].nunique()
+    names = " and ".join(results.name(row.line) for row in lines_under_test(null, rows_of(results.lines)))
+    return [
+        f"{null[0].label}: mean ± standard deviation of r over {n_models} models, each retrained with regions assigned "
+        f"at random to networks of the same sizes{f', otherwise as {names}' if names else ''}."
+    ]
+
+
 def _legend(rows: tuple[TableRow, ...], signed: bool, apart: bool) -> list[str]:
     cells = [cell for row in rows for cell in row.cells]
     missing = [cell for cell in cells if not cell.available]
-    permuted = "p < 0.05, one-sided permutation test against models with permuted networks"
+    permuted = "p < 0.05, one-sided, against models retrained with permuted networks"
     told = {
         "r with the half-width of its bootstrap 95 % CI; bold: best method, underlined: next.": not signed,
         f"Shaded: {_TESTED} between the best two methods.": any(cell.shaded for cell in cells),
         f"Bold†: {permuted}.": signed,
         f"†: {permuted}.": not signed and any(cell.dagger for cell in cells),
-        "Permuted networks: mean ± standard deviation of r over models.": any(cell.of_models for cell in cells),
         "Reference rows stand apart and take no part in the ranking.": apart and not signed,
         f"↑, ↓: above, below the best method of the column, {_TESTED}.": any(cell.against for cell in cells),
         "n.: negative r.": any(cell.word == "n." for cell in cells),

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+import pandas as pd
+
 from nerve.checks import listed
-from nerve.evaluation.protocol_text import protocol_text
-from nerve.evaluation.rows import SCOPES, SELF_SUPERVISED, SUPERVISED, Row, rows_of
+from nerve.evaluation.protocol_text import protocol_text, rows_on
+from nerve.evaluation.rows import (
+    SCOPES,
+    SELF_SUPERVISED,
+    SUPERVISED,
+    Row,
+    rows_of,
+    setting_phrases,
+    settings_in_words,
+    settings_text,
+)
 from nerve.evaluation.sites import site_verdict
 from nerve.protocol import Protocol
-from nerve.report.results import Results
+from nerve.report.results import EncoderRun, Results
 
 
 def methods_text(results: Results) -> list[str]:
@@ -31,7 +42,7 @@ def seen(results: Results) -> list[str]:
         for lines in dict.fromkeys(of_cohort.values()):
             where = [results.cohort_label(str(cohort)) for cohort, theirs in of_cohort.items() if theirs == lines]
             only = f" in {listed(where, most=20)}" if len(results.cohorts) > 1 else ""
-            names = "; ".join(map(results.label, lines))
+            names = "; ".join(map(results.name_in_table, lines))
             sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){only}: {names}.")
     return sentences
 
@@ -50,6 +61,15 @@ def site_notices(results: Results) -> list[str]:
     return said
 
 
+def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:
+    """A sentence on encoders whose training has learned next to nothing; those with the same error share one."""
+    labels: dict[str, list[str]] = {}
+    for encoder in encoders:
+        if encoder.doubt:
+            labels.setdefault(encoder.doubt, []).append(encoder.label)
+    return [f"{'; '.join(names)}: {doubt}" for doubt, names in labels.items()]
+
+
 def run_text(config: Mapping[str, Any]) -> str:
     """A paragraph on a single training run."""
     given, data, pool = config["parameters"], config["data"], listed(config["data"]["cohorts"], most=20)
@@ -59,8 +79,9 @@ def run_text(config: Mapping[str, Any]) -> str:
     said += f" on the {given['view']} view" if given.get("view", "fc") != "fc" else ""
     if "tokenizer" in given:
         said += f" with the {given['tokenizer']} tokenizer, {given['mask_ratio']:.0%} of the patches masked"
-    preset = f"preset {given['preset']}, " if given.get("preset") else ""
-    return f"{said}, for {given['epochs']} epochs in batches of {given['batch_size']} ({preset}seed {given['seed']})."
+    settings = settings_in_words(str(config.get("preset") or ""), setting_phrases(config.get("differences") or {}))
+    how = "; ".join(part for part in (settings, f"seed {given['seed']}") if part)
+    return f"{said}, for {given['epochs']} epochs in batches of {given['batch_size']} ({how})."
 
 
 def citations(results: Results) -> list[dict[str, str]]:
@@ -106,31 +127,43 @@ def _compared(results: Results) -> str:
 
 
 def _learned(results: Results) -> str:
-    """What was trained: view, preset and width of each line, on which pool and with which seeds."""
+    """What was trained, where and on whom: settings, view and width of each line, the cohorts and the seeds."""
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
         return ""
-    told = {row.line: f"{results.label(row.line)} ({said})" for row in rows_of(lines) if (said := _details(row))}
-    given = [told.pop(name) for name in list(told) if name.startswith("features-")]
-    pool = [results.cohort_label(name) for name in results.about.get("pretrained_on", [])]
+    rows = rows_of(lines)
+    before = [_described(results, row) for row in rows if is_given(row)]
+    here = [_described(results, row) for row in rows if not is_given(row)]
+    pools: dict[str, list[str]] = {}  # what was trained on → lines
+    for row in rows:
+        if row.trained_on:
+            pools.setdefault(row.trained_on, []).append(results.name_in_table(row.line))
+    on = "; ".join(f"on {pool}: {', '.join(names)}" for pool, names in pools.items())
     seeds = results.about.get("seeds", [])
-    pooled = f"Encoders were pretrained without labels on the pooled participants of {listed(pool, most=20)}."
     parts = {
-        f"Trained elsewhere: {'; '.join(given)}.": given,
-        f"Trained: {'; '.join(told.values())}.": told,
-        pooled: pool and SELF_SUPERVISED in set(lines["kind"]),
-        f"Seed{'s' * (len(seeds) > 1)}: {listed(seeds)}.": seeds,
+        f"Trained before this evaluation: {'; '.join(before)}.": before,
+        f"Trained here: {'; '.join(here)}.": here,
+        f"Encoders were pretrained without labels (cohort, participants) {on}.": on,
+        f"Seed{'s' * (len(seeds) > 1)}: {listed(seeds)}.": seeds and here,
     }
     return " ".join(sentence for sentence, holds in parts.items() if holds)
 
 
-def _details(row: Row) -> str:
+def is_given(row: Row) -> bool:
+    """Whether a row is of a trained model, or a table, that the user has given: nothing of it was trained here."""
+    return row.line.startswith("features-")
+
+
+def _described(results: Results, row: Row) -> str:
+    """A line with all its settings."""
+    view_is_unsaid = row.view == "fc" and "view" not in row.settings  # any other is part of the name
     parts = {
-        f"preset {row.preset}": row.preset,
-        f"{row.view} view": row.kind == SELF_SUPERVISED and row.view,
+        settings_text(row): True,
+        f"{row.view} view": row.kind == SELF_SUPERVISED and view_is_unsaid,
         f"{row.width} numbers per participant": row.width,
     }
-    return ", ".join(part for part, holds in parts.items() if holds)
+    details = "; ".join(part for part, holds in parts.items() if part and holds)
+    return f"{results.name(row.line)} ({details})" if details else results.name(row.line)
 
 
 def _protocols(results: Results) -> list[str]:
@@ -138,8 +171,8 @@ def _protocols(results: Results) -> list[str]:
     about = results.about
     told = {}
     for name, protocol in about.get("protocols", {}).items():
-        scopes = dict(results.scores.loc[results.scores["cohort"] == name, ["row", "scope"]].itertuples(index=False))
-        rows = results.rows.assign(scope=results.rows["row"].map(scopes).fillna(results.rows["scope"]))
+        scores = pd.concat([results.scores, results.null_scores])
+        rows = rows_on(name, results.rows, scores)
         text = protocol_text(Protocol(**protocol), about["participants"][name], rows)
         told[name] = blocks(text)
     shared = set.intersection(*map(set, told.values())) if told else set()

@@ -89,8 +89,10 @@ def swept(results: Results) -> pd.DataFrame:
     rows = []
     for score in results.mean_scores.to_dict("records"):
         kept = {key: score.get(key) for key in ("cohort", "target", "r", "r_half_width")}
-        for setting, value in results.lines.loc[score["line"], "settings"].items():
+        line = results.lines.loc[score["line"]]
+        for setting in line["swept"].split(",") if line["swept"] else []:
+            value = line["settings"][setting]
             word = value if isinstance(value, str) else json.dumps(value)
-            rows.append(kept | {"name": results.name(score["line"]), "setting": setting, "value": word})
+            rows.append(kept | {"name": results.name_of_sweep(score["line"]), "setting": setting, "value": word})
     table = pd.DataFrame(rows)
     return table[table.groupby(["name", "setting"])["value"].transform("nunique") > 1] if rows else table
