@@ -15,7 +15,7 @@ from nerve.checks import problem
 from nerve.files import read_json, read_tsv, write_json, write_tsv
 from nerve.privacy import printable_table, printable_tree
 
-FORMAT = 1
+FORMAT = 2
 PROTOCOL = "protocol.json"
 AGAIN = "Run the evaluation or experiment again: what is done is not repeated."
 CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
