@@ -323,7 +323,7 @@ class FromModel(FromTable):
             return "all"
         one_cohort = len(model.data_.get("fc", ())) == 1  # another of its cohorts may hold who is tested
         if elsewhere and one_cohort and _fitted_on(model, workspace, elsewhere):
-            return "other_people"  # FC that stands in both is refused
+            return workspace.scope_of(name, [elsewhere])
         return self.scope
 
     def _describe(self, model: Any, cohort: Cohort, folder: Path) -> None:
