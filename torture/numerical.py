@@ -89,7 +89,11 @@ def evaluated(cohort: Cohort, features: Any, targets: Any = ("y",), **options: A
         wanted = list(features) if isinstance(features, tuple) else features
         predictions = nerve.evaluate(wanted, cohort, list(targets), **few)
         people, protocol = prepare_people(cohort, nerve.Protocol(targets=list(targets), **few))
-        nulls = [null_of_one(one, cohort, people, protocol) for one in feature_sets(wanted, cohort) if one.permutes]
+        nulls = []
+        for feature_set in feature_sets(wanted, cohort):
+            if feature_set.permutes:
+                prepared = feature_set.prepare(cohort, people, protocol)
+                nulls.append(null_of_one(feature_set, prepared, people, protocol))
         tables = [predictions, score_table(predictions, 20), all_comparisons(predictions, None, 20), *nulls]
         return next((gap for table in tables for gap in gaps(table)), None)
 
@@ -192,8 +196,7 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...], sets: tuple[str, ...])
         for name, odd in odd_connectivity(seed).items():
             yield case(name, cohort_of(odd))
         yield case("FC × 1e30", cohort_of(fc * np.float32(1e30)))
-        yield case("identical participants", cohort_of(same), "do not vary" if angles else "alike in y",
-                   features=("raw", "pca"))  # fmt: skip
+        yield case("identical participants", cohort_of(same), "have the same FC", features=("raw", "pca"))
         yield case("a participant without FC", cohort_of(one_changed(seed, 5, 0.0)), "sub-005" if angles else "")
         yield case("a participant with missing FC", cohort_of(one_changed(seed, 7, np.nan)), "sub-007")
         for scale, offset in ((1e-8, 0.0), (1e8, 0.0), (1e-8, 1.0), (1.0, 1e8)):
@@ -224,7 +227,7 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...], sets: tuple[str, ...])
         yield case("ComBat", cohort_of(fc, site=site), site="site", combat=True)
         yield case("ComBat, one participant per site", cohort_of(fc, site=[f"S{i}" for i in range(N)]), "site S0",
                    site="site", combat=True)  # fmt: skip
-        yield case("ComBat, identical participants", cohort_of(same, site=site), "alike in y", features=("raw",),
+        yield case("ComBat, identical participants", cohort_of(same, site=site), "have the same FC", features=("raw",),
                    site="site", combat=True)  # fmt: skip
         for scale in (1e-200, 1e200):
             yield case(f"features × {scale:g}", cohort_of(fc), features=features * scale)
