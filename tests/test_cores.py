@@ -94,10 +94,7 @@ def test_the_least_of_affinity_quota_and_slurm_counts(monkeypatch):
 def test_processes_share_the_cores_and_keep_a_smaller_number_of_threads(monkeypatch):
     monkeypatch.setattr(cores, "usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    with cores.cores_among(2) as threads:
-        assert (threads, os.environ["OMP_NUM_THREADS"]) == (4, "4")
-    assert "OMP_NUM_THREADS" not in os.environ
+    assert cores.threads_per_process(2) == 4
+    assert cores.threads_per_process(16) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with cores.cores_among(2) as threads:
-        assert threads == 1
-    assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert cores.threads_per_process(2) == 1

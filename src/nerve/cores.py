@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,17 +57,9 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-@contextmanager
-def cores_among(jobs: int) -> Iterator[int]:
-    """Threads of each of several processes that share the cores; those started inside find it in their environment."""
-    before = os.environ.get("OMP_NUM_THREADS", "")
-    threads = int(min(max(1, usable_cores() // jobs), _whole(before)))
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    try:
-        yield threads
-    finally:
-        os.environ.pop("OMP_NUM_THREADS")
-        os.environ.update({"OMP_NUM_THREADS": before} if before else {})
+def threads_per_process(jobs: int) -> int:
+    """Threads of each of several processes that share the cores, and at most as many as the user has set."""
+    return int(min(max(1, usable_cores() // jobs), _whole(os.environ.get("OMP_NUM_THREADS", ""))))
 
 
 def _seen_by_libraries() -> int:

@@ -1,88 +1,76 @@
-"""A process that does one thing after another, with a pipe of its own that ends with it.
-
-Whoever waits for its result hears of its death at once, and no other process is touched. A queue that processes share
-does not say so: the rest of a message that was cut off by a kill would be waited for, for ever.
-"""
+"""Several processes on this machine, by joblib: a worker that is killed is an error, never a wait."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_PATIENCE = 10  # seconds for a process to end by itself
+from joblib import Parallel, delayed
+from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-
-class WorkerDied(Exception):
-    """A process was ended from outside before it gave its result."""
-
-
-class Worker:
-    """A process that calls `function`, picklable like its arguments and results, of what it is given.
-
-    Parameters
-    ----------
-    function : callable
-    start : {"fork", "spawn"}
-        Forked it has everything that is imported here; spawned it shares nothing, which threads need.
-    """
-
-    def __init__(self, function: Callable[..., Any], start: str) -> None:
-        context: Any = multiprocessing.get_context(start)
-        self.pipe, end = context.Pipe()
-        self.process = context.Process(target=_work, args=(function, end), daemon=start == "fork")
-        self.process.start()
-        end.close()  # before the next process inherits it
-
-    def begin(self, *arguments: Any) -> None:
-        """Hand over the arguments of one call."""
-        with _death_noticed():
-            self.pipe.send(arguments)
-
-    def result(self) -> Any:
-        """What the function returned; what it raised is raised."""
-        with _death_noticed():
-            value, error = self.pipe.recv()
-        if error is not None:
-            raise error
-        return value
-
-    def end(self) -> None:
-        """End it, whatever it does; a training run has the time to write its checkpoint."""
-        self.process.terminate()
-        self.process.join(_PATIENCE)
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
+__all__ = ["TerminatedWorkerError", "worker_processes"]
 
 
 @contextmanager
-def _death_noticed() -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, OSError) as error:
-        raise WorkerDied from error
+def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Parallel]:
+    """Worker processes, ready for calls; an interrupt or exit inside ends them first.
 
+    Parameters
+    ----------
+    jobs : int
+        Processes, at least two: with one, joblib works in this process.
+    threads : int
+        Threads that torch and the linear algebra libraries use in each of them.
+    **options
+        Passed to `joblib.Parallel`, such as ``return_as``.
 
-def _leave_with_parent() -> None:
-    """End this process when the one that started it has ended, even by a kill."""
-    parent: Any = multiprocessing.parent_process()
-    parent.join()
-    os._exit(1)
-
-
-def _work(function: Callable[..., Any], pipe: Any) -> None:
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides what an interrupt means
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    while True:
-        arguments = pipe.recv()
+    Yields
+    ------
+    joblib.Parallel
+        Called with ``joblib.delayed`` calls. Raises `TerminatedWorkerError` when a worker was killed.
+    """
+    with Parallel(
+        n_jobs=jobs,
+        backend="loky",
+        inner_max_num_threads=threads,
+        initializer=_end_with_parent,
+        initargs=(os.getpid(),),
+        max_nbytes=None,  # arguments are small: none of them goes through a file
+        **options,
+    ) as parallel:
         try:
-            answer: tuple[Any, Exception | None] = function(*arguments), None
-        except Exception as error:
-            answer = None, error
-        pipe.send(answer)
+            _start(parallel)
+            yield parallel
+        except (KeyboardInterrupt, SystemExit):
+            get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+            raise
+
+
+def _start(parallel: Parallel) -> None:
+    """Start the workers, deaf to Ctrl-C, which a terminal sends to every process of a command.
+
+    What an interrupt means is decided here alone, and a worker that is still importing would print a traceback. A new
+    process inherits which signals are blocked; one that comes for this process meanwhile is delivered afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        list(parallel([delayed(os.getpid)()]))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when the one that started it has ended, even if it was killed and could say nothing."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What the workers of `test_killed_worker` do; nerve is imported by the one that does a real run."""
+"""What the workers of `test_killed_worker` do: a real run, a run that is said to be done, or a kill."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 DOOMED, REAL = "doomed", "real"
 
 
-def work_or_die(folder, run_id, threads=0, card=None):
+def work_or_die(folder, run_id, threads, cards):
     """Do a real run, say that another is done, or die as often as the file that is named after the run says."""
     deaths = Path(folder, f"{DOOMED}-{run_id}")
     if deaths.is_file() and (left := int(deaths.read_text())):
@@ -17,8 +17,9 @@ def work_or_die(folder, run_id, threads=0, card=None):
     if Path(folder, f"{REAL}-{run_id}").is_file():
         from nerve.experiments.launch import work
 
-        return work(folder, run_id, threads, card)
-    manifest = Path(folder, "runs", run_id, "manifest.json")
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"status": "done"}))
-    return "done"
+        work(folder, run_id, threads, cards)
+    else:
+        manifest = Path(folder, "runs", run_id, "manifest.json")
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest.write_text(json.dumps({"status": "done"}))
+    return run_id, ""

@@ -6,25 +6,28 @@ the manifest how it ended. So a launcher may die at any moment: whoever starts i
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import wait
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
+from joblib import delayed
+
 from nerve.checks import MissingInput, NerveError, NerveWarning, one_of
-from nerve.cores import cores_among, usable_cores
-from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, versions
+from nerve.cores import threads_per_process, usable_cores
+from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, Store, versions
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
 from nerve.files import claim, write_json, write_text
 from nerve.privacy import Identifiers
-from nerve.workers import Worker
+from nerve.workers import TerminatedWorkerError, worker_processes
 
 LAUNCHERS = ("local", "slurm")
+KILLED = "The worker process was ended from outside (is memory short?). Try fewer with --jobs."
 MOST_A_CORE = 4  # processes: more are not faster, and each holds a torch of its own
 Report = Callable[[Task, str], None]
 
@@ -36,21 +39,17 @@ def nothing(task: Task, status: str) -> None:
 def launch(workspace: Workspace, launcher: str = "local", jobs: int | None = None, tell: Report = nothing) -> None:
     """Do every run that is not done: first those that need no other, then those that need them."""
     one_of("launcher", launcher, LAUNCHERS)
-    crew = Crew(workspace, tell)
-    try:
-        for later in (False, True):
-            wave = [task for task in workspace.plan.unique if bool(task.needs) == later]
-            todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
-            while todo:
-                if launcher == "slurm":
-                    _on_slurm(workspace, todo, tell)
-                else:
-                    crew.do(todo, jobs or default_jobs())
-                while any(workspace.store.status(task.id) == RUNNING for task in wave):  # another process is at it
-                    time.sleep(0.5)
-                todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
-    finally:
-        crew.end()
+    for later in (False, True):
+        wave = [task for task in workspace.plan.unique if bool(task.needs) == later]
+        todo = [task for task in wave if workspace.store.status(task.id) not in (DONE, UNAVAILABLE)]
+        while todo:
+            if launcher == "slurm":
+                _on_slurm(workspace, todo, tell)
+            else:
+                _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
+            while any(workspace.store.status(task.id) == RUNNING for task in wave):  # another process is at it
+                time.sleep(0.5)
+            todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
 
 
 def default_jobs() -> int:
@@ -68,10 +67,25 @@ def _cards() -> list[str]:
     return chosen or [str(card) for card in range(torch.cuda.device_count())]
 
 
-def work(folder: str, run_id: str, threads: int = 0, card: str | None = None) -> str:
-    """What a worker does: open the experiment, find the run, do it."""
-    if card is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = card  # read when torch first uses a card
+def work(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...] = ()) -> str:
+    """What a worker does: open the experiment, find the run, do it.
+
+    Parameters
+    ----------
+    folder, run_id : str
+        The experiment, and which of its runs.
+    threads : int
+        Threads of torch; 0 leaves their number as it is.
+    cards : tuple of str
+        Graphics cards that the workers of this experiment share, one each.
+
+    Returns
+    -------
+    str
+        The status of the run.
+    """
+    if cards:
+        _claim_card(folder, cards)
     import torch
 
     if threads:
@@ -125,65 +139,77 @@ def _described(task: Task) -> dict[str, Any]:
     return {name: getattr(task, name) for name in names} | {"line": task.row.line, "key": task.key()}
 
 
-class Crew:
-    """Processes that do runs, kept from wave to wave; each has a number, and its graphics card where there are some."""
+@functools.cache
+def _claim_card(folder: str, cards: tuple[str, ...]) -> ExitStack:
+    """Compute on a graphics card that no other worker of the experiment holds, until this process ends.
 
-    def __init__(self, workspace: Workspace, tell: Report) -> None:
-        self.workspace, self.tell = workspace, tell
-        self.workers: dict[int, Worker] = {}
-        self.cards = _cards()
-
-    def do(self, tasks: Sequence[Task], jobs: int) -> None:
-        """Processes that share the cores; with one job, this process itself.
-
-        A run whose process is killed, or fails before it comes to the run, is tried again once in another. The others
-        are not touched.
-        """
-        jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
-        if jobs == 1:
-            for task in tasks:
-                self.tell(task, RUNNING)
-                self.tell(task, run_task(self.workspace, task))
-            return
-        left, deaths = list(tasks), Counter[str]()
-        busy: dict[Any, tuple[int, Task]] = {}  # by pipe: the worker's number, and the run that it is at
-        with cores_among(jobs) as threads:
-            while left or busy:
-                for number in sorted(set(range(jobs)) - {number for number, _ in busy.values()})[: len(left)]:
-                    task = left.pop(0)
-                    busy[self._begin(number, task, threads)] = number, task
-                    self.tell(task, RUNNING)
-                for pipe in wait(list(busy)):
-                    number, task = busy.pop(pipe)
-                    try:
-                        self.workers[number].result()
-                    except Exception as error:  # killed, or it never came to the run
-                        self.workers.pop(number).end()
-                        deaths[task.id] += 1
-                        if deaths[task.id] < 2 and self.workspace.store.status(task.id) == WAITING:
-                            left.append(task)
-                            continue
-                        _record_death(self.workspace, task, error)
-                    self.tell(task, self.workspace.store.status(task.id))
-
-    def _begin(self, number: int, task: Task, threads: int) -> Any:
-        """Give a run to a worker, in a new process if it has none that lives; returns the pipe of its answer."""
-        if number not in self.workers or not self.workers[number].process.is_alive():
-            self.workers[number] = Worker(work, "spawn")
-        card = self.cards[number % len(self.cards)] if self.cards else None
-        self.workers[number].begin(str(self.workspace.folder), task.id, threads, card)
-        return self.workers[number].pipe
-
-    def end(self) -> None:
-        """End all."""
-        for worker in self.workers.values():
-            worker.end()
+    Where there are more workers than cards, they share them.
+    """
+    store, claims = Store(folder), ExitStack()
+    card = cards[os.getpid() % len(cards)]
+    for candidate in cards:
+        if claims.enter_context(store.lock(f"card-{candidate}")):
+            card = candidate
+            break
+    os.environ["CUDA_VISIBLE_DEVICES"] = card  # torch reads it when it first uses a card
+    return claims
 
 
-def _record_death(workspace: Workspace, task: Task, error: BaseException) -> None:
+def _on_this_machine(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
+    """Processes that share the cores; with one job, this process itself.
+
+    When a worker is killed, joblib ends the others too. Whatever was under way is done again, each run by itself: the
+    run that fails is then the one whose worker is killed. Runs that had not begun are left waiting.
+    """
+    jobs = max(1, min(jobs, len(tasks), MOST_A_CORE * usable_cores()))
+    if jobs == 1:
+        for task in tasks:
+            tell(task, RUNNING)
+            tell(task, run_task(workspace, task))
+        return
+    try:
+        _in_workers(workspace, tasks, jobs, tell)
+    except TerminatedWorkerError:
+        # workers take the runs in order, so that those under way are the first that have not ended
+        unfinished = [task for task in tasks if workspace.store.status(task.id) == WAITING]
+        for task in unfinished[:jobs]:
+            try:
+                _in_workers(workspace, [task], jobs, tell)
+            except TerminatedWorkerError:
+                _record_death(workspace, task, KILLED)
+                tell(task, workspace.store.status(task.id))
+
+
+def _in_workers(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Report) -> None:
+    """Do runs in `jobs` processes; raises `TerminatedWorkerError` when one of these is killed."""
+    threads = threads_per_process(jobs)
+    folder, cards = str(workspace.folder), tuple(_cards())
+
+    def calls() -> Iterator[Any]:
+        for task in tasks:
+            tell(task, RUNNING)  # joblib asks for the next call when a worker is free
+            yield delayed(_work_in_process)(folder, task.id, threads, cards)
+
+    with worker_processes(jobs, threads, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs) as parallel:
+        for run_id, fault in parallel(calls()):
+            task = next(task for task in tasks if task.id == run_id)
+            if fault:
+                _record_death(workspace, task, f"The worker process ended: {fault}")
+            tell(task, workspace.store.status(task.id))
+
+
+def _work_in_process(folder: str, run_id: str, threads: int, cards: tuple[str, ...]) -> tuple[str, str]:
+    """The run that has ended, and what went wrong before its end could be recorded."""
+    try:
+        work(folder, run_id, threads, cards)
+    except Exception as error:
+        return run_id, f"{type(error).__name__}: {error}"
+    return run_id, ""
+
+
+def _record_death(workspace: Workspace, task: Task, reason: str) -> None:
     """A worker that was killed (out of memory, say) could not write its own manifest."""
     if workspace.store.status(task.id) == WAITING:
-        reason = f"The worker process ended: {type(error).__name__}: {error}".strip()
         workspace.store.write_manifest(task.id, _described(task) | {"status": FAILED, "reason": reason})
 
 
@@ -212,7 +238,7 @@ def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None
         try:
             jobs[task.id].result()
         except Exception as error:
-            _record_death(workspace, task, error)
+            _record_death(workspace, task, f"The worker process ended: {type(error).__name__}: {error}".strip())
         tell(task, workspace.store.status(task.id))
 
 

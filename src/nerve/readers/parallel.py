@@ -1,64 +1,58 @@
-"""Run a function over many items in several processes, results in order, never more than a few in memory."""
+"""Call a function for many items in several processes: results in order, and few of them in memory."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from joblib import delayed
 
 from nerve.checks import NerveError
-from nerve.cores import one_blas_thread, usable_cores
-from nerve.workers import Worker, WorkerDied
+from nerve.cores import usable_cores
+from nerve.workers import TerminatedWorkerError, worker_processes
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-WORTH_A_PROCESS = 8  # items below which starting processes costs more than it gains
+WORTH_PROCESSES = 32  # items below which starting processes costs more than it gains
+ITEMS_PER_PROCESS = 16  # that are computed before the first of them is handed on
+
+
+def processes_for(n_items: int, jobs: int | None = None) -> int:
+    """How many processes `in_order` uses: ``jobs``, or one per core, but only this one for few items."""
+    if n_items < WORTH_PROCESSES:
+        return 1
+    return min(jobs or usable_cores(), n_items)
 
 
 def in_order(function: Callable[[Item], Result], items: Sequence[Item], jobs: int | None = None) -> Iterator[Result]:
-    """``function(item)`` for each item, in order. Processes are forked now, before the caller starts threads.
+    """Yield ``function(item)`` for each item, in order.
 
     Parameters
     ----------
     function : callable
-        Of one item; picklable, like its results.
+        Of one item; picklable, like its results. It is sent with the items, so it should hold little.
     items : sequence
         Few are done in this process.
     jobs : int, optional
         Processes; as many as there are cores by default, 1 for none but this.
+
+    Yields
+    ------
+    object
+        What the function returned. What it raised is raised.
     """
-    jobs = min(jobs or usable_cores(), len(items))
-    if jobs <= 1 or len(items) < WORTH_A_PROCESS:
-        return map(function, items)
-    # forked workers inherit what is imported
-    return _results([Worker(partial(_in_one_thread, function), "fork") for _ in range(jobs)], items)
-
-
-def _results(workers: list[Worker], items: Iterable[Any]) -> Iterator[Any]:
-    """One item at a time is with each worker; whose turn it is gives its result for the next item."""
-    busy: deque[Worker] = deque()
-    items = iter(items)
+    n_processes = processes_for(len(items), jobs)
+    if n_processes == 1:
+        yield from map(function, items)
+        return
+    # joblib hands out calls as fast as workers return, however slowly results are taken: a piece of the items at a
+    # time keeps the results that wait in memory few
+    n_at_once = n_processes * ITEMS_PER_PROCESS
     try:
-        for worker, item in zip(workers, items, strict=False):
-            worker.begin(item)
-            busy.append(worker)
-        for item in items:
-            result = busy[0].result()
-            busy[0].begin(item)
-            busy.rotate(-1)
-            yield result
-        for worker in busy:
-            yield worker.result()
-    except WorkerDied as death:
-        found = "A reading process was ended from outside (is memory short?)"
-        raise NerveError(f"{found}. Try fewer with --jobs.") from death
-    finally:
-        for worker in workers:
-            worker.end()
-
-
-def _in_one_thread(function: Callable[[Any], Any], item: Any) -> Any:
-    """The processes already use every core."""
-    with one_blas_thread():
-        return function(item)
+        with worker_processes(n_processes) as parallel:
+            for start in range(0, len(items), n_at_once):
+                yield from parallel(delayed(function)(item) for item in items[start : start + n_at_once])
+    except TerminatedWorkerError as error:
+        raise NerveError(
+            "A reading process was ended from outside (is memory short?). Try fewer with --jobs."
+        ) from error

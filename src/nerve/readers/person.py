@@ -17,7 +17,7 @@ from nerve.progress import progress_bar
 from nerve.readers.base import Reading, Scan
 from nerve.readers.ids import counted
 from nerve.readers.matrices import average, clean_matrix, mixed, shown_values
-from nerve.readers.parallel import in_order
+from nerve.readers.parallel import in_order, processes_for
 from nerve.readers.planning import Plan, read_scan
 from nerve.readers.regions import reorder_matrix
 
@@ -153,8 +153,9 @@ class PeopleReader:
         """Participants with a matrix of which nothing is missing, or at most half where `--missing` allows it."""
         people = list(self.plan.people.values())
         stacked = any(scan.key is not None for scans in people for scan in scans)
-        jobs = 1 if stacked else self.options.jobs  # one open file is read by one process
-        results = in_order(partial(read_person, self.plan), people, jobs)
+        jobs = 1 if stacked else processes_for(len(people), self.options.jobs)  # one open file is read by one process
+        plan = self.plan if jobs == 1 else self.plan.for_workers()
+        results = in_order(partial(read_person, plan), people, jobs)
         for person in progress_bar(results, label="reading", total=len(people), unit="participants"):
             self.said.update(person.notes)
             reason = person.reason or self._unlike_others(person) or self._too_much(person)

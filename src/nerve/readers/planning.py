@@ -75,6 +75,11 @@ class Plan:
     excluded: dict[str, str]
     notes: list[str]
 
+    def for_workers(self) -> Plan:
+        """The plan without what is known of participants: it is sent with every call to another process."""
+        options = replace(self.options, participants=None)
+        return replace(self, options=options, looked={}, people={}, table=pd.DataFrame(), excluded={}, notes=[])
+
 
 def make_plan(source: Path, options: Options) -> Plan:
     """Find the scans, join them with the table and learn the regions."""
