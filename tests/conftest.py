@@ -1,43 +1,36 @@
 """Fixtures for all tests."""
 
-import atexit
 import fcntl
-import functools
-import gc
 import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel processes: one thread each
+# Test processes run side by side, one per core: several threads in each would only wait for one another. Sums of
+# several threads are also rounded otherwise than those of one, and tests compare bit for bit.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import typer.main
 
-# folders that begin first, so that processes end together
+# folders whose tests are long
 LONG = ("torture", "experiments", "training", "promises", "contracts", "report")
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items) -> None:
-    """Long tests come first; those of a file stay in one process, which makes what they share once."""
+    """Long tests come first, so that no process ends late; those of a file share a process, and with it fixtures.
+
+    Both only save time: every test passes alone, and in any order.
+    """
     items.sort(key=lambda item: item.path.parent.name not in LONG)
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    atexit.register(os._exit, 0)  # this process has said everything by then, and need not tidy its memory
-logging.getLogger().addHandler(logging.NullHandler())  # or a command's own would write to the closed stream of its test
-gc.disable()  # while modules are imported and tests found: nothing of it is ever freed
-
-
-def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: the garbage collector need not look at them again after each test."""
-    gc.freeze()
-    gc.enable()
+# A command that sets up logging would otherwise keep writing to the stream of its test, which is closed by then.
+logging.getLogger().addHandler(logging.NullHandler())
 
 
 @pytest.fixture(scope="session")
@@ -65,30 +58,6 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the real data are not on this machine (../shared/data)")
     return SHARED_DATA
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_waiting_for_the_disk():
-    """What tests write is not to survive a power cut; that files are flushed is a claim of `tests/test_files.py`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def commands_are_built_once():
-    """typer's runner would otherwise build every command and its options again for each line that is typed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def tensors_are_in_one_process():
-    """torch would otherwise import all that serves tensors of several machines, before it compares two of ours."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("torch.testing._comparison._HAS_DTENSOR", False)
-        yield
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_recipes_copy_what_is_there_and_run_what_exists():
 
 @pytest.mark.slow
 @pytest.mark.skipif("NERVE_RECIPES" not in os.environ, reason="installs everything once more; NERVE_RECIPES=1 runs it")
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(7200)
 def test_every_step_of_the_recipe_works_in_a_fresh_environment(tmp_path):
     docker = _steps()[2]
     top, environment = tmp_path / "opt", tmp_path / "venv"

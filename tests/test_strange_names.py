@@ -41,7 +41,7 @@ def here(tmp_path, monkeypatch, capfdbinary):
 def nerve(*words, folder, **environment):
     variables = os.environ | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "200"} | environment
     command = [sys.executable, "-m", "nerve", *map(os.fsencode, words)]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=1200, check=False)
 
 
 @pytest.fixture

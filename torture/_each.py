@@ -14,7 +14,7 @@ import torch
 from nerve.cores import usable_cores
 from torture.promise import Promise
 
-WIDE = ("hostile", "fuzz", "mutations", "load")  # use every core themselves; load, which may not finish, comes last
+WIDE = ("hostile", "fuzz", "load")  # use every core themselves; load, which may not finish, comes last
 Done = tuple[str, list[Promise], float]  # name, what was found, seconds
 
 

@@ -7,8 +7,6 @@ arguments, `nerve.cli.main()` from the first line to the exit code. `cold` start
 imports and all.
 """
 
-import functools
-import gc
 import multiprocessing
 import os
 import signal
@@ -17,11 +15,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from glob import glob
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer.main
 from threadpoolctl import threadpool_limits
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -32,7 +30,7 @@ from nerve.cli import main
 with without_figures():
     main()
 """
-WAIT = 120.0  # seconds after which a command counts as hanging
+WAIT = 1200.0  # seconds after which a command counts as hanging
 
 
 class Ended(NamedTuple):
@@ -97,14 +95,22 @@ class Warm:
         self._parent.join()
 
     def start(
-        self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0, trace: bool = False
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        watch: Path | None = None,
+        die_at: int = 0,
+        trace: bool = False,
+        stop_at_lock: str = "",
     ) -> Running:
         """Start a command; with `die_at` it kills its whole group at that file operation below `watch`.
 
         With `trace`, the names that files and folders took by a rename are written to the log's name + ``.renames``.
+        With `stop_at_lock`, a pattern of paths, it stops itself (SIGSTOP) while it holds such a lock.
         """
         job = {"arguments": list(arguments), "log": str(log), "watch": str(watch or ""), "die_at": die_at}
         job["trace"] = trace
+        job["stop_at_lock"] = stop_at_lock
         self._pipe.send(job)
         return Running(self._pipe.recv(), log, lambda running: self._pipe.recv())
 
@@ -115,7 +121,6 @@ class Warm:
 
 def serve(pipe: Any) -> None:
     """What the parent does: fork a child for each job that it is sent, until there is none."""
-    gc.freeze()  # what was imported is never garbage, and collections would copy it into every child
     os.environ |= {name: ENVIRONMENT[name] for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")}
     threadpool_limits(1)  # libraries that are loaded already: sums of two threads are not those of one, bit for bit
     while job := pipe.recv():
@@ -140,16 +145,6 @@ def _import_everything() -> None:
         import_module(module)
     for module in ("nerve.evaluation.protocol_text", "nerve.report.page"):
         import_module(module).template()
-    build_commands_once()
-
-
-def build_commands_once() -> None:
-    """Commands and their options are made once for this process and those that it forks, not for each line."""
-    from nerve.cli import app
-
-    if not hasattr(typer.main.get_command, "cache_clear"):
-        typer.main.get_command = functools.cache(typer.main.get_command)
-    typer.main.get_command(app)
 
 
 @contextmanager
@@ -192,6 +187,8 @@ def _be_the_command(job: dict[str, Any]) -> None:
         sys.addaudithook(counter)
     if job["trace"]:
         _trace_renames(job["log"] + ".renames")
+    if job["stop_at_lock"]:
+        _stop_at_lock(job["stop_at_lock"])
     code: Any = 0
     try:
         import nerve.cli
@@ -220,6 +217,18 @@ def _trace_renames(file: str) -> None:
             os.write(descriptor, f"{os.fspath(arguments[1])}\n".encode())
 
     sys.addaudithook(note)
+
+
+def _stop_at_lock(pattern: str) -> None:
+    """Stop this process once, at its first file operation after it has written its name into such a lock."""
+    stopped = []
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in WATCHED and not stopped and any(os.path.getsize(name) for name in glob(pattern)):
+            stopped.append(True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    sys.addaudithook(look)
 
 
 class _Counter:

@@ -31,13 +31,30 @@ def test_more_labels_predict_better_and_every_row_meets_the_same_draws(cohort, f
 
 
 @pytest.mark.slow
-def test_the_wide_kernel_computed_once_gives_what_rows_give(cohort, features):
-    wide = np.hstack([features, np.random.default_rng(0).normal(size=(len(cohort), 90))])
-    once = curves(wide, cohort)  # wider than half the participants: a kernel of everybody
-    again = curves(np.hstack([wide[:, :50], wide[:, 50:]]), cohort, kernel="correlation")
-    np.testing.assert_allclose(once["score"], again["score"])
+def test_a_kernel_computed_once_gives_what_rows_give(cohort, features):
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(90, features.shape[1])))
+    wide = features @ rotation.T  # the same products, so wide that a kernel is computed
+    by_rows = curves(features, cohort, kernel="cosine")
+    by_kernel = curves(wide, cohort, kernel="cosine")
+    np.testing.assert_allclose(by_kernel["score"], by_rows["score"], atol=1e-6)
     noise = curves(np.random.default_rng(1).normal(size=wide.shape), cohort)
     assert abs(noise.query("target == 'score'")["score"].mean()) < 0.2
+
+
+def test_labelled_participants_have_the_classes_in_the_proportions_of_all(cohort, features, monkeypatch):
+    given, fit = [], KernelRidge.fit
+
+    def watched(model, X, y, **options):
+        given.append(np.ravel(y))
+        return fit(model, X, y, **options)
+
+    monkeypatch.setattr(KernelRidge, "fit", watched)
+    curves(features, cohort)
+    share = (cohort.participants["patient"] == "yes").mean()
+    few = [y for y in given if len(y) == 20 and set(y) <= {0, 1}]  # 20 labels of the target of two classes
+    assert len(few) == 6
+    for y in few:
+        assert abs(y.sum() - 20 * share) <= 1.0
 
 
 def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, features):

@@ -71,6 +71,20 @@ def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
     assert not any("again-" in note for note in people.notes)  # as files have them
 
 
+def test_what_is_said_of_the_same_fc_is_true_when_sites_are_left_out():
+    rng = np.random.default_rng(2)
+    single = make_cohort(60, score=rng.normal(size=60), site=list("ABC") * 20)
+    copy = single.subset(np.arange(1))
+    table = copy.participants.assign(participant_id="again-0", site="B")  # the first of site A, once more
+    fc = np.concatenate([single.connectivity, copy.connectivity])
+    cohort = Cohort(fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation)
+    people, _ = prepare_people(cohort, Protocol(targets="score", site="site", leave_site_out=True))
+    (note,) = [note for note in map(for_screen, people.notes) if "sub-000 = again-0" in note]
+    assert "kept together" in note
+    assert (people.folds[0, [0, 60]] < 0).sum() == 1  # one is left out: sites part them
+    assert any("1 participant left out" in note and "another site" in note for note in people.notes)
+
+
 def test_fc_that_correlates_above_9999_is_the_same_and_less_is_not():
     cohort = make_cohort(12, score=range(12))
     fc = np.array(cohort.connectivity)

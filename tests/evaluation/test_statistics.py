@@ -144,6 +144,23 @@ def test_best_two_are_named_with_q_over_targets_and_covariates_are_not_in_the_ra
     assert len(all_comparisons(table, n_bootstrap=10)) == 3 * 3
 
 
+def test_q_of_the_best_two_is_over_targets_whoever_they_are():
+    noises = {"x": (1.0, 1.2, 3.0), "y": (3.0, 1.0, 1.1), "z": (1.1, 3.0, 1.2)}
+    parts = []
+    for seed, (target, noise) in enumerate(noises.items()):
+        parts.append(table_of(methods=list(zip("abc", noise, strict=True)), targets=[target], seed=seed))
+    table = all_comparisons(pd.concat(parts), n_bootstrap=200)
+    best = table[table["best_two"]]
+    pairs = {frozenset(pair) for pair in zip(best["line_a"], best["line_b"], strict=True)}
+    assert len(best) == len(pairs) == 3  # another pair for each target
+    assert np.allclose(best["q"], adjusted_p(best["p"]))
+    assert not np.allclose(best["q"], best["p"])
+    others = table[~table["best_two"]]
+    names = [str(sorted(pair)) for pair in zip(others["line_a"], others["line_b"], strict=True)]
+    for _, pair in others.groupby(names):
+        assert np.allclose(pair["q"], adjusted_p(pair["p"]))
+
+
 def test_seeds_are_scored_apart_and_compared_together():
     table = pd.concat([table_of(seed=0), table_of(seed=0).assign(seed=1)])
     assert len(score_table(table)) == 4

@@ -52,6 +52,21 @@ def test_it_says_what_an_evaluation_on_the_other_cohort_says(here, there, tmp_pa
     assert np.corrcoef(score, truth[score.index])[0, 1] > 0.8
 
 
+def test_a_site_that_is_a_number_is_a_category_as_in_the_evaluation(here, there, tmp_path):
+    """Numbers are names here: as a covariate, site 7 is no larger than site 3."""
+    numbered = []
+    for cohort in (here, there):
+        table = cohort.participants.assign(site=np.resize([3, 7, 5], len(cohort)))
+        numbered.append(Cohort(cohort.connectivity, table, cohort.parcellation, name=cohort.name))
+    options = {"targets": "score", "covariates": "age,site", "site": "site"}
+    table = evaluate("raw", numbered[0], test=numbered[1], **options)
+    Probe(RawFC(), Protocol(**options)).fit(numbered[0]).save(tmp_path / "probe")
+    said = Probe.load(tmp_path / "probe").predict(numbered[1])
+    both = table.merge(said, left_on=["participant", "target"], right_on=["participant_id", "target"])
+    assert len(both) == len(table)
+    assert both["beyond_covariates"].to_numpy() == pytest.approx(both["predicted_x"].to_numpy(), abs=2e-4)
+
+
 def test_classes_are_named(here, there):
     said = Probe(RawFC(), Protocol(targets="group,third")).fit(here).predict(there)
     group = said[said["target"] == "group"]

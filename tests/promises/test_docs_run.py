@@ -86,13 +86,10 @@ def lab(tmp_path_factory):
     return folder
 
 
-@pytest.mark.xdist_group("how-to")  # in one process, one after another
-@pytest.mark.parametrize("name", HOWTO)
-def test_the_how_tos_follow_each_other(name, lab, quick, monkeypatch):
+def test_the_how_tos_run_one_after_another(lab, quick, monkeypatch):
     monkeypatch.chdir(lab)
-    if name != "pretrain" and not (lab / "runs" / "first").is_dir():
-        pytest.skip("how-to pages are run in order: run the whole file")
-    run(ROOT / "docs" / "howto" / f"{name}.md")
+    for name in HOWTO:
+        run(ROOT / "docs" / "howto" / f"{name}.md")
 
 
 def test_the_bids_app_runs(tmp_path, monkeypatch, undrawn):
