@@ -19,7 +19,7 @@ __all__ = ["TerminatedWorkerError", "worker_processes"]
 
 @contextmanager
 def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Parallel]:
-    """Worker processes, ready for calls; an interrupt or exit inside ends them first.
+    """Worker processes, ready for calls, that end with the block; on an error or interrupt they are killed.
 
     Parameters
     ----------
@@ -44,12 +44,13 @@ def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Pa
         max_nbytes=None,  # arguments are small: none of them goes through a file
         **options,
     ) as parallel:
+        finished = False
         try:
             _start(parallel)
             yield parallel
-        except (KeyboardInterrupt, SystemExit):
-            get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
-            raise
+            finished = True
+        finally:
+            get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=not finished)
 
 
 def _start(parallel: Parallel) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import tempfile
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -34,7 +34,8 @@ from tests.readers.write_formats import (
 
 from nerve.checks import NerveError
 from nerve.parcellation import Parcellation
-from nerve.readers import Options, get_reader
+from nerve.readers import Options
+from nerve.readers.planning import find_scans
 
 LABELS = [f"Region_{i}" for i in range(1, 22)]
 PARCELLATION = Parcellation(tuple(LABELS), ("A",) * 10 + ("B",) * 11)
@@ -95,6 +96,9 @@ LAYOUTS = {
 }
 
 
+READ_IN_HALF = {(name, "half") for name in ("xcpd motion", "cpac motion", "plain series", "ukb table")}
+
+
 def _hdf5(path: Path) -> None:
     with h5py.File(path, "w", userblock_size=512) as file:  # MATLAB writes its signature into the user block
         file["corr_mat"] = FC.T
@@ -130,8 +134,11 @@ def _read_all(name: str, content: bytes) -> list[object]:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content if path.match(layout.damaged) else whole)
         options = layout.options(folder) if layout.options else Options(parcellation=PARCELLATION)
-        reader = get_reader(layout.format)
-        return [reader.read(scan, options) for scan in reader.find(folder, options)]
+        reader, scans = find_scans(folder, replace(options, format=layout.format))
+        left_out = [scan.left_out for scan in scans if scan.left_out]
+        if left_out:
+            raise NerveError(left_out[0])
+        return [reader.read(scan, options) for scan in scans]
 
 
 def _outcome(name: str, content: bytes) -> list[object] | str:
@@ -197,6 +204,6 @@ def test_usual_accidents_are_explained(name):
         outcome = _outcome(name, content)
         if isinstance(outcome, str):
             assert len(outcome.splitlines()) == 1, accident
-        else:
+        else:  # half a text table is a table of half the volumes, or participants
             assert outcome, f"{accident}: nothing was read, and nothing was said"
-            print("READ", name, accident, len(outcome))
+            assert (name, accident) in READ_IN_HALF, "it was read, and nothing was said"

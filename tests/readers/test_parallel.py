@@ -50,6 +50,16 @@ def test_results_come_in_order():
     assert list(in_order(abs, range(-100, 0), jobs=2)) == list(range(100, 0, -1))
 
 
+def test_no_worker_is_left_when_all_is_read_or_reading_is_given_up():
+    before = set(psutil.Process().children())
+    list(in_order(abs, range(100), jobs=2))
+    results = in_order(abs, range(100), jobs=2)
+    next(results)
+    results.close()
+    new = set(psutil.Process().children()) - before
+    assert not [process for process in new if "LokyProcess" in " ".join(process.cmdline())]
+
+
 def test_few_results_wait_in_memory_however_slowly_they_are_taken():
     handed_out = []
 

@@ -50,7 +50,7 @@ class Made:
     title: str = "A made-up comparison"
     layout: str = "methods"
     ids: str = "sub-{cohort}{i:04d}"
-    warning: str = "sub-alpha0003: one region has no data in /data/study/sub-alpha0003/fc.tsv"
+    warning: str = "sub-alpha0003: one region has no data in /data/study/sub-alpha0003/fc.tsv. See `nerve check`."
     interpretation: bool = True  # drawing on the brain takes seconds
     stored: bool = True  # whether the cohorts lie in the folder
     n_permutations: int = 40
