@@ -1,6 +1,6 @@
 """Every `nerve …` line of the documentation is run as it stands, in the order of its page, on small stand-ins.
 
-Words are never changed. What makes commands quick is around them: presets of one epoch, few folds and participants. A
+Words are never changed. What makes commands quick is around them: presets of one epoch, few participants. A
 line that is not run stands in `NOT_RUN` with the reason. Figures are drawn by tests/report.
 """
 
