@@ -10,10 +10,10 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> report
 	$(BIN)/nerve demo out/demo
 
-test: .venv/dev  ## all tests that can run on this machine
+test: .venv/dev  ## all tests that can run on this machine, in about ten minutes on two cores; one: .venv/bin/pytest FILE -k NAME
 	$(BIN)/python -m pytest -n auto --dist loadgroup
 
-test-quick: .venv/dev  ## a minute of them, over every package and without doctests, for the inner loop
+test-quick: .venv/dev  ## the short ones, over every package and without doctests, for the inner loop
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not realdata and not browser" tests
 
 check: .venv/dev  ## format, lint, types, import contracts
@@ -29,7 +29,7 @@ format: .venv/dev
 bench: .venv/dev  ## speed and memory, each as a ratio to a reference in the same run
 	$(BIN)/python -m benchmarks
 
-torture: .venv/dev  ## faults, bad input and load, at most 15 minutes; fills the table of docs/reliability.md
+torture: .venv/dev  ## faults, bad input and load; fills the table of docs/reliability.md
 	$(BIN)/python -m torture
 
 sbom: .venv/dev  ## bill of materials (out/sbom.json) and docs/licences.md

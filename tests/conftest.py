@@ -10,7 +10,14 @@ from pathlib import Path
 # several threads are also rounded otherwise than those of one, and tests compare bit for bit.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import hypothesis
 import pytest
+
+# No time limit per example: by default, hypothesis fails what takes longer than a fifth of a second.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 # folders whose tests are long
 LONG = ("torture", "experiments", "training", "promises", "contracts", "report")
