@@ -1,6 +1,7 @@
 """`nerve run`: from a cohort folder to one linked report, again, and with a model that was trained elsewhere."""
 
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -78,8 +79,8 @@ def test_one_report_holds_all_parts(first):
     assert re.search(r"What was found:\n +tiny score: NERVE.* r = .*than|from", said)
 
 
-def test_a_second_run_says_what_is_done_and_other_targets_are_explained_anew(first, folder, monkeypatch):
-    out, _ = first
+def test_a_second_run_says_what_is_done_and_other_targets_are_explained_anew(first, folder, tmp_path, monkeypatch):
+    out = shutil.copytree(first[0], tmp_path / "first")
     before = (out / "predictions.tsv").read_bytes()
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     assert "6 of 6 runs are already done" in run(folder, out, "--preset", "small")
