@@ -22,8 +22,8 @@ OTHER_PROGRAM = "import numpy as np\nx = np.random.default_rng(0).normal(size=(1
 
 def train() -> dict[str, float]:
     """Seconds by the clock and of the processor that a training takes; called in a new process."""
+    from nerve.data.simulate import simulate_cohort
     from nerve.methods.nerve import NERVE
-    from nerve.simulate import simulate_cohort
 
     cohort = simulate_cohort(N_PEOPLE, REGIONS, 60, keep_timeseries=False)
     model = NERVE.from_preset("default", epochs=EPOCHS, device="cpu")
@@ -36,7 +36,7 @@ def decompose() -> dict[str, float]:
     """The same of an eigendecomposition, as kernel ridge takes many of."""
     import numpy as np
 
-    from nerve.components import decomposed
+    from nerve._utils.linalg import decomposed
 
     kernel = np.corrcoef(np.random.default_rng(0).normal(size=(700, 1500)))
     decomposed(kernel)
@@ -48,11 +48,11 @@ def decompose() -> dict[str, float]:
 
 def measured(work: str, **variables: str) -> dict[str, float]:
     """`train` or `decompose` in a process with these variables, and none of those that decide on threads."""
-    from nerve.cores import THREADS, WAITING
+    from nerve._utils.cores import THREADS, WAITING
 
     environment = {name: value for name, value in os.environ.items() if name not in (*THREADS, *WAITING)} | variables
-    always = "nerve.models.tokenizers.WORTH_THREADS = nerve.components.WORTH_THREADS = 0; " if variables else ""
-    code = f"import nerve, json, nerve.components, nerve.models.tokenizers; {always}"
+    always = "nerve.core.tokenizers.WORTH_THREADS = nerve._utils.linalg.WORTH_THREADS = 0; " if variables else ""
+    code = f"import nerve, json, nerve._utils.linalg, nerve.core.tokenizers; {always}"
     code += f"from benchmarks.beside import {work}; print(json.dumps({work}()))"
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return json.loads(run.stdout.splitlines()[-1])
@@ -61,7 +61,7 @@ def measured(work: str, **variables: str) -> dict[str, float]:
 @contextmanager
 def others() -> Iterator[None]:
     """Two programs that multiply matrices on all cores."""
-    from nerve.cores import THREADS
+    from nerve._utils.cores import THREADS
 
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     programs = [subprocess.Popen([sys.executable, "-c", OTHER_PROGRAM], env=environment) for _ in range(OTHERS)]

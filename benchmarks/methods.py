@@ -24,8 +24,8 @@ def people() -> Any:
     """16 participants with time series of a few shared factors: real sizes, no simulation to wait for."""
     import pandas as pd
 
-    from nerve.cohort import Cohort
-    from nerve.parcellation import load_parcellation
+    from nerve.data.cohort import Cohort
+    from nerve.data.parcellation import load_parcellation
 
     rng = np.random.default_rng(0)
     parcellation = load_parcellation(PARCELLATION)

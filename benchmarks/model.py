@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from tests.reference.nerve_literal import GatherAndPad
 
+from nerve.core.patching import Patching
 from nerve.models import MaskedAutoencoder
-from nerve.patching import Patching
 from nerve.training import ArraySource, TrainingSettings, train
 from nerve.training.settings import choose_device
 

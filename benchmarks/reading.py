@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nerve.cores import usable_cores
-from nerve.parcellation import load_parcellation
-from nerve.readers import ingest
+from nerve._utils.cores import usable_cores
+from nerve.data.parcellation import load_parcellation
+from nerve.data.readers import ingest
 
 N_PEOPLE, N_DISTINCT, TARGET = 500, 25, 1.3
 

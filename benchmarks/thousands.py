@@ -29,7 +29,7 @@ def run() -> list[dict[str, object]]:
 
 def compared() -> list[dict[str, object]]:
     """CPU seconds, and the largest loss of r over the targets, against decompositions in the same run."""
-    from nerve.simulate import simulate_cohort
+    from nerve.data.simulate import simulate_cohort
 
     cohort = simulate_cohort(N_COMPARED, "schaefer100-17", 60, keep_timeseries=False, seed=1)
     values = cohort.inputs("upper")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.linalg
 
-from nerve.views import TangentView
+from nerve.core.views import TangentView
 
 N_PARTICIPANTS = 128
 N_REGIONS = 200

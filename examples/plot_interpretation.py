@@ -12,9 +12,9 @@ follows a factor that acts on three pairs of networks. Do occlusion and Haufe's 
 import matplotlib.pyplot as plt
 
 import nerve
+from nerve.data.simulate import Target, simulate_cohort
 from nerve.interpret import attention_summary, network_weights, patch_importance
 from nerve.report.results import Results
-from nerve.simulate import Target, simulate_cohort
 
 target = Target("score", true_r=0.8, factors={"general": 1.0})
 cohort = simulate_cohort(300, "schaefer100-7", timepoints=250, keep_timeseries=False, targets=[target], seed=5)

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import nerve
-from nerve.simulate import patch_means
+from nerve.data.simulate import patch_means
 
 cohort = nerve.simulate_cohort(200, "schaefer100-7", timepoints=200, seed=0, keep_timeseries=False)
 truth = cohort.notes["truth"]["targets"]["p_factor"]

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import nerve
-from nerve.quality import check_cohort
+from nerve.data.quality import check_cohort
 
 seventeen = nerve.simulate_cohort(30, "schaefer100-17", timepoints=150, seed=0, keep_timeseries=False)
 seven = seventeen.align("schaefer100-7")  # the same numbers, rows and columns in the other order

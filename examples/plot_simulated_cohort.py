@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import nerve
-from nerve.simulate import factor_scores, patch_means, simulate_cohort
+from nerve.data.simulate import factor_scores, patch_means, simulate_cohort
 
 cohort = simulate_cohort(300, "schaefer100-17", timepoints=200, seed=0)
 print(cohort)

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from nerve.cli import bids
-from nerve.cohort import Cohort
-from nerve.export import export_cohort
+from nerve.data.cohort import Cohort
+from nerve.data.export import export_cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.nerve import NERVE
-from nerve.parcellation import Parcellation
 
 pytestmark = pytest.mark.slow
 

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from nerve import Cohort, Protocol
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve.data.quality import check_cohort
+from nerve.data.simulate import simulate_cohort
 from nerve.experiments import commands
 from nerve.experiments.main import Experiment
 from nerve.interpret import interpret_to
 from nerve.methods.runs import embed_file, pretrain
-from nerve.quality import check_cohort
-from nerve.simulate import simulate_cohort
 
 MINE = "precious\n"
 

@@ -9,8 +9,8 @@ pytestmark = pytest.mark.slow
 CELLS = (
     """
 import warnings
-import numpy as np, pandas as pd, nerve, nerve.progress
-nerve.progress.SECONDS_BETWEEN_LINES = 0  # lines also of work that is short
+import numpy as np, pandas as pd, nerve, nerve._utils.progress
+nerve._utils.progress.SECONDS_BETWEEN_LINES = 0  # lines also of work that is short
 rng = np.random.default_rng(0)
 fc = np.stack([np.corrcoef(x) for x in rng.normal(size=(24, 32, 60))])
 regions = pd.DataFrame({"label": [f"r{i}" for i in range(32)], "network": ["A"] * 16 + ["<b>B</b>"] * 16})

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from nerve import Cohort, Parcellation
+from nerve._utils.console import Console
+from nerve._utils.files import write_markdown, write_text
+from nerve._utils.privacy import printable
 from nerve.cli import main
-from nerve.console import Console
-from nerve.files import write_markdown, write_text
 from nerve.methods.nerve import NERVE
-from nerve.privacy import printable
 from nerve.report.load import load_results
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07"

@@ -19,11 +19,11 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from nerve._utils.files import read_tsv
 from nerve.evaluation import compare
 from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.evaluation.rows import lines_of, short_name
 from nerve.experiments.store import UNAVAILABLE
-from nerve.files import read_tsv
 from nerve.report.figures import draw
 from nerve.report.figures.colours import CYCLE, MUTED, RC
 from nerve.report.load import load_results

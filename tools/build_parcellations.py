@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-OUT = Path(__file__).parent.parent / "src" / "nerve" / "parcellations"
+OUT = Path(__file__).parent.parent / "src" / "nerve" / "data" / "atlases"
 
 for n_regions in range(100, 1001, 100):
     facts = pd.read_csv(Path(sys.argv[1]) / "schaefer" / f"schaefer{n_regions}.tsv", sep="\t")

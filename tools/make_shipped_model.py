@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from nerve import Cohort, evaluate
-from nerve.checks import problem
+from nerve._utils.errors import problem
+from nerve._utils.files import write_text
 from nerve.evaluation import score_table
-from nerve.files import write_text
 from nerve.methods.base import CARD
 from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import PACKAGED, pack

@@ -18,11 +18,11 @@ import torch
 from tools.recipe import DOCS, TARGETS, Rows, _lines, abide, few_labels, fill
 
 import nerve
-from nerve.checks import NerveWarning
-from nerve.components import turned, unit_rows
+from nerve._utils.errors import NerveWarning
+from nerve._utils.files import write_text, write_tsv
+from nerve._utils.linalg import turned, unit_rows
 from nerve.evaluation import KernelRidge
 from nerve.evaluation.covariates import Design
-from nerve.files import write_text, write_tsv
 from nerve.methods import make_method
 
 PAGE = DOCS / "attempts.md"

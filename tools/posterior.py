@@ -20,13 +20,13 @@ import torch
 from tools.recipe import DOCS, LABELLED, Rows, _curves, _lines, abide, few_labels, fill
 
 import nerve
-from nerve.checks import NerveWarning
-from nerve.components import Shrinkage, principal_components, shrinkage_of, unit_rows
-from nerve.files import write_text, write_tsv
+from nerve._utils.errors import NerveWarning
+from nerve._utils.files import write_text, write_tsv
+from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, unit_rows
+from nerve.core.patching import Patching
+from nerve.core.views import TangentView
 from nerve.methods.nerve import NERVE
 from nerve.models import MaskedAutoencoder
-from nerve.patching import Patching
-from nerve.views import TangentView
 
 PAGE = DOCS / "attempts.md"
 WIDTH, EPOCHS, BATCH = 128, 6, 16

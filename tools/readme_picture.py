@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from nerve import plot
-from nerve.files import write_text
+from nerve._utils.files import write_text
+from nerve.data.simulate import simulate_cohort
+from nerve.report import plot
 from nerve.report.figures import svg
-from nerve.simulate import simulate_cohort
 
 OUT = Path(__file__).parent.parent / "docs" / "images"
 

@@ -26,15 +26,15 @@ import torch
 from sklearn.base import BaseEstimator
 
 import nerve
-from nerve.checks import NerveWarning
-from nerve.components import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
+from nerve._utils.errors import NerveWarning
+from nerve._utils.files import write_text, write_tsv
+from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
+from nerve.core.views import N_DIRECTIONS, TangentView
 from nerve.evaluation import compare, feature_sets, score_table
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.people import prepare_people
-from nerve.files import write_text, write_tsv
 from nerve.methods import make_method
 from nerve.methods.ppca import PPCA
-from nerve.views import N_DIRECTIONS, TangentView
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = dict.fromkeys(("strict", "floors"), DOCS / "methods" / "shrunk.md")  # the others:

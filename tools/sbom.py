@@ -14,7 +14,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from nerve.files import write_json, write_text
+from nerve._utils.files import write_json, write_text
 
 ROOT = "nerve-fc"
 EXTRAS = ("fmri", "viz", "baselines", "slurm")  # what users may install; docs and dev are for developers

@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 
 from nerve import Cohort, Protocol
+from nerve._utils.files import write_tsv
 from nerve.evaluation.features import Features, ridge_of
 from nerve.evaluation.people import prepare_people
 from nerve.evaluation.run import predict_one
 from nerve.evaluation.sites import site_accuracy, site_table
 from nerve.evaluation.sources import Source
 from nerve.evaluation.statistics import score_table
-from nerve.files import write_tsv
 from nerve.methods.recentring import SiteShifts
 from nerve.methods.tangent import TangentSpace
 

@@ -15,7 +15,7 @@ import psutil
 import torch
 
 import nerve
-from nerve.files import write_text
+from nerve._utils.files import write_text
 from torture._each import each_by_itself
 from torture.promise import Promise
 

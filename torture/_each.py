@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from nerve.cores import usable_cores
+from nerve._utils.cores import usable_cores
 from torture.promise import Promise
 
 WIDE = ("hostile", "fuzz", "load")  # use every core themselves; load, which may not finish, comes last

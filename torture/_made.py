@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import yaml
-from tests.readers.write_formats import random_series
+from tests.data.readers.write_formats import random_series
 
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.experiments.main import Experiment
-from nerve.parcellation import Parcellation
 from torture._processes import without_figures
 from torture._sources import LABELS, N_REGIONS, N_VOLUMES, Files, put
 

@@ -133,12 +133,6 @@ def serve(pipe: Any) -> None:
 
 
 def _import_everything() -> None:
-    import nerve.evaluation
-    import nerve.experiments.commands
-    import nerve.interpret.pretraining
-    import nerve.methods.runs
-    import nerve.readers.ingesting
-    import nerve.readers.plain  # noqa: F401
     from nerve.report.figures import FIGURES
 
     for module in FIGURES.values():

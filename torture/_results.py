@@ -17,7 +17,7 @@ import pandas as pd
 import yaml
 from safetensors.numpy import load_file
 
-from nerve.files import MARK
+from nerve._utils.files import MARK
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
 OF_THIS_RUN = ("id", "files", "command")  # of protocol.json: digests of tables with times, and where it was typed

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from nerve.files import MARK
+from nerve._utils.files import MARK
 
 # These end what hangs, and are minutes so that no slow or busy machine is taken for a fault.
 SECONDS = 300.0  # of the processor, that a command may take

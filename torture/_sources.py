@@ -17,7 +17,7 @@ import pandas as pd
 from nibabel import cifti2
 from scipy import sparse
 from scipy.io import savemat
-from tests.readers.write_formats import (
+from tests.data.readers.write_formats import (
     AFFINE,
     confounds_table,
     parcels_axis,
@@ -36,9 +36,9 @@ from tests.readers.write_formats import (
     write_xcpd,
 )
 
-from nerve.cohort import Cohort
-from nerve.export import export_cohort
-from nerve.parcellation import Parcellation
+from nerve.data.cohort import Cohort
+from nerve.data.export import export_cohort
+from nerve.data.parcellation import Parcellation
 
 N_REGIONS, N_VOLUMES = 21, 60
 LABELS = [f"{word}_{i}" for i, word in enumerate("abc" * 7)]

@@ -19,8 +19,8 @@ import numpy as np
 import yaml
 from typer.testing import CliRunner
 
-from nerve import simulate
 from nerve.cli import app
+from nerve.data import simulate
 from torture._processes import Ended, Running, Warm, cold, without_figures
 from torture._results import compared, debris, unreadable
 from torture.promise import Promise

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from nerve.cores import usable_cores
+from nerve._utils.cores import usable_cores
 from torture._commands import odd_lines, odd_places
 from torture._made import made, put_here
 from torture._mutations import BYTES, INSTEAD, LYING_NPY, NUMPY_ONLY, TEXT, arrays, replaced
@@ -78,9 +78,9 @@ def preload() -> None:
     import torch
 
     import nerve.cli
+    import nerve.data.readers.ingesting
     import nerve.interpret
     import nerve.methods.runs
-    import nerve.readers.ingesting
     import nerve.report.page  # noqa: F401
 
     torch.set_num_threads(1)

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import sparse
 from scipy.io import savemat
 
-from nerve.cores import usable_cores
+from nerve._utils.cores import usable_cores
 from torture._made import made, put_here
 from torture._mutations import npy_header
 from torture._sandbox import Case, Outcome, run_cases
@@ -51,7 +51,7 @@ PICKLED = pickle.dumps(Malice())
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     """All attacks; the short form leaves out the bomb that takes as long to read as all others together."""
     preload()
-    left_out = (TEXT_BOMB,) if short else ()  # tests/test_unpacking.py has its cells
+    left_out = (TEXT_BOMB,) if short else ()  # tests/_utils/test_archives.py has its cells
     found = {name: [case for case in cases if case.name not in left_out] for name, cases in attacks().items()}
     cases = [case for some in found.values() for case in some]
     outcomes = iter(run_cases(cases, range(len(cases)), folder, jobs=usable_cores()))

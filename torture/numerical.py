@@ -16,14 +16,14 @@ import pandas as pd
 
 import nerve
 from nerve import Cohort, Parcellation
-from nerve.checks import NerveError, NerveWarning
+from nerve._utils.errors import NerveError, NerveWarning
 from nerve.evaluation import all_comparisons, feature_sets, score_table
 from nerve.evaluation.people import prepare_people
+from nerve.evaluation.protocol import KERNELS
 from nerve.evaluation.run import null_of_one
 from nerve.interpret import interpret_to
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
-from nerve.protocol import KERNELS
 from torture.promise import Promise
 
 N, R = 40, 12

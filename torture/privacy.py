@@ -20,7 +20,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from nerve.cli import main
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
 from torture.promise import Promise
 
 N, R = 40, 12

@@ -20,7 +20,7 @@ import yaml
 from typer.testing import CliRunner
 
 from nerve.cli import app
-from nerve.simulate import simulate_cohort
+from nerve.data.simulate import simulate_cohort
 from torture._processes import without_figures
 from torture._results import compared
 from torture.promise import Promise

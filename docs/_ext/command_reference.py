@@ -5,8 +5,8 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 from nerve.cli import app as program
+from nerve.evaluation.protocol import FIELDS, Protocol
 from nerve.experiments import config
-from nerve.protocol import FIELDS, Protocol
 
 
 def commands_of(command, path=("nerve",)):

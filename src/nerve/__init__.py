@@ -5,25 +5,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from nerve.cores import share_the_machine
+from nerve._utils.cores import share_the_machine
 
 share_the_machine()
 
 # public name -> module that holds it; imported on first use, so that `import nerve` costs nothing
 _PUBLIC = {
-    "Cohort": "nerve.cohort",
-    "MissingInput": "nerve.checks",
+    "Cohort": "nerve.data.cohort",
+    "MissingInput": "nerve._utils.errors",
     "NERVE": "nerve.methods.nerve",
-    "NerveError": "nerve.checks",
-    "Parcellation": "nerve.parcellation",
-    "Patching": "nerve.patching",
+    "NerveError": "nerve._utils.errors",
+    "Parcellation": "nerve.data.parcellation",
+    "Patching": "nerve.core.patching",
     "Probe": "nerve.methods.probe",
-    "Protocol": "nerve.protocol",
+    "Protocol": "nerve.evaluation.protocol",
     "evaluate": "nerve.experiments.evaluate",
-    "load_parcellation": "nerve.parcellation",
-    "read_cohort": "nerve.readers",
-    "simulate_cohort": "nerve.simulate",
-    "simulate_cohorts": "nerve.simulate",
+    "load_parcellation": "nerve.data.parcellation",
+    "read_cohort": "nerve.data.readers",
+    "simulate_cohort": "nerve.data.simulate",
+    "simulate_cohorts": "nerve.data.simulate",
 }
 __all__ = sorted([*_PUBLIC, "__version__"])
 

@@ -18,17 +18,17 @@ from sklearn.preprocessing import StandardScaler
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nerve.methods
-from nerve.checks import MissingInput, NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import MissingInput, NerveError
+from nerve._utils.fitted import NotFitted
+from nerve.core.views import VIEWS
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
+from nerve.data.simulate import Target, simulate_cohort
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.sources import Rows
-from nerve.fitted import NotFitted
 from nerve.methods import METHODS, load_method, make_method, method_class
 from nerve.methods.trained import Trained
-from nerve.parcellation import Parcellation
-from nerve.simulate import Target, simulate_cohort
 from nerve.training import Draws, PairedSource
-from nerve.views import VIEWS
 
 TRAINED = [name for name in METHODS if issubclass(method_class(name), Trained)]
 SUPERVISED = [name for name in TRAINED if method_class(name).role == "supervised"]

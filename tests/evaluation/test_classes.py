@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from nerve import NerveError, Protocol, evaluate
 from nerve.cli import app
+from nerve.data.quality import check_cohort
 from nerve.evaluation import all_comparisons, read_results, score_table
 from nerve.evaluation.people import prepare_people
-from nerve.quality import check_cohort
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, LABELS = 150, np.array(["control", "mdd", "scz"])
 
 

@@ -11,7 +11,7 @@ from nerve.evaluation.combat import ComBat
 from nerve.evaluation.people import prepare_people
 from nerve.evaluation.sources import Adjusted, Rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, D = 400, 30
 CONTROLS = ("group", "control")
 

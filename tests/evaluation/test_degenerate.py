@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 
 import nerve
-from nerve.checks import NerveError, NerveWarning
+from nerve._utils.errors import NerveError, NerveWarning
 from nerve.evaluation import feature_sets, score_table
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.kernels import blockwise_gram, correlation_rows, linear_rows
 from nerve.evaluation.people import prepare_people
+from nerve.evaluation.protocol import KERNELS, Protocol
 from nerve.evaluation.run import null_of_one
-from nerve.protocol import KERNELS, Protocol
 
 from .conftest import make_cohort
 

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from nerve import Cohort, Protocol
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve._utils.privacy import for_screen
+from nerve.data.quality import check_cohort
 from nerve.evaluation.people import prepare_people
-from nerve.privacy import for_screen
-from nerve.quality import check_cohort
 
 from .conftest import make_cohort
 

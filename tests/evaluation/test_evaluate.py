@@ -14,7 +14,7 @@ from nerve import NerveError
 from nerve.cli import app
 from nerve.evaluation import read_results, score_table
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 COLUMNS = [
     "cohort",
     "target",
@@ -61,7 +61,7 @@ def test_every_feature_set_meets_the_same_folds(cohort, features):
 
 
 def test_a_missing_target_drops_that_person_for_that_target_only_and_says_so(cohort, features):
-    with pytest.warns(nerve.checks.NerveWarning, match=r"partly: \d+ of 120 participants have no value"):
+    with pytest.warns(nerve._utils.errors.NerveWarning, match=r"partly: \d+ of 120 participants have no value"):
         table = evaluate(features, cohort, ["score", "partly"])
     assert (table["target"] == "score").sum() == 120
     assert (table["target"] == "partly").sum() == cohort.participants["partly"].notna().sum()
@@ -76,7 +76,7 @@ def test_targets_with_the_same_people_are_predicted_the_same_alone_and_together(
 
 
 def test_motion_is_a_covariate_by_default_and_said_so(cohort, features):
-    with pytest.warns(nerve.checks.NerveWarning, match="mean_fd"):
+    with pytest.warns(nerve._utils.errors.NerveWarning, match="mean_fd"):
         with_motion = evaluate(features, cohort, "score")
     without = evaluate(features, cohort, "score", motion=None)
     assert not np.allclose(with_motion["observed"], without["observed"])
@@ -97,7 +97,7 @@ def test_a_table_is_joined_by_id_in_any_order_with_the_unmatched_listed(cohort, 
         [shuffled[shuffled["participant_id"] != "sub-007"], table.iloc[[0]].assign(participant_id="sub-999")]
     )
     part.to_csv(tmp_path / "theirs.tsv", sep="\t", index=False)
-    with pytest.warns(nerve.checks.NerveWarning, match="sub-007") as said:
+    with pytest.warns(nerve._utils.errors.NerveWarning, match="sub-007") as said:
         out = evaluate(tmp_path / "theirs.tsv", cohort, "score")
     assert any("sub-999" in str(one.message) for one in said)
     assert set(out["method"]) == {"theirs"}
@@ -138,7 +138,7 @@ def test_sites_can_be_left_out_or_harmonised(cohort, features):
 
 
 def test_regressing_features_warns_of_confound_leakage(cohort, features):
-    with pytest.warns(nerve.checks.NerveWarning, match="leak confounds"):
+    with pytest.warns(nerve._utils.errors.NerveWarning, match="leak confounds"):
         evaluate(features, cohort, "score", "age", regress_features=True)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import nerve
 from nerve import evaluate
-from nerve.checks import NerveWarning
+from nerve._utils.errors import NerveWarning
 from nerve.evaluation.kernels import correlation_rows, cross_products
 from nerve.evaluation.sources import Landmarks, landmark_pool
 
@@ -15,7 +15,7 @@ FEW = {"n_folds": 4, "motion": None}
 
 @pytest.fixture(scope="module")
 def cohort() -> nerve.Cohort:
-    return nerve.simulate.simulate_cohort(120, "schaefer100-7", 60, keep_timeseries=False, seed=3)
+    return nerve.data.simulate.simulate_cohort(120, "schaefer100-7", 60, keep_timeseries=False, seed=3)
 
 
 def through(features, cohort, **options):

@@ -18,7 +18,7 @@ from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import FeatureRegression
 from nerve.evaluation.sources import Adjusted, Kernel, PrincipalComponents, Rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N = 90
 
 

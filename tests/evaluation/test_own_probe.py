@@ -17,7 +17,7 @@ from nerve.evaluation import score_table, strata_of
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.own_probe import probe_name
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 
 
 @pytest.mark.slow

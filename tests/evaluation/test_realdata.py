@@ -7,7 +7,11 @@ import pytest
 from nerve import Cohort, Parcellation, evaluate
 from nerve.evaluation import score_table
 
-pytestmark = [pytest.mark.realdata, pytest.mark.slow, pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")]
+pytestmark = [
+    pytest.mark.realdata,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning"),
+]
 
 
 def load(folder, n_regions, names):

@@ -7,14 +7,14 @@ from tests.evaluation.conftest import make_cohort
 from typer.testing import CliRunner
 
 from nerve import Cohort, NerveError, Protocol, evaluate
-from nerve.checks import NerveWarning
+from nerve._utils.errors import NerveWarning
 from nerve.cli import app
-from nerve.duplicates import same_fc
+from nerve.data.duplicates import same_fc
 from nerve.evaluation import feature_sets, groups_of, read_results, score_table
 from nerve.evaluation.people import prepare_people
 from nerve.evaluation.sites import site_accuracy
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 
 
 def repeated(n, n_copies, noise, seed=0, **columns):

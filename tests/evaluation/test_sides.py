@@ -23,7 +23,7 @@ from nerve.evaluation.run import null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.evaluation.transfer import prepare_transfer
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 # a cohort that fails is shown as it was drawn: to find a smaller one would take minutes
 EXAMPLES = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 

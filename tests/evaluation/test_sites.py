@@ -11,7 +11,7 @@ from nerve.evaluation.people import prepare_people
 from nerve.evaluation.sites import site_accuracy, site_table, site_verdict
 from nerve.evaluation.statistics import score_table
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N = 120
 
 

@@ -7,12 +7,12 @@ from tests.evaluation.conftest import make_cohort
 from typer.testing import CliRunner
 
 from nerve import Cohort, NerveError, evaluate
-from nerve.checks import NerveWarning
+from nerve._utils.errors import NerveWarning
 from nerve.cli import app
 from nerve.evaluation import KernelRidge, read_results, score_table, strata_of
 from nerve.evaluation.covariates import CovariateRegression
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 FORWARDS = np.arange(8)
 
 

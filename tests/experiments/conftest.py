@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nerve.data.simulate import simulate_cohort
 from nerve.experiments.config import ExperimentConfig
-from nerve.simulate import simulate_cohort
 
 TINY = {"epochs": 1, "dim": 16, "depth": 1, "batch_size": 32, "heads": 2}
 PROTOCOL = {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 20}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 from nerve.experiments.config import ExperimentConfig, MethodConfig, load_config
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Planner

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError
+from nerve.data.cohort import Cohort
 from nerve.evaluation import KernelRidge
 from nerve.evaluation.sources import FittedInFolds
 from nerve.experiments.launch import work

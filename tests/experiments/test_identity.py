@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from nerve.cli import app
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
+from nerve.data.simulate import simulate_cohort
 from nerve.evaluation.results import read_results
 from nerve.evaluation.rows import line_label, line_labels
 from nerve.experiments.config import ExperimentConfig, load_config
@@ -19,12 +21,10 @@ from nerve.experiments.plan import Planner
 from nerve.experiments.rehearse import PERMUTATIONS, rehearsal
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
-from nerve.parcellation import Parcellation
 from nerve.report.load import load_results
 from nerve.report.page import page, write_report
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
-from nerve.simulate import simulate_cohort
 
 REGIONS = Parcellation(tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters")
 CHANGED = {"tokenizer": "shared", "mask_ratio": 0.25, "epochs": 1, "dim": 16}

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from nerve.cli import app
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import pack
-from nerve.parcellation import Parcellation
 
 pytestmark = pytest.mark.slow
 

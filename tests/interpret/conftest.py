@@ -3,7 +3,7 @@
 import pytest
 
 from nerve import NERVE
-from nerve.simulate import simulate_cohort
+from nerve.data.simulate import simulate_cohort
 
 OPTIONS = {"heads": 2, "decoder_dim": 16, "init": "scaled", "n_components": 16}
 

@@ -10,12 +10,12 @@ import pytest
 
 import nerve
 from nerve import NERVE, Cohort, NerveError, Patching, Protocol
-from nerve.checks import NerveWarning
+from nerve._utils.errors import NerveWarning
+from nerve.data.simulate import Target, simulate_cohort
 from nerve.evaluation.people import prepare_people
 from nerve.interpret import patch_importance
 from nerve.interpret.importance import pattern_sizes
 from nerve.interpret.occlusion import Embedding, embedding_of, occluded_predictions, training_means
-from nerve.simulate import Target, simulate_cohort
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
 QUICK = {"n_folds": 4, "n_bootstrap": 100}
@@ -114,7 +114,7 @@ def predictions_of(embedding, cohort, targets, covariates=()):
 
 @pytest.mark.slow
 def test_progress_goes_on_within_a_fold_from_nothing_to_all(planted, monkeypatch, capsys):
-    monkeypatch.setattr(nerve.progress, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(nerve._utils.progress, "SECONDS_BETWEEN_LINES", 0)
     patch_importance("raw", planted, ["score"], n_folds=2, n_bootstrap=2)
     label = "occlusion, model 1 of 1, repeat 1 of 1"
     counts = re.findall(rf"{label}: (\d+) of (\d+) predictions", capsys.readouterr().err)

@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from nerve import NERVE, NerveError
+from nerve._utils.files import read_json, read_tsv
 from nerve.cli import app
-from nerve.files import read_json, read_tsv
 from nerve.interpret import interpret_to
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders

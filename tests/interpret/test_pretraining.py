@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nerve.cohort import Cohort
-from nerve.files import read_json
+from nerve._utils.files import read_json
+from nerve.core.patching import Patching
+from nerve.core.views import make_view
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.interpret.pretraining import describe_run
 from nerve.methods.packing import PackingSource
 from nerve.methods.ppca import PPCA
-from nerve.parcellation import Parcellation
-from nerve.patching import Patching
 from nerve.report.load import load_results
-from nerve.views import make_view
 
 PARCELLATION = Parcellation(tuple("abcdefgh"), ("A", "A", "B", "B", "B", "C", "C", "C"))
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nerve.parcellation import Parcellation
+from nerve.data.parcellation import Parcellation
 
 
 def untrained(method: Any, n_regions: int) -> Any:

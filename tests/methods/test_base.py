@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from sklearn.base import clone
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
-from nerve.fitted import NotFitted
+from nerve._utils.errors import NerveError
+from nerve._utils.fitted import NotFitted
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.data import as_cohort
 from nerve.methods.predictor import Predictor
 from nerve.methods.trained import Encoder
-from nerve.parcellation import Parcellation
 from nerve.training import TrainingSettings
 
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from tests.methods.modules import untrained
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
-from nerve.connectivity import partial
+from nerve._utils.errors import NerveError
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import partial
+from nerve.data.parcellation import Parcellation
 from nerve.methods import braingnn
 from nerve.methods.braingnn import BrainGNN, GraphSource
 from nerve.models.braingnn import consistency_loss, node_features, pooling_loss
-from nerve.parcellation import Parcellation
 
 REGIONS = 8
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from tests.methods.modules import untrained
 
-from nerve.checks import MissingInput, NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import MissingInput, NerveError
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.braingsls import BrainGSLs
 from nerve.models.braingsls import BrainGSLsModel, SignalEncoder
-from nerve.parcellation import Parcellation
 from nerve.training import Draws
 
 R, N = 12, 8

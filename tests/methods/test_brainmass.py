@@ -8,8 +8,9 @@ import pytest
 import torch
 from tests.methods.modules import untrained
 
-from nerve.checks import MissingInput
-from nerve.cohort import Cohort
+from nerve._utils.errors import MissingInput
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.brainmass import BrainMass
 from nerve.models.brainmass import (
     BrainMassModel,
@@ -18,7 +19,6 @@ from nerve.models.brainmass import (
     shrunk_correlation,
     wishart_views,
 )
-from nerve.parcellation import Parcellation
 from nerve.training import Draws
 
 R = 12

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import nerve
+from nerve.data.parcellation import Parcellation
 from nerve.methods import make_method
-from nerve.parcellation import Parcellation
 
 pytestmark = [pytest.mark.realdata, pytest.mark.slow]
 

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
-from nerve.checks import MissingInput, NerveError
-from nerve.cohort import Cohort
-from nerve.connectivity import ledoit_wolf
+from nerve._utils.errors import MissingInput, NerveError
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import ledoit_wolf
+from nerve.data.parcellation import Parcellation
 from nerve.methods.gate import GATE, window_starts
 from nerve.models.gate import PopulationConvolution, agreement_loss, nearest_people
-from nerve.parcellation import Parcellation
 
 R = 8
 TINY = {"n_components": 6, "width": 5, "n_windows": 4, "window": 12, "stride": 8, "other_windows": (6, 16)}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.methods.modules import untrained
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 from nerve.methods.graphmae import GraphMAE
 from nerve.models.graph import strongest_edges
 from nerve.models.graphmae import scaled_cosine_error

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
-from nerve.connectivity import MEASURES
+from nerve._utils.errors import NerveError
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import MEASURES
+from nerve.data.parcellation import Parcellation
 from nerve.methods import METHODS, method_class
-from nerve.parcellation import Parcellation
 
 REGIONS = Parcellation(tuple("abcdef"), ("X", "Y") * 3)
 

@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 import nerve
-from nerve.checks import NerveError, NerveWarning
-from nerve.fitted import NotFitted
+from nerve._utils.errors import NerveError, NerveWarning
+from nerve._utils.fitted import NotFitted
+from nerve.core.patching import Patching
+from nerve.data.parcellation import Parcellation
 from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve
 from nerve.methods.runs import embed_file, resolved_yaml, run_config
-from nerve.parcellation import Parcellation
-from nerve.patching import Patching
 
 TINY = {"preset": "small", "dim": 16, "depth": 1, "epochs": 2, "batch_size": 16, "device": "cpu"}
 

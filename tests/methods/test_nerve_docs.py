@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from nerve.core.patching import Patching
 from nerve.methods.config import PRESETS, NerveConfig
 from nerve.models import parameter_table
-from nerve.patching import Patching
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

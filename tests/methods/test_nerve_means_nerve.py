@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 import nerve
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve.core.masked_autoencoder import POOLINGS
+from nerve.core.views import VIEWS
 from nerve.interpret import interpret_to
 from nerve.methods.config import PRESETS
 from nerve.models import TOKENIZERS, Tokenizer
-from nerve.models.masked_autoencoder import POOLINGS
-from nerve.views import VIEWS
 
 QUICK = {"dim": 16, "depth": 1, "epochs": 1, "batch_size": 16, "device": "cpu"}
 every_preset = pytest.mark.parametrize("preset", PRESETS)

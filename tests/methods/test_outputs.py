@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from nerve import Cohort, Parcellation
-from nerve.checks import NerveError, NerveWarning
+from nerve._utils.errors import NerveError, NerveWarning
 from nerve.methods.data import checked_embeddings
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents, RawFC

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from nerve import Cohort
+from nerve.core.masked_autoencoder import MaskedAutoencoder
+from nerve.data.parcellation import Parcellation
+from nerve.data.simulate import simulate_cohort
 from nerve.methods.nerve import NERVE
 from nerve.methods.tangent import TangentSpace
-from nerve.models.masked_autoencoder import MaskedAutoencoder
-from nerve.parcellation import Parcellation
-from nerve.simulate import simulate_cohort
 
 TABLE = pd.DataFrame({"label": [f"r{i}" for i in range(20)], "network": ["A"] * 8 + ["B"] * 12})
 REGIONS = Parcellation.from_table(TABLE, name="twenty")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve.core.patching import Patching
 from nerve.methods.ppca import PPCA
-from nerve.patching import Patching
 
 
 @pytest.fixture(scope="module")

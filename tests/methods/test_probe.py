@@ -8,12 +8,12 @@ from tests.evaluation.test_transfer import planted
 from typer.testing import CliRunner
 
 from nerve import Cohort, NerveError, Probe, Protocol, evaluate
+from nerve._utils.files import read_tsv
 from nerve.cli import app
-from nerve.files import read_tsv
 from nerve.methods.references import PrincipalComponents, RawFC
 from nerve.methods.tangent import TangentSpace
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 
 
 @pytest.fixture(scope="module")

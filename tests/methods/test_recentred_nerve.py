@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from nerve import NERVE, Cohort, NerveError, Parcellation, Protocol, evaluate
 from nerve.cli import app
+from nerve.core.patching import Patching
 from nerve.evaluation import read_results, score_table
 from nerve.evaluation.features import feature_sets
 from nerve.evaluation.people import prepare_people
@@ -17,9 +18,8 @@ from nerve.interpret.occlusion import embedding_of
 from nerve.interpret.pretraining import describe_run
 from nerve.methods import packing
 from nerve.methods.recentring import UNSEEN
-from nerve.patching import Patching
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, R, SITES = 150, 12, 5
 SMALL = {"preset": "small", "view": "tangent", "dim": 16, "epochs": 0, "device": "cpu", "n_components": 16}
 

@@ -14,7 +14,7 @@ from nerve.evaluation.sites import site_accuracy
 from nerve.methods.recentring import UNSEEN, SiteShifts
 from nerve.methods.tangent import TangentSpace
 
-pytestmark = pytest.mark.filterwarnings("ignore::nerve.checks.NerveWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, R = 120, 10
 
 

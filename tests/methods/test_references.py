@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 
-from nerve.checks import MissingInput, NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import MissingInput, NerveError
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.references import Covariates, PrincipalComponents, RawFC
-from nerve.parcellation import Parcellation
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 from nerve.methods import METHODS, make_method, method_class
 from nerve.methods.config import NerveConfig
 

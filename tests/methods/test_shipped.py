@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from nerve.cli import app
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import load_parcellation
 from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import packaged_models
-from nerve.parcellation import load_parcellation
 
 NAME = "nerve-small-419"
 REGIONS = load_parcellation("schaefer400-17+aseg19")

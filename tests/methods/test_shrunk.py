@@ -7,10 +7,10 @@ from scipy.spatial.distance import pdist
 
 import nerve
 from nerve import Cohort, Parcellation
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve.core.views import TangentView
 from nerve.methods import make_method
 from nerve.methods.shrunk import ShrunkTangentSpace, TangentSpace
-from nerve.views import TangentView
 
 LABELS = [f"r{i:02}" for i in range(24)]
 REGIONS = Parcellation.from_table(pd.DataFrame({"label": LABELS, "network": list("XYZ") * 8}), name="few")

@@ -10,8 +10,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import validate_data
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.evaluation import KernelRidge
 from nerve.methods import METHODS, make_method, method_class
 from nerve.methods.nerve import NERVE
@@ -19,7 +20,6 @@ from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents, RawFC
 from nerve.methods.tangent import TangentSpace
 from nerve.methods.trained import Trained
-from nerve.parcellation import Parcellation
 
 REGIONS = Parcellation(tuple("abcdefgh"), tuple("AABBCCDD"), name="letters")
 

@@ -6,9 +6,9 @@ import pytest
 from scipy.spatial.distance import pdist
 
 from nerve import Cohort, Parcellation
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve.core.views import TangentView
 from nerve.methods.tangent import TangentSpace
-from nerve.views import TangentView
 
 REGIONS = Parcellation.from_table(pd.DataFrame({"label": list("abcdef"), "network": list("XXXYYY")}), name="six")
 

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from nerve.checks import NerveError, NerveWarning
+from nerve._utils.errors import NerveError, NerveWarning
 from nerve.cli import app
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import load_parcellation
+from nerve.data.quality.likeness import Likeness, Signature, likeness
 from nerve.methods import load_method, pretrained
 from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import pack
 from nerve.methods.runs import embed_file
-from nerve.parcellation import load_parcellation
-from nerve.quality.likeness import Likeness, Signature, likeness
 
 ATLAS = load_parcellation("schaefer100-17")
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from nerve.data.parcellation import Parcellation
+from nerve.data.simulate import simulate_cohort
 from nerve.methods import METHODS, load_method, make_method, method_class
-from nerve.parcellation import Parcellation
-from nerve.simulate import simulate_cohort
 
 SELF_SUPERVISED = [name for name in METHODS if method_class(name).role == "self-supervised"]
 

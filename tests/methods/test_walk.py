@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 import nerve
 from nerve.cli import app
+from nerve.core.masked_autoencoder import MaskedAutoencoder
+from nerve.core.views import TangentView
+from nerve.data.parcellation import Parcellation
+from nerve.data.simulate import simulate_cohort
 from nerve.methods import packing, trained
-from nerve.models.masked_autoencoder import MaskedAutoencoder
-from nerve.parcellation import Parcellation
-from nerve.simulate import simulate_cohort
-from nerve.views import TangentView
 
 NETWORKS = tuple("AAAABBBBCCCC")
 REGIONS = Parcellation(tuple(f"{name}{i}" for i, name in enumerate(NETWORKS)), NETWORKS, name="twelve")

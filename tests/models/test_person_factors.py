@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from tests.models.test_tokenizers import PATCHINGS, every_patching, matrices
+from tests.core.test_tokenizers import PATCHINGS, every_patching, matrices
 
+from nerve.core.patching import Patching
 from nerve.models.person_factors import STEPS, PersonFactors
-from nerve.patching import Patching
 from nerve.training import Draws
 
 

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
+from nerve.core.patching import Patching
 from nerve.methods.config import resolve
 from nerve.models import parameter_counts, parameter_table
-from nerve.patching import Patching
 
 
 @pytest.fixture(scope="module")

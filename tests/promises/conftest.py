@@ -2,7 +2,7 @@
 
 import pytest
 
-import nerve.simulate
+import nerve.data.simulate
 from nerve.methods import config
 
 NARROW = {"epochs": 1, "dim": 8, "depth": 1, "n_components": 4, "batch_size": 16, "device": "cpu"}
@@ -14,6 +14,6 @@ def quick(monkeypatch, undrawn):
     """Presets of one narrow epoch, a dozen simulated participants, reports without figures."""
     for name, preset in config.PRESETS.items():
         monkeypatch.setitem(config.PRESETS, name, preset | NARROW)
-    simulate = nerve.simulate.simulate_to
+    simulate = nerve.data.simulate.simulate_to
     few = lambda out, n, *rest, **more: simulate(out, min(n, N_SIMULATED), *rest, **more)  # noqa: E731
-    monkeypatch.setattr(nerve.simulate, "simulate_to", few)
+    monkeypatch.setattr(nerve.data.simulate, "simulate_to", few)

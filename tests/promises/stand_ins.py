@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 from scipy.io import savemat
-from tests.readers import write_formats as formats
+from tests.data.readers import write_formats as formats
 
 import nerve
-from nerve.export import export_cohort
+from nerve.data.export import export_cohort
 from nerve.methods.pretrained import pack
 
 NAMES = ("first", "second", "third")

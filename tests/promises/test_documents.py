@@ -11,11 +11,11 @@ import yaml
 from tests.promises.documents import PAGES, ROOT, blocks
 from tests.promises.test_documented_commands import COMMANDS
 
+from nerve.evaluation.protocol import FIELDS
 from nerve.evaluation.results import PROTOCOL, TABLES
 from nerve.experiments.config import ExperimentConfig, MethodConfig, SlurmConfig
 from nerve.methods import method_table
 from nerve.methods.config import PRESETS, NerveConfig, resolve
-from nerve.protocol import FIELDS
 
 DOCS = ROOT / "docs"
 CURRENT = [page for page in PAGES if page.name not in ("CHANGELOG.md", "decisions.md")]  # those two are of their day

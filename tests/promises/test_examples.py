@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import pytest
 from tests.promises.documents import ROOT, in_one_epoch
 
-from nerve.checks import NerveWarning
+from nerve._utils.errors import NerveWarning
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 

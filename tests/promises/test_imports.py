@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from nerve import cores
+from nerve._utils import cores
 
 pytestmark = pytest.mark.slow
 STAGES = {
     "evaluation": "import nerve.evaluation",
-    "report": "import nerve.report.page, nerve.plot",
+    "report": "import nerve.report.page, nerve.report.plot",
     "threads": "import torch; said = torch.get_num_threads()",
     "training": """
 import numpy as np
-from nerve.models.masked_autoencoder import MaskedAutoencoder
-from nerve.patching import Patching
+from nerve.core.masked_autoencoder import MaskedAutoencoder
+from nerve.core.patching import Patching
 from nerve.training import ArraySource, TrainingSettings, train
 class Module(torch.nn.Linear):
     def training_loss(self, batch, draws):

@@ -8,7 +8,7 @@ from tests.promises import stand_ins
 from tests.promises.documents import ROOT, blocks, in_one_epoch, nerve_commands
 from typer.testing import CliRunner
 
-from nerve.checks import NerveWarning
+from nerve._utils.errors import NerveWarning
 from nerve.cli import app
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ import pytest
 from tests.promises.documents import ROOT
 
 import nerve
+from nerve.data.readers import READERS
 from nerve.methods import METHODS
-from nerve.readers import READERS
 
 DOCS = ROOT / "docs"
 

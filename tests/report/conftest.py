@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from folders import Made, line, write_folder
 from painting import paint
 
-from nerve.quality.likeness import Likeness, Signature
+from nerve.data.quality.likeness import Likeness, Signature
 from nerve.report.load import load_results
 from nerve.report.page import write_report
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.cohort import Cohort
+from nerve._utils.files import write_json, write_tsv
+from nerve.core.patching import Patching
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import load_parcellation
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.results import ResultsFolder, write_results
 from nerve.evaluation.rows import Row, rows_table
-from nerve.files import write_json, write_tsv
-from nerve.parcellation import load_parcellation
-from nerve.patching import Patching
-from nerve.protocol import Protocol
 
 PARCELLATION = "schaefer100-7"
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 from matplotlib.text import Text
 
-from nerve.files import write_json, write_text
+from nerve._utils.files import write_json, write_text
 from nerve.report import figures
 from nerve.report.page import page
 

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from painting import noting_words
 
 import nerve.report.figures as package
-from nerve import plot
-from nerve.cohort import Cohort
-from nerve.files import read_json
-from nerve.parcellation import load_parcellation
+from nerve._utils.files import read_json
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import load_parcellation
+from nerve.report import plot
 from nerve.report.figures import FIGURES, SECTIONS, NothingToDraw, draw, drawn, function_of, svg
 from nerve.report.figures.colours import YEO7, YEO17, network_colours
 from nerve.report.figures.comparison import swept

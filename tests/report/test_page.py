@@ -13,10 +13,10 @@ import pytest
 from folders import COMPARED, Made, line, rows, write_folder
 from matplotlib.figure import Figure
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError
+from nerve._utils.files import read_tsv, write_json, write_text, write_tsv
+from nerve.data.cohort import Cohort
 from nerve.evaluation.rows import rows_table
-from nerve.files import read_tsv, write_json, write_text, write_tsv
 from nerve.report.figures import FIGURES, Drawn
 from nerve.report.load import by_name, load_results
 from nerve.report.page import page, write_report

@@ -5,7 +5,8 @@ import tempfile
 
 import pytest
 
-from nerve import cli, locks
+from nerve import cli
+from nerve._utils import locks
 from torture import disk
 
 
@@ -47,7 +48,7 @@ def test_a_lock_on_a_full_disk_is_held_and_given_back(tmp_path, monkeypatch):
     def full(descriptor: int, text: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("nerve.locks.os.write", full)
+    monkeypatch.setattr("nerve._utils.locks.os.write", full)
     with locks.holding(tmp_path / "lock") as mine:
         assert mine
     assert not (tmp_path / "lock").exists()

@@ -9,7 +9,7 @@ import pytest
 from torture._commands import commands, odd_lines, sound
 from torture._sandbox import Case, run_cases
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 from nerve.training.settings import keep_freed_memory
 from torture import _sandbox, fuzz
 

@@ -11,7 +11,7 @@ from tests.report.folders import Made, line, write_folder
 from torture._made import made, put_here
 
 import nerve
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 from nerve.evaluation.rows import rows_table
 from nerve.experiments.config import ExperimentConfig, validated
 from nerve.methods.nerve import NERVE
@@ -60,7 +60,7 @@ def test_nothing_in_the_source_runs_what_a_file_says(path):
 
 # what may be imported by a name that is computed: entries of tables in the source, never what a file says
 IMPORTED = {"FIGURES[name]", "place", "module"}
-IMPORTED |= {"f'nerve.readers.{_LATER[name]}'", "f'nerve.readers.{name}'"}
+IMPORTED |= {"f'nerve.data.readers.{_LATER[name]}'", "f'nerve.data.readers.{name}'"}
 IMPORTED |= {"'importlib.metadata'", "_PUBLIC[name]", "f'nerve.{name}'"}
 IMPORTED |= {"FIGURES[one_of('figure', name, list(FIGURES))]"}
 

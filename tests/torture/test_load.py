@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 import nerve
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
+from nerve.data.quality import check_cohort
+from nerve.data.stack import Stack
 from nerve.experiments.evaluate import evaluate
 from nerve.methods.nerve import NERVE
-from nerve.parcellation import Parcellation
-from nerve.quality import check_cohort
-from nerve.stack import Stack
 from torture import load
 
 REGIONS = Parcellation(tuple(f"r{i}" for i in range(12)), tuple("AAAABBBBCCCC"), name="twelve")
@@ -34,7 +34,7 @@ def most_read(monkeypatch):
         found.append(len(index) if region is None else 0)
         return read(stack, index, region)
 
-    monkeypatch.setattr("nerve.stack.MATERIALISE_BELOW", 0)
+    monkeypatch.setattr("nerve.data.stack.MATERIALISE_BELOW", 0)
     monkeypatch.setattr(Stack, "_read", counted)
     return lambda: max(found)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torture.numerical import Case, judged
 
-from nerve.checks import NerveError, NerveWarning
+from nerve._utils.errors import NerveError, NerveWarning
 from torture import numerical
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nerve.training.loop as loop_module
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 from nerve.methods.nerve import NERVE
 from nerve.training import ArraySource, Draws, PairedSource, TrainingSettings, train
 from nerve.training.checkpoint import TrainingStopped

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import nerve
 from nerve.cli import app
-from nerve.models.masked_autoencoder import MaskedAutoencoder
+from nerve.core.masked_autoencoder import MaskedAutoencoder
 
 SETTINGS = ["--preset", "small", "--device", "cpu"] + [
     part

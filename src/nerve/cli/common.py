@@ -16,10 +16,10 @@ from typing import Annotated, Any
 
 import typer
 
-from nerve.checks import NerveError, problem
-from nerve.privacy import printable
-from nerve.progress import above_bars
-from nerve.protocol import FIELDS, Protocol
+from nerve._utils.errors import NerveError, problem
+from nerve._utils.privacy import printable
+from nerve._utils.progress import above_bars
+from nerve.evaluation.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
 Table = Mapping[str, tuple[Any, str]]  # name: default (a type where there is none, … where one is needed), sentence
@@ -124,7 +124,7 @@ def note(text: object, colour: str | None = None) -> None:
 
 def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
     """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
-    from nerve.files import atomic_file
+    from nerve._utils.files import atomic_file
     from nerve.report.figures import draw
     from nerve.report.results import Results
 

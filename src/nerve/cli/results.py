@@ -39,7 +39,7 @@ def evaluate(
     """
     from nerve.experiments import commands
 
-    rows = [commands.feature_row(name) for name in nerve.protocol.as_names(features)]
+    rows = [commands.feature_row(name) for name in nerve.evaluation.protocol.as_names(features)]
     probe = commands.kept_probe(rows, protocol, save_model) if save_model else None
     failures = commands.evaluate(cohort, rows, protocol, out, test=test or [])
     if save_model and probe and not failures:
@@ -57,8 +57,8 @@ def predict(
 
     Example: `nerve predict probes/age cohorts/new predictions.tsv`
     """
+    from nerve.data.readers.ids import counted
     from nerve.methods.probe import predict_file
-    from nerve.readers.ids import counted
 
     table = predict_file(probe, cohort, out)
     say(f"{out}: {counted(table['participant_id'].nunique())}, {counted(table['target'].nunique(), 'target')}")

@@ -6,13 +6,13 @@ from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.people import groups_of
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
+from nerve.evaluation.protocol import LAMBDAS, Protocol
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
 from nerve.evaluation.resampling import adjusted_p, permutation_p, restricted_permutations
 from nerve.evaluation.results import ResultsFolder, is_results, read_results, write_results
 from nerve.evaluation.rows import Row, line_label
 from nerve.evaluation.run import evaluate
 from nerve.evaluation.statistics import all_comparisons, best_two, compare, line_id, motion_table, score_table
-from nerve.protocol import LAMBDAS, Protocol
 
 __all__ = [
     "LAMBDAS",

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
+from nerve._utils.errors import NerveError, listed, problem
+from nerve._utils.fitted import NotFitted
 from nerve.evaluation.covariates import Design, written
-from nerve.fitted import NotFitted
 
 
 class ComBat:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
-from nerve.checks import problem
-from nerve.fitted import NotFitted
-from nerve.privacy import FEWEST_OF_LEVEL, shared_levels
+from nerve._utils.errors import problem
+from nerve._utils.fitted import NotFitted
+from nerve._utils.privacy import FEWEST_OF_LEVEL, shared_levels
 
 _MOTION_NAMES = ("meanfd", "fdmean", "funcmeanfd", "meanframewisedisplacement", "framewisedisplacement", "fd", "motion")
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nerve.checks import naming, problem
+from nerve._utils.errors import naming, problem
+from nerve._utils.progress import progress_bar
 from nerve.evaluation.features import Features, Prepared
 from nerve.evaluation.folds import group_codes, strata_of
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import FoldTask, fit_and_predict, sharing, without_covariates
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.resampling import correlation, weighted_auc
 from nerve.evaluation.sources import Source
 from nerve.evaluation.statistics import is_binary
-from nerve.progress import progress_bar
-from nerve.protocol import Protocol
 
 LEAST_TEST = 10  # participants left to be tested on
 

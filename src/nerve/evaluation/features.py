@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from nerve.checks import did_you_mean, listed, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import did_you_mean, listed, problem
+from nerve._utils.files import read_foreign_table
+from nerve._utils.privacy import Note
+from nerve.data.cohort import Cohort
+from nerve.data.store import open_npy
 from nerve.evaluation import sources
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression, FeatureRegression
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, cross_products, squared_distances
 from nerve.evaluation.people import People
-from nerve.files import read_foreign_table
-from nerve.privacy import Note
-from nerve.protocol import Protocol
-from nerve.store import open_npy
+from nerve.evaluation.protocol import Protocol
 
 Prepared = tuple[Any, sources.Source]  # the model that is fitted in each fold, and where its features come from
 

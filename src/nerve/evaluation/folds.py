@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed
+from nerve._utils.errors import NerveError, listed
 
 MOST_BINS = 5
 NO_FOLD, ONLY_TRAINED_ON = -1, -2  # instead of a fold: participants who are left out, or never tested

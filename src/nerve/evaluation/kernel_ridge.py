@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
-from nerve.checks import one_of, problem, require
-from nerve.components import decomposed
+from nerve._utils.errors import one_of, problem, require
+from nerve._utils.fitted import NotFitted
+from nerve._utils.linalg import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
 from nerve.evaluation.krylov import Krylov, pays
-from nerve.fitted import NotFitted
-from nerve.protocol import KERNELS, LAMBDAS
+from nerve.evaluation.protocol import KERNELS, LAMBDAS
 
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 

@@ -11,9 +11,9 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from nerve.checks import AboutPeople, placing
+from nerve._utils.errors import AboutPeople, placing
+from nerve._utils.progress import progress_bar
 from nerve.evaluation.covariates import deviations
-from nerve.progress import progress_bar
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
 _BLOCK = 128  # participants of a block that is multiplied by landmarks

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.validation import has_fit_parameter
 
-from nerve.checks import NerveError, problem
+from nerve._utils.errors import NerveError, problem
 from nerve.evaluation.folds import complete_labels
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import known_columns, listed, problem
-from nerve.cohort import Cohort
-from nerve.duplicates import SAME
+from nerve._utils.errors import known_columns, listed, problem
+from nerve._utils.numbers import as_numbers, odd_cells
+from nerve._utils.privacy import Note
+from nerve.data.cohort import Cohort
+from nerve.data.duplicates import SAME
 from nerve.evaluation.combat import in_subset, sites_of
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, motion_column, written
 from nerve.evaluation.folds import (
@@ -21,10 +23,8 @@ from nerve.evaluation.folds import (
     strata_of,
     stratified_folds,
 )
+from nerve.evaluation.protocol import AUTO, NONE, Protocol
 from nerve.evaluation.rows import class_target
-from nerve.numbers import as_numbers, odd_cells
-from nerve.privacy import Note
-from nerve.protocol import AUTO, NONE, Protocol
 
 LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
 LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64

@@ -15,12 +15,12 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from nerve.checks import AboutPeople, placing
+from nerve._utils.errors import AboutPeople, placing
+from nerve._utils.progress import progress_bar
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
 from nerve.evaluation.resampling import restricted_permutations, weighted_correlations
 from nerve.evaluation.sources import Source
-from nerve.progress import progress_bar
 
 
 class FoldTask(NamedTuple):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nerve.checks import listed
+from nerve._utils.errors import listed
 from nerve.evaluation.people import People
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import NULL, SCOPES, lines_of, lines_under_test, rows_of, settings_text, short_name
-from nerve.protocol import Protocol
 
 if TYPE_CHECKING:
     from jinja2 import Template

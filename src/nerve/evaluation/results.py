@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from nerve.checks import problem
-from nerve.files import read_json, read_tsv, write_json, write_tsv
-from nerve.privacy import printable_table, printable_tree
+from nerve._utils.errors import problem
+from nerve._utils.files import read_json, read_tsv, write_json, write_tsv
+from nerve._utils.privacy import printable_table, printable_tree
 
 FORMAT = 2
 PROTOCOL = "protocol.json"

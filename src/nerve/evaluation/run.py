@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveWarning, listed, naming
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveWarning, listed, naming
+from nerve._utils.privacy import for_screen
+from nerve._utils.progress import progress_bar
+from nerve.data.cohort import Cohort
 from nerve.evaluation.features import Features, Prepared, feature_sets
 from nerve.evaluation.krylov import pays
 from nerve.evaluation.own_probe import checked_probe, probe_name
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.transfer import prepare_transfer
-from nerve.privacy import for_screen
-from nerve.progress import progress_bar
-from nerve.protocol import Protocol
 
 NAMED_BY = ["cohort", "target", "method", "variant", "seed"]
 PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]

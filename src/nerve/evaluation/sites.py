@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
-from nerve.checks import naming
+from nerve._utils.errors import naming
 from nerve.evaluation.features import Prepared
 from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import out_of_fold_predictions
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.resampling import correlation
 from nerve.evaluation.statistics import of_each_row
-from nerve.protocol import Protocol
 
 N_FOLDS = 5
 LEAST = 3  # participants of a site, to be part of a score within sites

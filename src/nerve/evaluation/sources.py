@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from nerve.components import decomposed, turned
+from nerve._utils.linalg import decomposed, turned
 from nerve.evaluation.kernels import median_gamma
 
 _CUT = 1e-6  # eigenvalues below this share of the largest are rounding of float32 products

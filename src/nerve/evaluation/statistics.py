@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, NerveWarning, known_columns, listed, problem
+from nerve._utils.errors import NerveError, NerveWarning, known_columns, listed, problem
 from nerve.evaluation import resampling
 from nerve.evaluation.rows import contenders, references
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from nerve.checks import known_columns, listed, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import known_columns, listed, problem
+from nerve.data.cohort import Cohort
 from nerve.evaluation.covariates import is_numeric, motion_column
 from nerve.evaluation.people import People, prepare_people
-from nerve.protocol import AUTO, Protocol
+from nerve.evaluation.protocol import AUTO, Protocol
 
 
 def joined(train: Cohort, test: Cohort) -> Cohort:

@@ -12,8 +12,14 @@ from typing import Any
 
 import yaml
 
-from nerve.checks import did_you_mean, listed, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import did_you_mean, listed, problem
+from nerve._utils.files import write_tsv
+from nerve._utils.privacy import Identifiers, for_screen, name_in_results, printable_name
+from nerve.data.cohort import Cohort
+from nerve.data.quality import check_cohort
+from nerve.data.quality.report import Quality
+from nerve.data.readers.ids import counted
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.results import ResultsFolder, read_results
 from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
 from nerve.experiments.estimate import remaining_seconds
@@ -22,15 +28,9 @@ from nerve.experiments.main import Experiment
 from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, say, show_results, show_scores
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.files import write_tsv
 from nerve.methods import METHODS, load_method, make_method
 from nerve.methods.pretrained import find_model, packaged_models
 from nerve.methods.probe import Probe, free_folder
-from nerve.privacy import Identifiers, for_screen, name_in_results, printable_name
-from nerve.protocol import Protocol
-from nerve.quality import check_cohort
-from nerve.quality.report import Quality
-from nerve.readers.ids import counted
 from nerve.report import page
 from nerve.report.load import CHECKS
 from nerve.report.results import ids_of

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from nerve.checks import NerveError, brief, did_you_mean, listed
-from nerve.files import read_yaml
+from nerve._utils.errors import NerveError, brief, did_you_mean, listed
+from nerve._utils.files import read_yaml
+from nerve.data.parcellation import Parcellation
+from nerve.evaluation.protocol import FIELDS, NONE, Protocol, known_fields
 from nerve.methods import make_method
 from nerve.methods.settings import Device, Seed, said
-from nerve.parcellation import Parcellation
-from nerve.protocol import FIELDS, NONE, Protocol, known_fields
 
 Model = TypeVar("Model")
 # what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve.evaluation.protocol import Protocol
 from nerve.experiments.store import DONE, UNAVAILABLE
 from nerve.experiments.work import Encode, InFolds, Recipe, Task, Train, is_trained, usable_cohorts
 from nerve.experiments.workspace import Workspace
-from nerve.protocol import Protocol
 
 _SIDE = 400  # participants in the timed decomposition
 

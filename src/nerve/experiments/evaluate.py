@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError
+from nerve.data.cohort import Cohort
 from nerve.evaluation import evaluate as evaluate_under
 from nerve.evaluation.features import NAMED
+from nerve.evaluation.protocol import Protocol, known_fields
 from nerve.methods import METHODS, method_class
-from nerve.protocol import Protocol, known_fields
 
 
 def evaluate(

@@ -17,14 +17,14 @@ from typing import Any
 
 from joblib import delayed
 
-from nerve.checks import MissingInput, NerveError, NerveWarning, one_of
-from nerve.cores import threads_per_process, usable_cores
+from nerve._utils.cores import threads_per_process, usable_cores
+from nerve._utils.errors import MissingInput, NerveError, NerveWarning, one_of
+from nerve._utils.files import claim, write_json, write_text
+from nerve._utils.privacy import Identifiers
+from nerve._utils.workers import TerminatedWorkerError, worker_processes
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, Store, versions
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
-from nerve.files import claim, write_json, write_text
-from nerve.privacy import Identifiers
-from nerve.workers import TerminatedWorkerError, worker_processes
 
 LAUNCHERS = ("local", "slurm")
 KILLED = "The worker process was ended from outside (is memory short?). Try fewer with --jobs."

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
+from nerve._utils.files import read_json, read_tsv, write_json, write_markdown, write_tsv
+from nerve._utils.privacy import printable_table, shared_command
+from nerve.evaluation.protocol import FIELDS
 from nerve.evaluation.protocol_text import participants_summary, protocol_text, rows_on
 from nerve.evaluation.resampling import adjusted_p, permutation_p
 from nerve.evaluation.results import ResultsFolder, write_results
@@ -25,13 +28,10 @@ from nerve.experiments.launch import Report, launch, nothing
 from nerve.experiments.store import DONE, FAILED, fingerprint, versions
 from nerve.experiments.work import Encode, FromModel, Task
 from nerve.experiments.workspace import Workspace
-from nerve.files import read_json, read_tsv, write_json, write_markdown, write_tsv
 from nerve.interpret import interpret_to
 from nerve.interpret.output import FOLDER, INPUTS
 from nerve.methods import METHODS, method_class
 from nerve.methods.nerve import NERVE
-from nerve.privacy import printable_table, shared_command
-from nerve.protocol import FIELDS
 from nerve.report.table_formats import write_tables
 
 PLACE = ["cohort", "target", "row"]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nerve.checks import NerveError, listed
+from nerve._utils.errors import NerveError, listed
 from nerve.evaluation.features import NAMED
 from nerve.evaluation.rows import NULL, SELF_SUPERVISED, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig

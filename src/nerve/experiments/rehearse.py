@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from nerve.data.simulate import default_targets
+from nerve.evaluation.protocol import as_names
 from nerve.experiments.config import CohortConfig, ExperimentConfig, MethodConfig
 from nerve.methods import method_class
-from nerve.protocol import as_names
-from nerve.simulate import default_targets
 
 EPOCHS = 3
 SIMULATED = {"n": 60, "timepoints": 100}

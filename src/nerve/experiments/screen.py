@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import listed
-from nerve.console import Console
+from nerve._utils.console import Console
+from nerve._utils.errors import listed
+from nerve._utils.privacy import printable
+from nerve._utils.progress import above_bars, draws_bars, is_shown, progress_bar, silent
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import line_labels, rows_of
 from nerve.experiments.main import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
 from nerve.experiments.work import Task
 from nerve.experiments.workspace import Workspace
-from nerve.privacy import printable
-from nerve.progress import above_bars, draws_bars, is_shown, progress_bar, silent
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
 

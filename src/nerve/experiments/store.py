@@ -23,9 +23,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from nerve.checks import problem
-from nerve.files import read_json, write_json
-from nerve.locks import holder, holding, is_held
+from nerve._utils.errors import problem
+from nerve._utils.files import read_json, write_json
+from nerve._utils.locks import holder, holding, is_held
 
 _COMPILED = "__pycache__"  # folders that Python makes, which decide nothing
 DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = "done", "failed", "running", "waiting", "not available"

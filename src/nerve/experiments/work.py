@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from nerve.checks import MissingInput, NerveError, NerveWarning, naming
-from nerve.cohort import Cohort
+from nerve._utils.errors import MissingInput, NerveError, NerveWarning, naming
+from nerve._utils.files import atomic_file, claim, write_json, write_tsv
+from nerve.data.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
 from nerve.evaluation.features import NAMED, Features, Learned, Predictor, one_feature_set, ridge_of
 from nerve.evaluation.people import People
@@ -26,7 +27,6 @@ from nerve.evaluation.run import feature_notes, null_of_one, predict_one
 from nerve.evaluation.sites import site_accuracy
 from nerve.experiments.select import BestVariant
 from nerve.experiments.store import DONE, UNAVAILABLE, check_content, fingerprint
-from nerve.files import atomic_file, claim, write_json, write_tsv
 from nerve.interpret.pretraining import describe_run
 from nerve.methods import NAME_OF_CLASS, load_method, make_method, method_class
 from nerve.methods.base import read_configuration

@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from nerve.checks import NerveError, known_columns, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError, known_columns, problem
+from nerve._utils.files import claim, read_json, write_json, write_text
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation, load_parcellation
+from nerve.data.simulate import simulate_cohort
+from nerve.data.stack import Stack
 from nerve.evaluation.people import People, prepare_people
+from nerve.evaluation.protocol import Protocol, as_names
 from nerve.evaluation.transfer import prepare_transfer
 from nerve.experiments.config import ExperimentConfig, check_methods, config_path, load_config
 from nerve.experiments.plan import Planner
 from nerve.experiments.store import Store, code_version, fingerprint
-from nerve.files import claim, read_json, write_json, write_text
-from nerve.parcellation import Parcellation, load_parcellation
-from nerve.protocol import Protocol, as_names
-from nerve.simulate import simulate_cohort
-from nerve.stack import Stack
 
 RESOLVED = "experiment.yaml"
 

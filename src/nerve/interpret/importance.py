@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, NerveWarning, listed
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError, NerveWarning, listed
+from nerve.core.patching import Patching
+from nerve.data.cohort import Cohort
 from nerve.evaluation import adjusted_p
 from nerve.evaluation.people import People, prepare_people
+from nerve.evaluation.protocol import Protocol, as_names, known_fields
 from nerve.evaluation.resampling import interval, resample_counts, two_sided_p, weighted_correlations
 from nerve.interpret.occlusion import OccludedPredictions, chunks, embedding_of, occluded_predictions
 from nerve.interpret.stability import as_encoders, stability
-from nerve.patching import Patching
-from nerve.protocol import Protocol, as_names, known_fields
 
 
 def patch_importance(

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
 
-from nerve.checks import problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import problem
+from nerve._utils.progress import progress_bar
+from nerve.core.patching import Patching
+from nerve.data.cohort import Cohort
 from nerve.interpret.occlusion import chunks
 from nerve.interpret.stability import as_encoders, stability
-from nerve.patching import Patching
-from nerve.progress import progress_bar
 
 FEWEST_REGIONS = 4  # a correlation over fewer regions says nothing
 CLS = "CLS"

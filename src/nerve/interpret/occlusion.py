@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nerve.cohort import Cohort
+from nerve._utils.progress import progress_bar
+from nerve.core.patching import Patching
+from nerve.core.views import View
+from nerve.data.cohort import Cohort
 from nerve.evaluation.features import ridge_of
 from nerve.evaluation.people import People
 from nerve.evaluation.predict import fold_tasks
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.sources import Rows
-from nerve.patching import Patching
-from nerve.progress import progress_bar
-from nerve.protocol import Protocol
-from nerve.views import View
 
 TOGETHER = 128  # matrices that are embedded at once
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, problem
-from nerve.cohort import Cohort
-from nerve.files import claim, write_json, write_tsv
+from nerve._utils.errors import NerveError, problem
+from nerve._utils.files import claim, write_json, write_tsv
+from nerve.data.cohort import Cohort
 from nerve.interpret.importance import patch_importance
 from nerve.interpret.maps import attention_summary, factors_of, has_attention, network_weights
 from nerve.interpret.stability import as_encoders

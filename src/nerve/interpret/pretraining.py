@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from nerve.cohort import Cohort
-from nerve.files import atomic_file, write_json
+from nerve._utils.files import atomic_file, write_json
+from nerve.core.patching import Patching
+from nerve.data.cohort import Cohort
+from nerve.data.quality.likeness import FEWEST
 from nerve.methods.data import as_cohort, chunks
 from nerve.methods.packing import PackingSource
-from nerve.patching import Patching
-from nerve.quality.likeness import FEWEST
 
 MOST_PEOPLE = 256  # held-out participants that are reconstructed
 MOST_SHOWN = 64  # of them whose mean is the example: a view is mapped back one participant at a time

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError, listed, problem
-from nerve.fitted import NotFitted
+from nerve._utils.errors import NerveError, listed, problem
+from nerve._utils.fitted import NotFitted
 
 
 def stability(maps: Any) -> float:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from nerve.checks import one_of
-from nerve.parcellation import Parcellation, load_parcellation
+from nerve._utils.errors import one_of
+from nerve.data.parcellation import Parcellation, load_parcellation
 
 # name -> "module:Class"
 METHODS: dict[str, str] = {

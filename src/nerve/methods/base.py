@@ -25,16 +25,16 @@ import torch
 from sklearn.base import BaseEstimator
 
 import nerve
-from nerve.checks import NerveError, facts_html, one_of, problem
-from nerve.cohort import Cohort
-from nerve.connectivity import CORRELATIONS, in_words
+from nerve._utils.errors import NerveError, facts_html, one_of, problem
+from nerve._utils.files import claim, read_json, write_json, write_markdown
+from nerve._utils.fitted import NotFitted
+from nerve._utils.privacy import printable_name
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import CORRELATIONS, in_words
+from nerve.data.parcellation import Parcellation
 from nerve.evaluation.rows import setting_phrases, settings_in_words
-from nerve.files import claim, read_json, write_json, write_markdown
-from nerve.fitted import NotFitted
 from nerve.methods.data import as_cohort, pool_of
 from nerve.methods.settings import SAID, check_names, signature_model, validated
-from nerve.parcellation import Parcellation
-from nerve.privacy import printable_name
 from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
 from nerve.training.distributed import current_processes
 
@@ -60,7 +60,7 @@ class Method(BaseEstimator):
     role: ClassVar[Role] = "self-supervised"
     kind: ClassVar[str] = "fc"
     view: Any = "fc"  # the view of FC that is read
-    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.connectivity`
+    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.data.connectivity`
     paper: ClassVar[str] = ""  # how to cite it, in one line
     adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
     presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}  # what differs from the defaults

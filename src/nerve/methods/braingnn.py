@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from nerve.checks import NerveError, problem
-from nerve.cohort import Cohort
-from nerve.connectivity import partial, partial_from_fc
+from nerve._utils.errors import NerveError, problem
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import partial, partial_from_fc
 from nerve.methods.predictor import Predictor
 from nerve.methods.settings import Count, NotNegative, Pairs, Part, Positive, Share, Width
 from nerve.models.braingnn import BrainGNNModel

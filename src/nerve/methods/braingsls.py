@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
 from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Share, Width
 from nerve.methods.trained import Encoder, mean_sample

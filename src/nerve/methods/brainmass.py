@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nerve.cohort import Cohort
+from nerve.data.cohort import Cohort
 from nerve.methods.data import as_cohort, pool_of, series_of
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder

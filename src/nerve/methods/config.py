@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import PlainSerializer, PlainValidator
 
-from nerve.checks import NerveError, one_of, problem
-from nerve.files import read_yaml
+from nerve._utils.errors import NerveError, one_of, problem
+from nerve._utils.files import read_yaml
+from nerve.core.tokenizers import TOKENIZERS, Tokenizer
+from nerve.core.views import N_DIRECTIONS, VIEWS
 from nerve.methods.settings import SAID, STRICT, Device, Part, Width, check_names, said, validated
-from nerve.models.tokenizers import TOKENIZERS, Tokenizer
 from nerve.training import TrainingSettings
-from nerve.views import N_DIRECTIONS, VIEWS
 
 
 def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
@@ -32,7 +32,7 @@ def tokenizer_name(value: str | type[Tokenizer]) -> str:
     Examples
     --------
     >>> tokenizer_name("shared"), tokenizer_name(Tokenizer)
-    ('shared', 'nerve.models.tokenizers:Tokenizer')
+    ('shared', 'nerve.core.tokenizers:Tokenizer')
     """
     return value if isinstance(value, str) else f"{value.__module__}:{value.__qualname__}"
 

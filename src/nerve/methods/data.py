@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from sklearn.base import TransformerMixin
 
-from nerve.checks import MissingInput, NerveError, NerveWarning, listed, problem
-from nerve.cohort import Cohort
-from nerve.parcellation import Parcellation, load_parcellation
-from nerve.stack import Series
+from nerve._utils.errors import MissingInput, NerveError, NerveWarning, listed, problem
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation, load_parcellation
+from nerve.data.stack import Series
 
 
 def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Cohort:

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.cohort import Cohort
+from nerve.core.patching import patching_for
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.base import Role
 from nerve.methods.packing import PackingSource
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.person_factors import PersonFactors
-from nerve.parcellation import Parcellation
-from nerve.patching import patching_for
 from nerve.training import Source
 
 

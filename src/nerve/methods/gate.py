@@ -14,9 +14,9 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from nerve.checks import known_columns, problem
-from nerve.cohort import Cohort
-from nerve.components import principal_components
+from nerve._utils.errors import known_columns, problem
+from nerve._utils.linalg import principal_components
+from nerve.data.cohort import Cohort
 from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
 from nerve.methods.trained import Encoder

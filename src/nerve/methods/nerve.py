@@ -11,8 +11,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
-from nerve.checks import NerveWarning, one_of, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveWarning, one_of, problem
+from nerve.core.masked_autoencoder import POOLINGS, MaskedAutoencoder
+from nerve.core.patching import Patching, is_patching_name, patching_for
+from nerve.core.tokenizers import TOKENIZERS, Tokenizer
+from nerve.core.views import View, checked_arrays, make_view
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
+from nerve.data.quality.likeness import FEWEST, Likeness, Signature, likeness
 from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
 from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
 from nerve.methods.data import checked_embeddings, chunks
@@ -21,14 +27,8 @@ from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
 from nerve.methods.trained import Encoder, mean_sample
-from nerve.models.masked_autoencoder import POOLINGS, MaskedAutoencoder
-from nerve.models.tokenizers import TOKENIZERS, Tokenizer
-from nerve.parcellation import Parcellation
-from nerve.patching import Patching, is_patching_name, patching_for
-from nerve.quality.likeness import FEWEST, Likeness, Signature, likeness
 from nerve.training import ArraySource, Draws, Source, TrainingSettings
 from nerve.training.draws import VALIDATION_STEP
-from nerve.views import View, checked_arrays, make_view
 
 _AT_A_TIME = 512  # participants read together for mean and size
 
@@ -57,7 +57,7 @@ class NERVE(Encoder):
     **settings
         Any setting of `nerve.methods.config.NerveConfig`, instead of the preset's. Among them:
 
-        - view : {"fc", "tangent", "shrunk"}, the matrix that is cut into patches (see `nerve.views`); one other than
+        - view : {"fc", "tangent", "shrunk"}, the matrix that is cut into patches (see `nerve.core.views`); one other than
           ``fc`` is not the paper's.
         - recentre : column of the participants table, the site: in the view, the mean of each site is carried to the
           common mean, and that of a site that was not trained on by its own participants

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from nerve.checks import naming
-from nerve.cohort import Cohort
-from nerve.files import atomic_file
+from nerve._utils.errors import naming
+from nerve._utils.files import atomic_file
+from nerve.core.patching import Patching
+from nerve.core.views import View
+from nerve.data.cohort import Cohort
 from nerve.methods.data import chunks
 from nerve.methods.recentring import SiteShifts
-from nerve.patching import Patching
 from nerve.training import ArraySource
 from nerve.training.distributed import current_processes
 from nerve.training.sources import check_numbers
-from nerve.views import View
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes of packed matrices
 PACKED = "packed.npy"

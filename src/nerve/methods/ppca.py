@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import NerveError, problem
-from nerve.cohort import Cohort
-from nerve.components import principal_components
+from nerve._utils.errors import NerveError, problem
+from nerve._utils.linalg import principal_components
+from nerve.core.patching import Patching, patching_for
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
 from nerve.methods.data import chunks
 from nerve.methods.packing import PackingSource
 from nerve.methods.references import Reference, everyone_alike
 from nerve.methods.settings import Width
-from nerve.parcellation import Parcellation
-from nerve.patching import Patching, patching_for
 
 SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from nerve.checks import NerveError, listed
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError, listed
+from nerve.data.cohort import Cohort
 from nerve.evaluation.folds import complete_labels
 from nerve.methods.base import Role, Saved
 from nerve.methods.trained import Trained

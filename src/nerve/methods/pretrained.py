@@ -16,11 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 
 import nerve
-from nerve.checks import NerveError, did_you_mean, listed, problem
-from nerve.files import atomic_file, check_replaceable_file
+from nerve._utils.archives import refuse_bomb
+from nerve._utils.errors import NerveError, did_you_mean, listed, problem
+from nerve._utils.files import atomic_file, check_replaceable_file
 from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
 from nerve.training.checkpoint import HISTORY, half_precision
-from nerve.unpacking import refuse_bomb
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
 NEEDED = (WEIGHTS, CONFIG, CARD)

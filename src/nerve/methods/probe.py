@@ -17,18 +17,18 @@ import torch
 from sklearn.base import clone
 
 import nerve
-from nerve.checks import NerveError, known_columns, listed, naming, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError, known_columns, listed, naming, problem
+from nerve._utils.files import begins_with, check_replaceable_file, claim, read_json, write_json, write_tsv
+from nerve._utils.fitted import NotFitted
+from nerve._utils.privacy import is_date
+from nerve.data.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
 from nerve.evaluation.features import ridge_of
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
 from nerve.evaluation.people import prepare_people
 from nerve.evaluation.predict import sharing, without_covariates
-from nerve.files import begins_with, check_replaceable_file, claim, read_json, write_json, write_tsv
-from nerve.fitted import NotFitted
-from nerve.privacy import is_date
-from nerve.protocol import Protocol
+from nerve.evaluation.protocol import Protocol
 from nerve.training.checkpoint import load_tensors, save_tensors
 
 FORMAT = 1

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from nerve.checks import known_columns, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import known_columns, problem
+from nerve.data.cohort import Cohort
+from nerve.data.quality.likeness import FEWEST
 from nerve.methods.data import chunks
-from nerve.quality.likeness import FEWEST
 
 UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"
 Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)

@@ -14,18 +14,18 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve.checks import MissingInput, NerveError, known_columns, problem
-from nerve.cohort import Cohort
-from nerve.components import principal_components, turned
-from nerve.connectivity import MEASURES
+from nerve._utils.errors import MissingInput, NerveError, known_columns, problem
+from nerve._utils.linalg import principal_components, turned
+from nerve._utils.progress import progress_bar
+from nerve.core.views import checked_arrays
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import MEASURES
+from nerve.data.parcellation import Parcellation
 from nerve.evaluation.covariates import Design, without_rare_levels
 from nerve.methods.base import Method, Role, Saved
 from nerve.methods.data import Transformer, chunks
 from nerve.methods.settings import Names, Width
-from nerve.parcellation import Parcellation
-from nerve.progress import progress_bar
 from nerve.training.sources import check_numbers
-from nerve.views import checked_arrays
 
 
 class Reference(Transformer, Method):
@@ -98,7 +98,7 @@ class RawFC(Reference):
 class PrincipalComponents(Reference):
     """Scores on the first principal components of vectorised FC: as wide as a learned representation, and linear.
 
-    Scores are turned so that those of a participant sum to zero (`nerve.components.turned`): k components give k + 1
+    Scores are turned so that those of a participant sum to zero (`nerve._utils.linalg.turned`): k components give k + 1
     numbers.
 
     Parameters
@@ -192,7 +192,7 @@ class Covariates(Reference):
 
 
 def turned_components(entries: np.ndarray, width: int, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of (n, p) entries, and their principal components, turned (`nerve.components.turned`)."""
+    """The mean of (n, p) entries, and their principal components, turned (`nerve._utils.linalg.turned`)."""
     mean, components, _ = principal_components(entries, width)
     if not components.shape[1]:
         raise everyone_alike(cohort)

@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 
 import nerve
-from nerve import files
-from nerve.checks import NerveError, NerveWarning, problem
-from nerve.cohort import Cohort
-from nerve.locks import only_one
+from nerve._utils import files
+from nerve._utils.errors import NerveError, NerveWarning, problem
+from nerve._utils.locks import only_one
+from nerve.data.cohort import Cohort
+from nerve.data.quality.likeness import Likeness
 from nerve.methods.base import CONFIG, WEIGHTS
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
-from nerve.quality.likeness import Likeness
 from nerve.training.checkpoint import LAST
 from nerve.training.distributed import joined_processes
 

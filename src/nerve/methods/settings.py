@@ -13,8 +13,8 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from nerve.checks import NerveError, brief, did_you_mean, listed, problem
-from nerve.files import read_yaml
+from nerve._utils.errors import NerveError, brief, did_you_mean, listed, problem
+from nerve._utils.files import read_yaml
 from nerve.training.settings import Count, NotNegative, Positive, Share  # noqa: F401
 
 Pairs = Annotated[int, Field(ge=2, le=10**9)]  # of what is normalised over the participants of a batch

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
-from nerve.components import Shrinkage, shrinkage_of, turned, unit_rows
+from nerve._utils.errors import NerveError
+from nerve._utils.linalg import Shrinkage, shrinkage_of, turned, unit_rows
+from nerve.core.views import N_DIRECTIONS, TangentView
+from nerve.data.cohort import Cohort
 from nerve.methods.data import chunks
 from nerve.methods.packing import fit_view
 from nerve.methods.references import everyone_alike
 from nerve.methods.settings import Share, Width
 from nerve.methods.tangent import TangentSpace
-from nerve.views import N_DIRECTIONS, TangentView
 
 _LOOKED_AT = 2048  # participants, at most, from whom directions come
 
@@ -27,7 +27,7 @@ class ShrunkTangentSpace(TangentSpace):
 
         w_k u_kᵀ t,      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    with other weights for participants who were not in `fit` (`nerve.components.shrinkage_of`). Noise is nearly the
+    with other weights for participants who were not in `fit` (`nerve._utils.linalg.shrinkage_of`). Noise is nearly the
     same in every direction of tangent space, so that w is what a posterior mean would have (after Rahim et al. 2019);
     most of the length of t is noise, so that unit length makes it alike in all participants. No label is used.
 

@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.cohort import Cohort
+from nerve.core.views import TangentView
+from nerve.data.cohort import Cohort
 from nerve.methods.base import Saved
 from nerve.methods.packing import ViewedCohort, fit_view
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.references import Reference, turned_components
 from nerve.methods.settings import Share, Width
-from nerve.views import TangentView
 
 
 class TangentSpace(Reference):
     """How a participant's FC departs from the group's: the entries on and above the diagonal of the tangent view.
 
-    See `nerve.views.TangentView`; nothing is learned but the mean of the training participants.
+    See `nerve.core.views.TangentView`; nothing is learned but the mean of the training participants.
 
     Parameters
     ----------

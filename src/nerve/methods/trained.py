@@ -27,17 +27,17 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve.checks import problem
-from nerve.cohort import Cohort
-from nerve.components import principal_components, turned
-from nerve.files import claim, read_tsv, write_tsv
+from nerve._utils.errors import problem
+from nerve._utils.files import claim, read_tsv, write_tsv
+from nerve._utils.linalg import principal_components, turned
+from nerve._utils.progress import progress_bar
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
+from nerve.data.quality.learned import learned_little
 from nerve.methods.base import WEIGHTS, Method, Saved
 from nerve.methods.data import Transformer, chunks
 from nerve.methods.packing import PACKED, PackingSource, packed_source
 from nerve.methods.settings import Device, Seed
-from nerve.parcellation import Parcellation
-from nerve.progress import progress_bar
-from nerve.quality.learned import learned_little
 from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
 from nerve.training.checkpoint import HISTORY, check_weights, restore_weights
 from nerve.training.distributed import current_processes

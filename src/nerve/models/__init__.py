@@ -4,7 +4,7 @@ Whatever is random in a `training_loss(batch, draws)` comes from `draws`, which 
 numbers that do not depend on how many processes share a batch.
 """
 
-from nerve.models.masked_autoencoder import MaskedAutoencoder, parameter_counts, parameter_table
-from nerve.models.tokenizers import TOKENIZERS, Tokenizer
+from nerve.core.masked_autoencoder import MaskedAutoencoder, parameter_counts, parameter_table
+from nerve.core.tokenizers import TOKENIZERS, Tokenizer
 
 __all__ = ["TOKENIZERS", "MaskedAutoencoder", "Tokenizer", "parameter_counts", "parameter_table"]

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nerve.core.transformer import initialise_linears
 from nerve.models.scalar import ScalarModel
-from nerve.models.transformer import initialise_linears
 
 
 class _CrossFilter(nn.Module):

@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from nerve.models.masked_autoencoder import other_patches, visible_count
-from nerve.patching import Patching
+from nerve.core.masked_autoencoder import other_patches, visible_count
+from nerve.core.patching import Patching
 
 STEPS = 12  # T
 STEP, LARGEST_STEP, MOMENTUM = 0.55, 1.0, 0.8  # a and b before training; a is kept below the largest

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError, listed, problem
-from nerve.cohort import Cohort
+from nerve._utils.archives import refuse_bomb
+from nerve._utils.errors import NerveError, listed, problem
+from nerve._utils.files import read_json, read_tsv
+from nerve._utils.privacy import Identifiers, name_in_results, printable_name
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation, load_parcellation, parcellation_names
+from nerve.data.quality.likeness import FEWEST, Likeness
 from nerve.evaluation.results import AGAIN, PROTOCOL, is_results, read_results
-from nerve.files import read_json, read_tsv
-from nerve.parcellation import Parcellation, load_parcellation, parcellation_names
-from nerve.privacy import Identifiers, name_in_results, printable_name
-from nerve.quality.likeness import FEWEST, Likeness
 from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts, ids_of
 from nerve.report.words import learning_notices, methods_text, run_text, site_notices
-from nerve.unpacking import refuse_bomb
 
 CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
 _TEXT = dict.fromkeys(("id", "kind", "line", "cohort", "target", "run", "status", "reason"), str)

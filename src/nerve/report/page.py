@@ -17,10 +17,10 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import nerve
-from nerve.cohort import Cohort
+from nerve._utils.files import write_text
+from nerve._utils.privacy import Identifiers
+from nerve.data.cohort import Cohort
 from nerve.evaluation.rows import rows_of
-from nerve.files import write_text
-from nerve.privacy import Identifiers
 from nerve.report.load import load_results
 from nerve.report.results import Results
 from nerve.report.sections import sections

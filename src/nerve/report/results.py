@@ -15,8 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve.checks import NerveError
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError
+from nerve._utils.privacy import Identifiers, shared_counts
+from nerve.data.cohort import Cohort
+from nerve.data.parcellation import Parcellation
+from nerve.data.quality import OrderCheck, check_order
+from nerve.data.quality.learned import learned_little
+from nerve.data.quality.likeness import Likeness
 from nerve.evaluation.results import ResultsFolder
 from nerve.evaluation.rows import (
     NULL,
@@ -31,11 +36,6 @@ from nerve.evaluation.rows import (
     short_name,
     without_swept,
 )
-from nerve.parcellation import Parcellation
-from nerve.privacy import Identifiers, shared_counts
-from nerve.quality import OrderCheck, check_order
-from nerve.quality.learned import learned_little
-from nerve.quality.likeness import Likeness
 
 MOST_MATRICES = 1000  # participants in a group mean: more do not change the picture
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nerve._utils.progress import progress_bar
 from nerve.evaluation.rows import rows_of, setting_words
-from nerve.progress import progress_bar
 from nerve.report import figures
 from nerve.report.figures import Drawn, NothingToDraw
 from nerve.report.results import CohortFacts, Results

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from nerve.files import write_text, write_tsv
-from nerve.formulas import guarded_table
-from nerve.privacy import printable
+from nerve._utils.files import write_text, write_tsv
+from nerve._utils.formulas import guarded_table
+from nerve._utils.privacy import printable
 from nerve.report.load import load_tables
 from nerve.report.tables import Cell, ResultsTable, extended_table, number, paper_table
 

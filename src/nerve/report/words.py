@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from nerve.checks import listed
+from nerve._utils.errors import listed
+from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.protocol_text import protocol_text, rows_on
 from nerve.evaluation.rows import (
     SCOPES,
@@ -22,7 +23,6 @@ from nerve.evaluation.rows import (
     settings_text,
 )
 from nerve.evaluation.sites import site_verdict
-from nerve.protocol import Protocol
 from nerve.report.results import EncoderRun, Results
 
 

@@ -18,8 +18,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from nerve.checks import NerveError, listed
-from nerve.files import atomic_file
+from nerve._utils.errors import NerveError, listed
+from nerve._utils.files import atomic_file
 from nerve.training.optimizers import Optimizer
 
 LAST, BEST, HISTORY = "last.safetensors", "best.safetensors", "history.tsv"

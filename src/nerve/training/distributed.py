@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from nerve.progress import silent
+from nerve._utils.progress import silent
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve.checks import NerveError, listed
-from nerve.files import write_tsv
-from nerve.progress import progress_bar
+from nerve._utils.errors import NerveError, listed
+from nerve._utils.files import write_tsv
+from nerve._utils.progress import progress_bar
 from nerve.training import checkpoint as disk
 from nerve.training.distributed import Processes, current_processes, equal_part
 from nerve.training.draws import VALIDATION_STEP, Draws, mixed_seed, seed_dropout

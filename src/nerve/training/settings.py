@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from nerve.checks import NerveError
+from nerve._utils.errors import NerveError
 
 MOST = 10**9  # of any number: above, torch and the clock do not count
 Count = Annotated[int, Field(ge=1, le=MOST)]

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from nerve.checks import NerveError, problem
-from nerve.cohort import Cohort
+from nerve._utils.errors import NerveError, problem
+from nerve.data.cohort import Cohort
 from nerve.training.settings import TrainingSettings
 
 LARGEST = 1e12  # FC of this size is none, and float32 has no room for its squares and their sums

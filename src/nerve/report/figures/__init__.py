@@ -1,6 +1,6 @@
 """Figures, one function each. To add one: a function in the file of its section, and its name in `SECTIONS`.
 
-its name           what `nerve.plot` calls it
+its name           what `nerve.report.plot` calls it
 its docstring      a title, a blank line and the caption: what is shown, then what to look for
 it takes           `Results`
 it returns         a figure, and sentences with the numbers of these results, which end the caption, or ""

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nerve.quality.likeness import ALIKE, Likeness
+from nerve.data.quality.likeness import ALIKE, Likeness
 from nerve.report.figures.colours import BLUE, GREEN, INK, MUTED, ORANGE, SKY, colour_limit
 from nerve.report.figures.style import fc_image, panels, short
 from nerve.report.results import CohortFacts, NothingToDraw, Results

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle, Wedge
 
-from nerve.parcellation import Parcellation
-from nerve.patching import Patching, is_patching_name, patching_for
+from nerve.core.patching import Patching, is_patching_name, patching_for
+from nerve.data.parcellation import Parcellation
 from nerve.report.figures.colours import BLUE, GREEN, GRID, INK, MUTED, ORANGE, VERMILION, colour_limit, network_colours
 from nerve.report.figures.style import fc_image, lined, name_rows, network_order, panels
 from nerve.report.results import NothingToDraw, Results

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nerve.privacy import printable_name
+from nerve._utils.privacy import printable_name
 from nerve.report.figures.colours import DIVERGING, GRID, MUTED, network_colours
 from nerve.report.results import NothingToDraw, Results
 

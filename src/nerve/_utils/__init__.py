@@ -1,0 +1,1 @@
+"""Private helpers of the package: errors, files, archives, progress, linear algebra."""

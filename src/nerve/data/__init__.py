@@ -1,0 +1,1 @@
+"""What a cohort is, and how it is made."""

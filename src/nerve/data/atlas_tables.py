@@ -1,0 +1,121 @@
+"""The built-in atlases: their tables by name, and every name that one of their regions goes by.
+
+| name | rows |
+|---|---|
+| `schaefer400-17`, `schaefer400-7` | 100 to 1000 parcels, in the order (and with the networks) of 17 or 7 networks |
+| `4s456-17`, `4s456-7` | Schaefer in 7-network order and 56 regions below the cortex, as XCP-D writes them |
+| `glasser360-rl`, `glasser360-lr` | right hemisphere first (files of the HCP, XCP-D), or left first |
+| `gordon333`, `power264`, `shen268`, `aal116`, `cc200`, `tian-s1` … `tian-s4` | as published |
+
+Where the tables come from stands in ``docs/reference/atlases.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from importlib.resources import files
+
+import pandas as pd
+
+SCHAEFER_SIZES = tuple(range(100, 1001, 100))
+N_BELOW = 56  # regions that the 4S atlases add to Schaefer's
+_SINGLE = ("gordon333", "power264", "shen268", "aal116", "cc200", "tian-s1", "tian-s2", "tian-s3", "tian-s4")
+
+
+def parcellation_names() -> tuple[str, ...]:
+    """The built-in names; each may be followed by ``+aseg19``."""
+    schaefer = [f"schaefer{size}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)]
+    with_below = [f"4s{size + N_BELOW}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)]
+    return (*schaefer, *with_below, "glasser360-rl", "glasser360-lr", *_SINGLE)
+
+
+def orders_of(name: str) -> tuple[str, ...]:
+    """The built-in names that a name without its order could mean.
+
+    Examples
+    --------
+    >>> orders_of("glasser360"), orders_of("gordon333")
+    (('glasser360-rl', 'glasser360-lr'), ())
+    """
+    return tuple(known for known in parcellation_names() if known.startswith(f"{name}-"))
+
+
+def atlas_table(name: str) -> pd.DataFrame:
+    """The regions of a built-in atlas in order: label, network, hemisphere and, where known, x, y, z."""
+    if name.startswith("schaefer"):
+        size, networks = re.findall(r"\d+", name)
+        return _schaefer(int(size), order=networks, networks=networks)
+    if name.startswith("4s"):
+        size, networks = re.findall(r"\d+", name)[-2:]
+        cortex = _schaefer(int(size) - N_BELOW, order="7", networks=networks)
+        cortex = cortex.assign(label=[_without_scheme(label) for label in cortex["label_7"]])
+        return pd.concat([cortex, package_table("4s_below.tsv")], ignore_index=True)
+    if name.startswith("glasser360"):
+        left_first, table = name.endswith("-lr"), package_table("glasser360.tsv")
+        return table.sort_values("hemisphere", ascending=left_first, kind="stable", ignore_index=True)
+    return package_table(f"{name}.tsv")
+
+
+def schaefer_size(name: str, labels: Collection[str]) -> int:
+    """How many parcels the Schaefer atlas has that a parcellation comes from, by its name or its labels; 0 if none.
+
+    Examples
+    --------
+    >>> schaefer_size("4s456-17 less 2", ["LH_Vis_1"]), schaefer_size("gordon333", ["L_1"])
+    (400, 0)
+    """
+    named = re.match(r"(schaefer|4s)(\d+)-", name)
+    size = int(named[2]) - (N_BELOW if named[1] == "4s" else 0) if named else 0
+    if size in SCHAEFER_SIZES:
+        return size
+    known = {size: len(schaefer_aliases(size).keys() & labels) for size in SCHAEFER_SIZES}
+    most = max(known.values())
+    fitting = [size for size in SCHAEFER_SIZES if known[size] == most <= size]
+    return min(fitting, default=0) if most >= len(labels) / 2 else 0
+
+
+@lru_cache(maxsize=16)
+def schaefer_aliases(size: int) -> dict[str, str]:
+    """Every known name of a parcel of Schaefer-`size` → its label in 17-network order.
+
+    Older label files of the 17-network order call both limbic networks `Limbic`.
+    """
+    alias: dict[str, str] = {}
+    for label_17, label_7 in package_table(f"schaefer{size}.tsv")[["label_17", "label_7"]].itertuples(index=False):
+        names = (label_17, label_7, re.sub(r"Limbic[AB]", "Limbic", label_17))
+        alias |= dict.fromkeys((*names, _without_scheme(label_17), _without_scheme(label_7)), label_17)
+    return alias
+
+
+@lru_cache(maxsize=1)
+def other_aliases() -> dict[str, str]:
+    """Every other known name of a region outside Schaefer's atlas → its label here: `Right_V1` is `R_V1_ROI`."""
+    alias: dict[str, str] = {}
+    for name in ("glasser360", *_SINGLE):
+        table = package_table(f"{name}.tsv")
+        if "aliases" in table.columns:
+            for label, others in table[["label", "aliases"]].dropna().itertuples(index=False):
+                alias |= dict.fromkeys(others.split(" "), label)
+    return alias
+
+
+@lru_cache(maxsize=64)
+def package_table(file: str) -> pd.DataFrame:
+    """A table of the package, which nobody changes."""
+    text = dict.fromkeys(("label", "aliases", "hemisphere"), str)
+    with (files("nerve") / "data" / "atlases" / file).open("rb") as stream:
+        return pd.read_csv(stream, sep="\t", dtype=text)
+
+
+def _schaefer(size: int, order: str, networks: str) -> pd.DataFrame:
+    table = package_table(f"schaefer{size}.tsv")
+    if order == "7":
+        table = table.sort_values("position_7", ignore_index=True)
+    return table.assign(label=table[f"label_{order}"], network=table[f"network_{networks}"])
+
+
+def _without_scheme(label: str) -> str:
+    """`LH_Vis_1` for `7Networks_LH_Vis_1`."""
+    return label.partition("_")[2]

@@ -1,0 +1,210 @@
+"""Time series → functional connectivity, Fisher's z, and what else the entries of a matrix may measure.
+
+A time series is a (volumes, regions) array. A region whose series is constant has no correlation with anything:
+its row and column are NaN, never 0, so that quality control sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from nerve._utils.cores import one_blas_thread, usable_cores
+from nerve._utils.errors import NerveError, one_of
+
+Estimator = Callable[[np.ndarray], np.ndarray]
+MIN_VOLUMES = 10
+_LARGEST_R = 1 - 1e-7
+_CHUNK = 16  # matrices that a thread takes at a time
+
+# name -> in words, and as BIDS writes it (`meas-`)
+MEASURES: dict[str, tuple[str, str]] = {
+    "pearson": ("Pearson correlations (r)", "PearsonCorrelation"),
+    "fisher_z": ("Fisher z", "FisherZ"),
+    "partial": ("partial correlations", "PartialCorrelation"),
+    "covariance": ("covariances", "Covariance"),
+    "streamlines": ("streamline counts", "StreamlineCount"),
+    "other": ("values of another kind", "Other"),
+}
+CORRELATIONS = ("pearson", "partial")  # within [-1, 1], with a unit diagonal
+VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}  # of other measures the range is not checked
+
+_WORDS = {
+    "pearson": ("pearson", "pearsoncorrelation", "pearsonr", "correlation", "corr", "r"),
+    "fisher_z": ("fisherz", "fisherzcorrelation", "fisherztransformed", "pearsonfisherz", "z"),
+    "partial": ("partial", "partialcorrelation", "partialpearsoncorrelation", "pcorr"),
+    "covariance": ("covariance", "cov"),
+    "streamlines": ("streamlines", "streamline", "streamlinecount", "streamlinecounts"),
+}
+
+
+def measure_of(word: str) -> str:
+    """The measure that a file means by a word, `other` where it is not known.
+
+    Examples
+    --------
+    >>> [measure_of(word) for word in ("pearsoncorrelation", "Fisher-z", "Pearson correlation", "tractLength")]
+    ['pearson', 'fisher_z', 'pearson', 'other']
+    """
+    plain = re.sub(r"[^a-z]", "", word.lower())
+    return next((name for name, words in _WORDS.items() if plain in words), "other")
+
+
+def in_words(measure: str) -> str:
+    """`Fisher z` for `fisher_z`."""
+    return MEASURES[measure][0]
+
+
+def pearson(series: np.ndarray) -> np.ndarray:
+    """Pearson correlation of every pair of regions, with a unit diagonal.
+
+    Examples
+    --------
+    >>> pearson(np.array([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0]])).round(3).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    unit = _standardised(series) / np.sqrt(len(series))
+    return _unit_diagonal(unit.T @ unit)
+
+
+def ledoit_wolf(series: np.ndarray) -> np.ndarray:
+    """Correlation shrunk towards the identity by the Ledoit–Wolf intensity (nilearn's default "correlation")."""
+    return _expand(series, _shrunk_covariance)
+
+
+def partial(series: np.ndarray) -> np.ndarray:
+    """Partial correlation, from the inverse of the Ledoit–Wolf covariance of the standardised series."""
+    return _expand(series, lambda usable: _partial_of(_shrunk_covariance(usable)))
+
+
+CONNECTIVITY: dict[str, Estimator] = {"pearson": pearson, "partial": partial, "ledoit_wolf": ledoit_wolf}
+
+
+def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.ndarray:
+    """FC of one participant.
+
+    Parameters
+    ----------
+    series : (volumes, regions) array
+    kind : {"pearson", "partial", "ledoit_wolf"}
+    """
+    series = np.asarray(series, float)
+    if series.ndim != 2:
+        raise NerveError(f"The time series has shape {series.shape}, expected (volumes, regions).")
+    if len(series) < MIN_VOLUMES:
+        raise NerveError(f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}.")
+    return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](_moderate(series))
+
+
+def _moderate(series: np.ndarray) -> np.ndarray:
+    """Every region divided by a power of two, so that its largest value is near 1 and no square overflows; exact."""
+    _, exponents = np.frexp(np.abs(series).max(axis=0))
+    return np.ldexp(series, -exponents)
+
+
+def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.ndarray:
+    """Which volumes have framewise displacement of at most `threshold` mm; NaN (the first volume) counts as none."""
+    motion = np.nan_to_num(np.asarray(motion, float).ravel())
+    if len(motion) == n_volumes - 1:  # FSL and C-PAC may leave out the first volume
+        motion = np.concatenate([[0.0], motion])
+    if len(motion) != n_volumes:
+        raise NerveError(f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one per volume.")
+    return motion <= threshold
+
+
+def constant_regions(series: np.ndarray) -> np.ndarray:
+    """Positions of the regions whose series does not vary (or is not finite)."""
+    series = np.asarray(series, float)
+    with np.errstate(invalid="ignore"):
+        spread = series.std(axis=0)
+        scale = np.abs(series).max(axis=0, initial=0.0)
+        return np.flatnonzero(~(spread > 1e-10 * np.maximum(scale, 1e-30)))
+
+
+def fisher_z(r: np.ndarray) -> np.ndarray:
+    """Fisher's z = arctanh(r); r of ±1 (the diagonal) is kept finite."""
+    return np.arctanh(np.clip(r, -_LARGEST_R, _LARGEST_R))
+
+
+def inverse_fisher_z(z: np.ndarray) -> np.ndarray:
+    """Pearson r = tanh(z), with the diagonal of square matrices set to 1."""
+    r = np.tanh(z)
+    return _unit_diagonal(r) if r.ndim >= 2 and r.shape[-1] == r.shape[-2] else r
+
+
+def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
+    """Partial correlations from FC alone: the inverse of (1 - shrinkage) FC + shrinkage I, for (…, R, R) matrices."""
+    fc = np.asarray(fc, float)
+    return _partial_of((1 - shrinkage) * fc + shrinkage * np.eye(fc.shape[-1]))
+
+
+def symmetric_log(matrices: np.ndarray, around: np.ndarray | None = None) -> np.ndarray:
+    """The logarithm of (n, R, R) symmetric matrices S, or of W S W; all NaN for one that is not positive definite.
+
+    One thread per core, each with some of the matrices: products and decompositions as small as these gain nothing from
+    threads of their own.
+
+    Parameters
+    ----------
+    matrices : (n, R, R) array
+    around : (R, R) array, optional
+        W, symmetric too.
+
+    Examples
+    --------
+    >>> symmetric_log(np.diag([1.0, np.e])[None]).round(6).tolist()
+    [[[0.0, 0.0], [0.0, 1.0]]]
+    """
+    logs = np.empty(matrices.shape)
+
+    def fill(some: slice) -> None:
+        values, vectors = np.linalg.eigh(matrices[some] if around is None else around @ matrices[some] @ around)
+        values = np.log(values, out=np.full_like(values, np.nan), where=values > 0)
+        logs[some] = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+    parts = [slice(start, start + _CHUNK) for start in range(0, len(matrices), _CHUNK)]
+    if len(parts) == 1:
+        fill(parts[0])
+        return logs
+    with one_blas_thread(), ThreadPoolExecutor(usable_cores()) as pool:
+        list(pool.map(fill, parts))
+    return logs
+
+
+def _standardised(series: np.ndarray) -> np.ndarray:
+    series = np.array(series, float)
+    series[:, constant_regions(series)] = np.nan
+    centred = series - series.mean(axis=0)
+    return centred / centred.std(axis=0)
+
+
+def _shrunk_covariance(series: np.ndarray) -> np.ndarray:
+    from sklearn.covariance import ledoit_wolf as estimate
+
+    return estimate(_standardised(series))[0]
+
+
+def _partial_of(covariance: np.ndarray) -> np.ndarray:
+    precision = np.linalg.inv(covariance)
+    scale = np.sqrt(np.einsum("...ii->...i", precision))
+    return _unit_diagonal(-precision / (scale[..., :, None] * scale[..., None, :]))
+
+
+def _expand(series: np.ndarray, estimate: Estimator) -> np.ndarray:
+    """Estimate on the regions that vary; NaN rows and columns for the others."""
+    n_regions = series.shape[1]
+    usable = np.setdiff1d(np.arange(n_regions), constant_regions(series))
+    fc = np.full((n_regions, n_regions), np.nan)
+    if len(usable):
+        fc[np.ix_(usable, usable)] = _unit_diagonal(estimate(series[:, usable]))
+    return fc
+
+
+def _unit_diagonal(fc: np.ndarray) -> np.ndarray:
+    fc = np.clip(fc, -1.0, 1.0)
+    diagonal = np.arange(fc.shape[-1])
+    fc[..., diagonal, diagonal] = np.where(np.isnan(fc[..., diagonal, diagonal]), np.nan, 1.0)
+    return fc

@@ -1,0 +1,111 @@
+"""A cohort in the files of others. `nerve export COHORT OUT --format bids`: BIDS connectivity (BEP017).
+
+    dataset_description.json, participants.tsv
+    atlas-A_dseg.tsv, atlas-A_description.json            the regions with their networks
+    atlas-A_nodeindices.tsv                               which region each row of a matrix is
+    atlas-A_meas-M_relmat.json                            what the matrices measure
+    sub-01/func/sub-01_atlas-A_meas-M_relmat.dense.tsv    one matrix per participant
+
+What holds for all participants is written once, at the top, as BIDS inheritance has it. `nerve ingest` reads it back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nerve._utils.errors import listed, one_of, problem
+from nerve._utils.files import atomic_file, atomic_folder, write_json, write_tsv
+from nerve._utils.progress import progress_bar
+from nerve.data.cohort import Cohort
+from nerve.data.connectivity import MEASURES
+from nerve.data.readers.derivatives import parse_name
+from nerve.data.readers.ids import normal_id
+from nerve.data.store import description
+
+FORMATS = ("bids",)
+_DIGITS = "%.9g"  # enough for a float32 to be read back as it was
+_SIDECAR = {"Weighted": True, "Directed": False, "ValidDiagonal": True, "StorageFormat": "Dense"}
+
+
+def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bids") -> Path:
+    """Write a cohort as a folder in another format, whole or not at all.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Matrices, participants, regions and measure are written; time series and the list of exclusions are not.
+    out : path
+        The folder to write; one that is not empty is refused.
+    format : str
+        A name in `FORMATS`.
+    """
+    one_of("format", format, FORMATS)
+    table = cohort.participants
+    with atomic_folder(out, "dataset_description.json") as draft:
+        write_tsv(draft / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
+        write_bids_people(cohort, draft)
+        cohort.check_unchanged()
+    return Path(out)
+
+
+def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
+    """Write everyone's matrix, and what holds for all, into a folder that may hold others' already.
+
+    Returns
+    -------
+    dict
+        Participant → the file of the matrix.
+    """
+    from nerve import __version__
+
+    _check_ids(cohort)
+    atlas = f"atlas-{_alphanumeric(cohort.parcellation.name)}"
+    measured = f"{atlas}_meas-{MEASURES[cohort.measure][1]}_relmat"
+    write_json(folder / "dataset_description.json", description(cohort.name, Description="nerve export --format bids"))
+    regions, file, count = cohort.parcellation.to_table(), f"{atlas}_dseg.tsv", np.arange(cohort.n_regions)
+    regions.insert(0, "index", count + 1)
+    write_tsv(folder / file, regions)
+    write_json(folder / f"{atlas}_description.json", {"Name": cohort.parcellation.name})
+    nodes = {"matrix_index": count, "node_file": file, "node_index": count + 1, "label": cohort.parcellation.labels}
+    write_tsv(folder / f"{atlas}_nodeindices.tsv", pd.DataFrame(nodes))
+    sidecar = {"NodeFiles": [file], "RelationshipMeasure": MEASURES[cohort.measure][1], **_SIDECAR}
+    write_json(folder / f"{measured}.json", sidecar | {"Software": f"nerve {__version__}"})
+    written = {}
+    people = cohort.participants["participant_id"]
+    for row, person in enumerate(progress_bar(people, label="writing", unit="participants")):
+        matrix = np.asarray(cohort.connectivity[row : row + 1], np.float32)[0]
+        written[person] = folder / f"sub-{person}" / "func" / f"sub-{person}_{measured}.dense.tsv"
+        with atomic_file(written[person], "w") as stream:
+            np.savetxt(stream, matrix, fmt=_DIGITS, delimiter="\t")
+    return written
+
+
+def _check_ids(cohort: Cohort) -> None:
+    """Refuse ids that a file name could not carry, or that would be read back as others."""
+    bad = [person for person in cohort.participants["participant_id"] if not _survives(person)]
+    if bad:
+        found = f"{listed(map(repr, bad), most=4)} cannot stand in a BIDS file name"
+        remedy = "Rename the participants in participants.tsv and ingest again."
+        raise problem(f"Cohort {cohort.name!r}", found, expected="ids of letters and digits", remedy=remedy)
+
+
+def _survives(person: str) -> bool:
+    plain = re.fullmatch(r"[\w.+-]+", person) is not None and not person.startswith(".")
+    name = parse_name(f"sub-{person}_atlas-A_relmat.dense.tsv") if plain else None
+    return name is not None and normal_id(name.participant) == person
+
+
+def _alphanumeric(name: str) -> str:
+    """`schaefer400x17` for `schaefer400-17`: BIDS labels have letters and digits only.
+
+    Examples
+    --------
+    >>> _alphanumeric("schaefer400-17+aseg19")
+    'schaefer400x17xaseg19'
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "x", name).strip("x") or "custom"

@@ -1,0 +1,92 @@
+"""Whether the regions of a group-mean FC matrix stand in the order that its parcellation says.
+
+Regions of one network are more alike than regions of different networks. Read in the wrong order (17- for 7-network
+order, the most common silent error of the field), FC loses most of that contrast. So the contrast in the declared order
+is compared with the contrast that the same data would have if their rows were in the parcellation's other known orders.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nerve.data.atlas_tables import schaefer_size
+from nerve.data.parcellation import Parcellation
+
+CLEARLY_HIGHER = 1.25  # another order must exceed the declared one by this factor …
+AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
+
+
+@dataclass(frozen=True)
+class OrderCheck:
+    """Network contrast of a group mean in the declared order and in others.
+
+    Parameters
+    ----------
+    within, between : float
+        Mean FC of pairs of regions of the same and of different networks, in the declared order.
+    others : dict
+        Name of another order → the contrast (within - between) that it would give.
+    """
+
+    within: float
+    between: float
+    others: dict[str, float]
+
+    @property
+    def contrast(self) -> float:
+        """Mean FC within networks less that between them."""
+        return self.within - self.between
+
+    @property
+    def better(self) -> str:
+        """The other order that fits clearly better, or an empty string."""
+        name = max(self.others, key=lambda other: self.others[other], default="")
+        return name if name and clearly_higher(self.others[name], self.contrast) else ""
+
+    @property
+    def plausible(self) -> bool:
+        """Whether the declared order can be right: no other fits clearly better, and networks show at all."""
+        return not self.better and self.contrast > 0
+
+
+def clearly_higher(contrast: float, other: float) -> bool:
+    """Whether one network contrast exceeds another by more than chance would have it."""
+    return contrast > max(other * CLEARLY_HIGHER, other + AT_LEAST)
+
+
+def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
+    """Compare the declared region order of an (R, R) group mean with the other orders of that parcellation."""
+    within, between = network_means(mean, np.array(parcellation.networks))
+    others = _other_orders(parcellation).items()
+    return OrderCheck(within, between, {name: float(np.subtract(*network_means(mean, nets))) for name, nets in others})
+
+
+def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
+    """Mean FC of pairs within networks and between networks, without the diagonal; NaN entries are passed over.
+
+    Examples
+    --------
+    >>> fc = np.array([[1, 0.8, 0.1], [0.8, 1, 0.3], [0.1, 0.3, 1]])
+    >>> [round(value, 3) for value in network_means(fc, np.array(["A", "A", "B"]))]
+    [0.8, 0.2]
+    """
+    rows, columns = np.triu_indices(len(networks), 1)
+    values = mean[rows, columns]
+    same = networks[rows] == networks[columns]
+    known = np.isfinite(values)
+    inside, outside = (float(values[some].mean()) if some.any() else np.nan for some in (same & known, ~same & known))
+    return inside, outside
+
+
+def _other_orders(parcellation: Parcellation) -> dict[str, np.ndarray]:
+    """For each other known order: the network that each row would have if the rows were in that order."""
+    networks, others = np.array(parcellation.networks), {}
+    size = schaefer_size(parcellation.name, parcellation.labels)
+    for name in [f"schaefer{size}-17", f"schaefer{size}-7"] if size else []:
+        position = parcellation.positions_of(name)  # where each parcel of that order is declared
+        if position.min() >= 0 and not np.all(np.diff(position) > 0):  # all are here, in another order than that
+            others[name] = networks.copy()
+            others[name][np.sort(position)] = networks[position]
+    return others

@@ -1,0 +1,276 @@
+"""What a reader is: it finds the scans of one kind of source, and reads one scan at a time.
+
+To add a reader:
+
+1. Write one file here, whose name is that of the reader, with a subclass of `Reader` that sets `describe` and has two
+   methods. `find` lists the scans below a source and returns an empty list when the layout is not its own. `read` gives
+   one scan's matrix or time series as it stands in the file, with the region labels if the file has any.
+2. Add its name and class to `READERS` in ``nerve/data/readers/__init__.py``.
+
+Everything else is done for all readers alike: ids, the participants table, region order, r or z, checks of the
+matrix, repeated scans, missing regions, motion, parallel reading, the cohort on disk. So a reader does *not* check
+symmetry or the number of regions, does not reorder regions, and does not print. It raises `NerveError` (best by
+`problem`) when a file cannot be understood: that participant is then left out, with the sentence as the reason.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from nerve.data.parcellation import Parcellation
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan of one participant: a file, or one entry of a file that holds many participants.
+
+    Parameters
+    ----------
+    participant : str
+        The id as the source writes it; the framework normalises it.
+    path : Path
+        The file to read.
+    kind : {"fc", "series", ""}
+        A matrix, a time series, or not known before reading.
+    session, task, run : str
+        Entities without their prefix (`1`, `rest`, `01`), empty where the source has none.
+    key : str or int, optional
+        Which entry of `path`, where the file holds many participants. Such scans are read one after another in the main
+        process, in the order of `find`, so that the open file can be cached.
+    motion_path : Path, optional
+        The file of framewise displacement, if there is one.
+    extra : mapping
+        Anything else that `read` needs; picklable.
+    notes : tuple of str
+        Sentences for the user. The same sentence of many scans is shown once, with a count.
+    left_out : str
+        Why the file is not read, where it is listed only so that the user knows of it.
+    """
+
+    participant: str
+    path: Path
+    kind: str = ""
+    session: str = ""
+    task: str = ""
+    run: str = ""
+    key: str | int | None = None
+    motion_path: Path | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    left_out: str = ""
+
+    @property
+    def entry(self) -> tuple[Path, str | int | None]:
+        """The file, and the entry in it: what no other scan has."""
+        return self.path, self.key
+
+    @property
+    def where(self) -> str:
+        """File and participant, for sentences."""
+        return f"{self.path} (participant {self.participant})"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What stood in the file, unchanged.
+
+    Parameters
+    ----------
+    matrix : (R, R) array, optional
+        FC. Missing values and whole missing regions are NaN (or zero off the diagonal).
+    series : (volumes, R) array, optional
+        Time series; exactly one of `matrix` and `series` is given.
+    labels : tuple of str, optional
+        Region labels in the order of the array, if the file has them.
+    stated : bool
+        The labels do not stand in the file: the name of the file states the atlas, and they are that atlas' labels.
+    motion : (volumes,) array, optional
+        Framewise displacement in mm.
+    mean_fd : float, optional
+        Mean framewise displacement in mm, where only that is known; computed from `motion` otherwise.
+    values : {"r", "z", "other"}, optional
+        What the entries are, where the format says so; it outranks the user's `--values`. "other" is kept as it is
+        and its range is not checked.
+    measure : str, optional
+        What the entries measure (`nerve.data.connectivity`), where the format says so; otherwise Pearson correlations, or
+        "other" where `values` is.
+    notes : tuple of str
+        Further sentences for the user, beside those of the scan.
+    """
+
+    matrix: np.ndarray | None = None
+    series: np.ndarray | None = None
+    labels: tuple[str, ...] | None = None
+    motion: np.ndarray | None = None
+    mean_fd: float | None = None
+    values: str | None = None
+    measure: str | None = None
+    notes: tuple[str, ...] = ()
+    stated: bool = False
+
+    @property
+    def array(self) -> np.ndarray:
+        """The matrix or the time series."""
+        return np.asarray(self.matrix if self.series is None else self.series)
+
+    @property
+    def says_values(self) -> bool:
+        """Whether it is not in question what the entries are."""
+        return self.series is not None or self.values is not None
+
+    @property
+    def mean_motion(self) -> float:
+        """Mean framewise displacement in mm, NaN where it is not known."""
+        if self.mean_fd is None and self.motion is not None and np.isfinite(self.motion).any():
+            return float(np.nanmean(self.motion))
+        return float("nan") if self.mean_fd is None else float(self.mean_fd)
+
+    @classmethod
+    def of(cls, kind: str, array: np.ndarray, **more: Any) -> Reading:
+        """The reading of an array that is a matrix (`fc`) or a time series."""
+        return cls(matrix=array, **more) if kind == "fc" else cls(series=array, **more)
+
+
+PROBES = 5  # scans that a reader may open to learn about its source
+Looked = list[tuple[Scan, Reading]]  # scans that were read to learn about their source
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a source becomes a cohort. A reader uses what concerns it; the rest is done for all readers alike.
+
+    Parameters
+    ----------
+    parcellation : Parcellation, optional
+        The regions that the cohort shall have (`ingest` takes a built-in name or a table too). Files with labels are
+        matched by label; files without are taken to be in this order, or in `order`.
+    order : Parcellation, optional
+        The order of the rows in files without labels, where it is not that of `parcellation`.
+    participants : DataFrame or path, optional
+        Table joined by id; `participants.tsv` beside the data is used when none is given.
+    columns : mapping
+        Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID`` or a YAML file of the same too).
+    format : str
+        "auto" or a name in `READERS`.
+    values : {"auto", "r", "z"}
+        Whether matrices hold correlations or Fisher z; "auto" decides once for the source, from what they prove.
+    unfolding : {"auto", "upper", "lower"}
+        How vectors become matrices: the upper triangle row by row (NumPy's triu_indices, CBIG) or the lower one
+        (nilearn, MATLAB's triu); "auto" takes the one that gives matrices of correlations, and refuses to guess.
+    id_pattern : str, optional
+        A regular expression with a group named `id` (and perhaps `session`, `task`, `run`) that is searched in the path
+        of each file below the source; files that it does not match are left out.
+    kind : {"pearson", "partial", "ledoit_wolf"}
+        FC of time series.
+    data : {"auto", "fc", "series"}
+        Whether to read matrices or time series where there are both; "auto" takes matrices, and time series if these
+        are kept or another FC than Pearson's is asked for (see `prefers_series`).
+    fd_threshold : float, optional
+        Volumes with more framewise displacement than this (mm) are left out, where there is a motion file.
+    session, task : str, optional
+        Read only these.
+    repeats : {"average", "first", "last", "refuse"}
+        What to do with several scans of a participant.
+    missing : {"drop-participant", "drop-region", "impute-group-mean"}
+        What to do when regions have no data.
+    outside : {"drop", "keep"}
+        What to do with regions that the parcellation does not have (subcortical ones).
+    atlas : str, optional
+        Which atlas, where a source holds several (`4S456Parcels`, `cc200`): a reader raises a `NerveError` that lists
+        them (`--atlas`) when there are several and none was named.
+    variable : str, optional
+        Name of the array in `.mat` or `.npz` files.
+    ids : tuple of str, optional
+        Participant ids in the order of the rows of one stacked array (`ingest` takes a file with one id per line too);
+        those of the participants table by default.
+    atlas_image : path, optional
+        A label image for sources that hold voxels.
+    denoise : str, optional
+        Confound strategy for sources that hold voxels.
+    timeseries : bool
+        Keep time series in the cohort.
+    dtype : {"float32", "float16"}
+    jobs : int, optional
+        Processes; as many as there are cores by default.
+    name : str, optional
+        Of the cohort; the name of the output folder by default.
+    strict : bool
+        Stop at the first participant who cannot be read instead of leaving them out.
+    overwrite : bool
+        Replace an existing output folder.
+    """
+
+    parcellation: Parcellation | None = None
+    order: Parcellation | None = None
+    participants: pd.DataFrame | str | os.PathLike[str] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    format: str = "auto"
+    values: str = "auto"
+    unfolding: str = "auto"
+    id_pattern: str | None = None
+    kind: str = "pearson"
+    data: str = "auto"
+    fd_threshold: float | None = None
+    session: str | None = None
+    task: str | None = None
+    repeats: str = "average"
+    missing: str = "drop-participant"
+    outside: str = "drop"
+    atlas: str | None = None
+    variable: str | None = None
+    ids: tuple[str, ...] | None = None
+    atlas_image: Path | None = None
+    denoise: str | None = None
+    timeseries: bool = False
+    dtype: str = "float32"
+    jobs: int | None = None
+    name: str | None = None
+    strict: bool = False
+    overwrite: bool = False
+
+    @property
+    def rows(self) -> Parcellation | None:
+        """What the rows of files without labels are."""
+        return self.order or self.parcellation
+
+    @property
+    def prefers_series(self) -> bool:
+        """Whether time series should be read where a source has both them and matrices."""
+        needs_series = self.timeseries or self.kind != "pearson" or self.fd_threshold is not None
+        return self.data == "series" or (self.data == "auto" and needs_series)
+
+
+class Reader(ABC):
+    """One kind of source."""
+
+    describe: ClassVar[str]  # one line for `--help` and the log
+    fallback: ClassVar[bool] = False  # asked by `--format auto` only when no other reader finds anything
+
+    @property
+    def name(self) -> str:
+        """Its name in `READERS`, which is that of its module."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @abstractmethod
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """The scans below `source` (a folder or a file), sorted; empty when the layout is not this reader's.
+
+        Must be quick (names, not contents) and must not fail on other sources. For `--format auto` the reader that
+        finds most scans is taken; of equals, the one that stands first in `READERS`.
+        """
+
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """The options with what the source itself says (its parcellation, say), where the user said nothing."""
+        return options
+
+    @abstractmethod
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """What stands in the file of one scan. Called in other processes: no state, except caches."""

@@ -1,0 +1,62 @@
+"""CBIG's MATLAB files: a matrix per participant, or one array of all participants' lower triangles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nerve._utils.errors import NerveError
+from nerve.data.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice, read_words
+from nerve.data.readers.base import PROBES, Options, Reader, Reading, Scan
+from nerve.data.readers.names import people_of, scans_of
+from nerve.data.readers.opening import files_below
+from nerve.data.readers.unfolding import from_triangle, unfoldings
+
+MATRICES = ("corr_mat", "fc_mat", "fc", "subj_final_corr_mat", "FC", "corrmat")
+TRIANGLES = ("features_rs", "features")
+_LABELS = "struct_names"
+
+
+class CBIG(Reader):
+    """Per subject `corr_mat`, `fc_mat`, `fc` or `subj_final_corr_mat` (400 or 419 square); group `features_rs`.
+
+    Both MATLAB v5 and v7.3. The columns of `features_rs` are participants, and a column is the lower triangle column by
+    column, which is the upper one row by row. Labels come from a `struct_names.mat` beside the matrices.
+    """
+
+    describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """Files whose arrays have CBIG's names; only the first few are opened."""
+        files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
+        known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
+        shapes = next((found for path in files[:PROBES] if (found := _shapes(path, known))), {})
+        if not shapes:
+            return []
+        triangles = next((name for name in known if name in shapes and _holds_triangles(name, shapes[name])), None)
+        if triangles is not None and len(files) == 1:
+            return people_of(files[0], shapes[triangles][1], options, variable=triangles)
+        return scans_of(files, source, options)
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """The matrix as MATLAB shows it."""
+        beside = scan.path.parent / f"{_LABELS}.mat"
+        labels = read_words(beside, _LABELS) if beside.is_file() else None
+        if scan.key is not None:
+            column = read_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
+            return Reading(matrix=from_triangle(column, "upper", scan.path), labels=labels)
+        name = choose_variable(array_shapes(scan.path), MATRICES, options.variable, scan.path)
+        return Reading(matrix=read_array(scan.path, name), labels=labels)
+
+
+def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
+    """The arrays of two axes, if one of them is known."""
+    try:
+        shapes: Shapes = {name: shape for name, shape in array_shapes(path).items() if len(shape) == 2}
+    except NerveError:  # a damaged file is reported when it is read
+        return {}
+    return shapes if set(known) & set(shapes) else {}
+
+
+def _holds_triangles(name: str, shape: tuple[int, ...]) -> bool:
+    is_triangle = any(way.order == "upper" and not way.diagonal for way in unfoldings(shape[0]))
+    return is_triangle and (name in TRIANGLES or shape[0] != shape[1])

@@ -1,0 +1,106 @@
+"""Whether a MAT v5 file is sound, before scipy's compiled parser reads it.
+
+On a damaged file that parser can end the whole process: a data type that does not exist, or that of an imaginary part
+that is not there, is looked up in a table of pointers. So the tags are walked here first: every element must be of a
+known type and end inside its parent.
+
+    element = type (4 bytes), size (4 bytes), data, padding to 8     or, small: size (2), type (2), data (4)
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from nerve._utils.archives import refuse_bomb
+from nerve._utils.errors import problem
+
+_HEADER = 128
+_PREFIX = 1 << 16  # bytes of a variable whose tags are looked at; those of a numeric array lie in the first 200
+_MATRIX, _COMPRESSED = 14, 15
+_DATA_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
+_NUMERIC_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
+_SPARSE, _NUMERIC_CLASSES = 5, range(6, 16)
+_HANDLES = (16, 17)  # functions and opaque objects
+_DEEPEST = 20  # cells within cells
+
+
+def refuse_unsound(source: Path | bytes, where: object) -> None:
+    """Raise a `NerveError` unless the tags of a MAT v5 file (or its bytes) fit together."""
+    try:
+        data = memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data  # may be gigabytes
+        order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:_HEADER]), "")
+        _require(order != "")
+        for kind, content in _elements(data[_HEADER:], order, top=True):
+            if kind == _COMPRESSED:
+                _check_compressed(content, order)
+            else:
+                _require(kind == _MATRIX)
+                _check_matrix(content[:_PREFIX], order, whole=len(content) <= _PREFIX)
+    except (struct.error, zlib.error, OSError) as error:
+        found = "the MATLAB file is damaged: it was cut off, or its parts do not fit together"
+        raise problem(where, found, expected="a whole file", remedy="Copy or save it again.") from error
+
+
+def _require(sound: bool) -> None:
+    if not sound:
+        raise struct.error("the file is not sound")
+
+
+def _elements(
+    data: memoryview, order: str, *, top: bool = False, whole: bool = True
+) -> Iterator[tuple[int, memoryview]]:
+    """Type and content of the elements that stand one after another; a prefix (not `whole`) may end in one."""
+    at = 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from(order + "II", data, at)
+        start, after = at + 8, at + 8 + size
+        if kind >> 16 and not top:  # a small element: both numbers in four bytes, the data in the next four
+            kind, size = kind & 0xFFFF, kind >> 16
+            start, after = at + 4, at + 8
+            _require(size <= 4)
+        if start + size > len(data):
+            _require(not whole)
+            yield kind, data[start:]
+            return
+        yield kind, data[start : start + size]
+        at = after if kind == _COMPRESSED else after + (-after % 8)
+    _require(not whole or not any(data[at:]))
+
+
+def _check_compressed(content: memoryview, order: str) -> None:
+    inner = zlib.decompressobj().decompress(content, _PREFIX)
+    if len(inner) >= 8:
+        refuse_bomb("the MATLAB file", len(content), struct.unpack_from(order + "I", inner, 4)[0])
+    whole = len(inner) < _PREFIX
+    found = list(_elements(memoryview(inner), order, top=True, whole=whole))
+    _require([kind for kind, _ in found] == [_MATRIX])
+    _check_matrix(found[0][1], order, whole=whole)
+
+
+def _check_matrix(content: memoryview, order: str, *, whole: bool, depth: int = 0) -> None:
+    """Flags, dimensions and name, then data or nested arrays."""
+    if len(content) == 0:  # how MATLAB writes an empty cell
+        return
+    _require(depth <= _DEEPEST)
+    parts = list(_elements(content, order, whole=whole))
+    _require(len(parts) > 0 and parts[0][0] == 6 and len(parts[0][1]) == 8)
+    array_class = parts[0][1][0 if order == "<" else 3]
+    if array_class in _HANDLES:  # have a layout of their own, which scipy does not look into
+        return
+    _require(len(parts) > 2 and parts[1][0] in (5, 6))
+    n_dimensions = len(parts[1][1]) // 4
+    _require(2 <= n_dimensions <= 32 and min(struct.unpack_from(f"{order}{n_dimensions}i", parts[1][1])) >= 0)
+    allowed = _NUMERIC_TYPES if array_class in (*_NUMERIC_CLASSES, _SPARSE) else _DATA_TYPES | {_MATRIX}
+    is_complex = bool(parts[0][1][1 if order == "<" else 2] & 0x08)
+    n_data = {**dict.fromkeys(_NUMERIC_CLASSES, 1), _SPARSE: 3}.get(array_class)
+    if n_data and (is_complex or whole):  # a long complex array is no FC either
+        _require(len(parts) == 3 + n_data + is_complex)
+    for i, (kind, inner) in enumerate(parts[2:]):
+        _require(kind in (allowed if i else _DATA_TYPES))
+        if kind == _MATRIX:
+            _check_matrix(inner, order, whole=whole, depth=depth + 1)

@@ -1,0 +1,329 @@
+"""The one parser of text: numbers with or without labels, and others' tables, in whatever separators and encoding."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+
+from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_ending
+from nerve._utils.errors import listed, problem
+from nerve._utils.formulas import unguarded_table
+from nerve.data.readers import excel
+from nerve.data.readers.opening import MENDING, require_file, sentences
+
+_MISSING = ("n/a", "na", "nan", "")
+_INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
+_DISGUISES = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x05": "pickle", b"\x93N": "NumPy"}
+# the encodings that labs' programs write; with more to choose from, short German words are taken for Chinese
+_ENCODINGS = ["cp1252", "gb18030", "shift_jis", "euc_kr", "cp1251"]
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BLOCK = 1 << 20  # bytes of text that are parsed at a time: pandas takes thirty times as much for short cells
+_LONGEST_LINE = 1 << 24  # bytes: the names of 100,000 columns
+_SAMPLE = 1 << 16  # bytes from which an encoding is guessed
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table of numbers: (rows, columns) values, and the labels above the columns and before the rows, if any."""
+
+    values: np.ndarray
+    columns: tuple[str, ...] | None = None
+    rows: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text file, and how it is written."""
+
+    path: Path
+    content: bytes | None  # None for a packed or large one, which is read piece by piece
+    encoding: str
+    separator: str
+    decimal: str
+    first: list[str]  # words of the first line that is no remark, or of the remark that names the columns
+    second: list[str]
+    n_remarks: int  # lines that begin with # before them
+    mark: str  # what stands between two cells once blanks are replaced
+
+    @cached_property
+    def has_header(self) -> bool:
+        words = self.first[1:] or self.first
+        return any(not is_number(word, self.decimal) for word in words)
+
+    @cached_property
+    def body(self) -> list[str]:
+        """The words of the first line of numbers."""
+        return self.second if self.has_header else self.first
+
+    @cached_property
+    def has_index(self) -> bool:
+        """Whether the first column names the rows."""
+        if not self.body:
+            return False
+        named = self.has_header and len(self.first) == len(self.body) and self.first[0].lower() in _INDEX_NAMES
+        unnamed = self.has_header and len(self.body) == len(self.first) + 1 and self.body[-1] != ""
+        return named or unnamed or not is_number(self.body[0], self.decimal)
+
+    def lines(self) -> io.TextIOWrapper:
+        """All its lines."""
+        return io.TextIOWrapper(_stream(self.path, self.content), encoding=self.encoding, newline=None)
+
+
+def is_number(word: str, decimal: str = ",") -> bool:
+    """Whether a word is a number, or stands for a missing one."""
+    try:
+        float(word.replace(decimal, "."))
+    except ValueError:
+        return word.lower() in _MISSING
+    return True
+
+
+def read_numbers(path: Path) -> Numbers:
+    """The numbers of a text file, and its labels.
+
+    Tabs, commas, semicolons or blanks; decimal points or commas; with or without a header (`#1 #2 …` of `.1D` files
+    too), a column of labels, or a tab before or after each line. Empty cells and ``n/a`` are NaN. Headers and first
+    columns that pandas writes by itself (0, 1, 2 …) are dropped.
+    """
+    with sentences(require_file(path), "a table of numbers, as many in every line"):
+        text = _read(path, _content(path))
+        labels, values = _labels_and_values(text)
+    rows = tuple(labels) if any(labels) else None  # an empty first column is a tab before each line
+    if not text.has_header:
+        values = _without_edges(values)
+        return Numbers(_without_counting(values) if rows is None else values, None, rows)
+    words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
+    columns = tuple(word.lstrip("#") for word in words)
+    if len(columns) != values.shape[1]:
+        raise problem(text.path, f"{len(columns)} labels stand above {values.shape[1]} columns of numbers")
+    if rows is not None and len(rows) == len(columns) and not all(row.isdigit() for row in rows):
+        differing = [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
+        if differing:
+            found = f"the rows are in another order than the columns ({listed(differing, most=2)})"
+            raise problem(path, found, expected="the same labels in the same order", remedy="Write the file again.")
+    return Numbers(values, columns, rows)
+
+
+def _labels_and_values(text: _Text) -> tuple[list[str], np.ndarray]:
+    """What stands before the rows, and the numbers; some megabytes at a time, so that the text is never held twice."""
+    labels: list[str] = []
+    blocks: list[np.ndarray] = []
+    with text.lines() as lines:
+        n_lines = sum(1 for _ in itertools.islice(lines, text.n_remarks + text.has_header))
+        while block := lines.readlines(_BLOCK):
+            rows = _rows(text, block, n_lines)
+            n_lines += len(block)
+            if text.has_index:
+                cut = [row.partition(text.mark) for row in rows]
+                labels += [label.strip().strip('"') for label, _, _ in cut]
+                rows = [cells for _, _, cells in cut]
+            blocks.append(_parsed(text, rows, sum(map(len, blocks))))
+    if not any(block.size for block in blocks):
+        raise problem(text.path, "it holds no numbers", expected="a table of numbers", remedy=MENDING)
+    return labels, np.concatenate(blocks)
+
+
+def _rows(text: _Text, lines: list[str], n_before: int) -> list[str]:
+    """The lines that are neither empty nor remarks, one mark between cells; one that is shorter or longer is refused.
+
+    pandas would fill a short line with missing values.
+    """
+    rows = []
+    if text.path.suffix == ".1D":
+        lines = [line.partition("#")[0] for line in lines]
+    for i, line in enumerate(lines):
+        row = text.mark.join(line.split()) if text.separator == r"\s+" else line.rstrip("\n")
+        if not row.strip() or row.startswith("#"):
+            continue
+        n_cells = row.count(text.mark) + 1
+        if n_cells != len(text.body):
+            if n_cells < len(text.body) and i == len(lines) - 1:
+                found = f"the last line has {n_cells} of {len(text.body)} values: the file was cut off"
+                raise problem(text.path, found, remedy=MENDING)
+            found = f"line {n_before + i + 1} has {n_cells} values and the first has {len(text.body)}"
+            raise problem(text.path, found, expected="as many in every line", remedy=MENDING)
+        rows.append(row)
+    return rows
+
+
+def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
+    """The numbers of some rows; as one column, since pandas takes long to make hundreds."""
+    column = "\n".join(rows).replace(text.mark, "\n").replace('"', "")
+    options: dict[str, Any] = {"names": ["number"], "skip_blank_lines": False, "quoting": csv.QUOTE_NONE}
+    options |= {"sep": text.mark, "decimal": text.decimal, "dtype": np.float64, "low_memory": False}
+    try:
+        values = pd.read_csv(io.StringIO(column), **options).to_numpy() if rows else np.empty(0)
+    except ValueError:
+        for i, word in enumerate(cell for line in rows for cell in _cut(line, text.mark)):
+            if not is_number(word, text.decimal):
+                row, at = divmod(i, len(text.body) - text.has_index)
+                found = f"column {at + 1} holds text ({word[:40]!r} in row {n_before + row + 1} of the numbers)"
+                expected = "a table of numbers, n/a for missing ones"
+                raise problem(text.path, found, expected=expected, remedy=MENDING) from None
+        raise
+    return values.reshape(len(rows), -1) if rows else np.empty((0, len(text.body) - text.has_index))
+
+
+def read_table(path: Path, **options: Any) -> pd.DataFrame:
+    """Another program's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
+    with sentences(path, "a table with names of columns"):
+        if path.suffix.lower() in (*excel.ENDINGS, *excel.NOT_READ):
+            return excel.read_workbook(path, options)
+        require_ending(path)
+        text = _read(path, _content(path))
+        if text.separator == r"\s+" and not len(text.first) == len(text.second) > 1:  # a name of several words
+            options = {"sep": "\t", **options}
+        common: dict[str, Any] = {"sep": text.separator, "skiprows": text.n_remarks, "decimal": text.decimal}
+        with warnings.catch_warnings(action="ignore"), text.lines() as lines:
+            return unguarded_table(pd.read_csv(lines, low_memory=False, **(common | options)))
+
+
+def read_column(path: Path, names: Sequence[str]) -> np.ndarray | None:
+    """The first of these columns that a table has, as numbers; None where it has none of them."""
+    table = read_table(require_file(path))
+    if table.empty:
+        raise problem(path, "the file holds no rows of numbers", remedy="Write it again.")
+    return next((column_of_numbers(table, name, path) for name in names if name in table.columns), None)
+
+
+def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarray:
+    """A column as numbers, missing values as NaN; text in it is refused."""
+    values = pd.to_numeric(table[name].astype(str), errors="coerce")  # as text: an integer may be too long for a number
+    text = table[name][values.isna() & table[name].notna()]
+    if len(text):
+        found = f"column {name} holds {text.iloc[0]!r} in row {text.index[0] + 1}"
+        raise problem(where, found, expected="numbers or n/a")
+    return values.to_numpy(np.float64)
+
+
+def first_lines(path: Path) -> tuple[list[str], list[str]]:
+    """The words of the first two lines of a table."""
+    with sentences(require_file(path), "a table"):
+        text = _read(path, None)
+    return text.first, text.second
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text in any encoding, without those that are empty."""
+    with sentences(require_file(path), "a text file"):
+        content = path.read_bytes()
+        return [line.strip() for line in content.decode(_encoding(content, path)).splitlines() if line.strip()]
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None for a packed or large one, which is read piece by piece."""
+    piecewise = path.suffix.lower() in PACKED or path.stat().st_size > LARGE_TABLE
+    return None if piecewise else path.read_bytes()
+
+
+def _stream(path: Path, content: bytes | None) -> BinaryIO:
+    return open_table(path) if content is None else io.BytesIO(content)
+
+
+def _read(path: Path, content: bytes | None) -> _Text:
+    """The text with its encoding, separator, decimal mark and first lines."""
+    with _stream(path, content) as stream:
+        start = [stream.readline(_LONGEST_LINE) for _ in range(2)]
+    _refuse_no_text(start[0], path)
+    encoding = _encoding(content if content is not None else b"".join(start), path)
+    with io.TextIOWrapper(_stream(path, content), encoding=encoding, newline=None) as lines:
+        remarks: list[str] = []
+        while (line := lines.readline(_LONGEST_LINE)).startswith("#"):
+            remarks.append(line)
+        following = lines.readline(_LONGEST_LINE)
+    if not line.strip() and not remarks:
+        raise problem(path, "its first line is empty", expected="numbers", remedy=MENDING)
+    separator, decimal = _marks(line, following)
+    first, second = _cut(line, separator), _cut(following, separator)
+    if remarks:  # the last remark may name the columns: `#1 #2 …`
+        named = [word.lstrip("#") for word in _cut(remarks[-1].lstrip("# "), _marks(remarks[-1], "")[0])]
+        words = remarks[-1].count("#") > 1 or any(not is_number(word, ".") for word in named)
+        if len(named) == len(first) and words:
+            first, second = [f"#{word}" for word in named], first
+            remarks.pop()
+    mark = "\t" if separator == r"\s+" else separator
+    return _Text(path, content, encoding, separator, decimal, first, second, len(remarks), mark)
+
+
+def _marks(first: str, second: str) -> tuple[str, str]:
+    """The separator of the columns and the decimal mark."""
+    with_comma = r"[-+]?\d*,\d+(?:e[-+]?\d+)?"
+    for separator in ("\t", ";", r"\s+"):  # a decimal comma excludes the comma between columns
+        for line in (first, second) if "," in first + second else ():
+            cells = [cell for cell in _cut(line, separator) if cell]
+            commas = [re.fullmatch(with_comma, cell, re.IGNORECASE) is not None for cell in cells]
+            if len(cells) > 1 and (all(commas) if separator == r"\s+" else any(commas)):
+                return separator, ","
+    counts = {mark: first.strip("\r\n").count(mark) for mark in "\t;,"}
+    separator = "\t" if counts["\t"] else max(";,", key=lambda mark: counts[mark])
+    return (separator if counts[separator] else r"\s+"), "."
+
+
+def _refuse_no_text(start: bytes, path: Path) -> None:
+    binary = b"\0" in start and not start.startswith(tuple(_BOMS))
+    kind = _DISGUISES.get(start[:2], "binary" if binary else "")
+    if kind:
+        raise problem(path, f"it is a {kind} file by its content", expected="a text file of numbers")
+    if len(start) == _LONGEST_LINE:
+        raise problem(path, "its first line does not end", expected="a table of numbers")
+
+
+def _encoding(content: bytes, path: Path) -> str:
+    """The encoding in which the text makes most sense; that of Western Europe wherever it is as good as another."""
+    for bom, name in _BOMS.items():
+        if content.startswith(bom):
+            return name
+    try:
+        content.decode("utf-8")
+        return "utf-8"
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":  # a sample that was cut inside a letter
+            return "utf-8"
+        start = error.start
+    from charset_normalizer import from_bytes
+
+    sample = content[max(0, start - _SAMPLE // 2) : start + _SAMPLE // 2]
+    matches = [(match.chaos, _ENCODINGS.index(match.encoding)) for match in from_bytes(sample, cp_isolation=_ENCODINGS)]
+    if not matches:
+        raise problem(path, "its encoding is not known", expected="a text file", remedy="Save it as UTF-8.")
+    return _ENCODINGS[min(matches)[1]]
+
+
+def _without_edges(values: np.ndarray) -> np.ndarray:
+    """Without an empty first or last column that only a separator at the end of each line makes.
+
+    A matrix whose first region is missing has an empty first column too, but then its first row is empty as well.
+    """
+    for edge, inner in ((0, slice(1, None)), (-1, slice(None, -1))):
+        if values.shape[1] > 1 and values.shape[0] != values.shape[1] and np.isnan(values[:, edge]).all():
+            values = values[:, inner]
+    return values
+
+
+def _without_counting(values: np.ndarray) -> np.ndarray:
+    """Without the 0, 1, 2 … that pandas writes above columns and before rows unless it is told not to."""
+    inner = values[:, 1:] if np.isnan(values[0, 0]) and _counts(values[1:, 0]) else values
+    return inner[1:] if _counts(inner[0]) and len(values) > 2 else values
+
+
+def _counts(numbers: np.ndarray) -> bool:
+    """Whether they are 0, 1, 2 … or 1, 2, 3 …"""
+    return len(numbers) > 2 and any(np.array_equal(numbers, np.arange(len(numbers)) + first) for first in (0, 1))
+
+
+def _cut(line: str, separator: str) -> list[str]:
+    line = line.rstrip("\r\n")
+    words = line.split() if separator == r"\s+" else line.split(separator)
+    return [word.strip().strip('"') for word in words]

@@ -1,0 +1,95 @@
+"""UK Biobank netmats: the upper triangle column by column, 210 values (21 nodes) or 1,485 (55 nodes) per participant.
+
+Either one text file with a row per participant, the id in the first column or in a file of ids, or the bulk files
+`<eid>_<field>_<instance>_<array>.txt` of one row each. Nodes are ICA components without networks: the user supplies a
+table that puts them into groups. Entries are z statistics of correlations, not r, and are kept as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from nerve._utils.errors import NerveError, listed, problem
+from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.derivatives import Version, one_version
+from nerve.data.readers.names import people_of
+from nerve.data.readers.opening import files_below, once
+from nerve.data.readers.text import first_lines, is_number, read_numbers
+from nerve.data.readers.unfolding import from_triangle
+
+N_NODES = (21, 55)
+NOT_CORRELATIONS = (
+    "Entries of UK Biobank netmats are z statistics, not r, and are kept (--values z turns Fisher's into r)."
+)
+_BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
+_TEXT = (".txt", ".csv", ".tsv", ".dat")
+_NAMED = re.compile(r"netmat|ukb|2575[0-3]", re.IGNORECASE)
+
+
+class UKB(Reader):
+    """Netmats of the UK Biobank."""
+
+    describe = "UK Biobank netmats (text, one row per participant, 210 or 1,485 values)"
+
+    def find(self, source: Path, options: Options) -> list[Scan]:
+        """The bulk files of one field, or the rows of one table."""
+        files = files_below(source, *_TEXT)
+        bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
+        if bulk:
+            _, bulk, _ = one_version({"fc": bulk}, options, lambda one: Version(one[1][2]))
+            return [Scan(found[1], path, "fc", session=found[3]) for path, found in bulk]
+        tables = [path for path in files if _n_leading(path) is not None]
+        _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
+        return _rows(tables[0], options) if tables else []
+
+    def completed(self, options: Options, scans: list[Scan]) -> Options:
+        """With the first visit of each participant, unless the user says otherwise: visits are years apart."""
+        return replace(options, repeats="first") if options.repeats == "average" else options
+
+    def read(self, scan: Scan, options: Options) -> Reading:
+        """One participant's matrix, with 1 on the diagonal."""
+        rows = _numbers(scan.path).values
+        if scan.key is None and len(rows) != 1:
+            expected = "one row of values: a bulk file is of one participant"
+            raise problem(scan.path, f"it holds {len(rows)} rows", expected=expected)
+        matrix = from_triangle(rows[int(scan.key or 0), scan.extra.get("skip", 0) :], "lower", scan.path)
+        if options.values == "z":
+            return Reading(matrix, values="z")
+        return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
+
+
+def _n_leading(path: Path) -> int | None:
+    """How many columns of ids (0 or 1) stand before the values of the first row; None for other tables.
+
+    Only tables of the Biobank's two sizes with its ids, or named after netmats, are its netmats: of others it is not
+    known how they are unfolded.
+    """
+    sizes = {n * (n - 1) // 2 for n in N_NODES}
+    try:
+        words, _ = first_lines(path)
+    except NerveError:  # reported when it is read, or by another reader
+        return None
+    for skip in (0, 1):
+        known = _NAMED.search(path.name) or (skip and words and re.fullmatch(r"\d{7}", words[0]))
+        if known and len(words) - skip in sizes and all(is_number(word) for word in words[skip:]):
+            return skip
+    return None
+
+
+def _rows(path: Path, options: Options) -> list[Scan]:
+    """A scan per row, named by the first column where that holds ids."""
+    skip, numbers = _n_leading(path), _numbers(path)
+    if skip:
+        ids = numbers.rows or tuple(str(int(number)) for number in numbers.values[:, 0])
+        options = replace(options, ids=ids)
+    scans = people_of(path, len(numbers.values), options, skip=int(bool(skip) and numbers.rows is None))
+    repeated = [person for person, count in Counter(options.ids).items() if count > 1]
+    if repeated:  # z statistics are not averaged
+        raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant")
+    return scans
+
+
+_numbers = once(read_numbers)
