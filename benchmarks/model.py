@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from tests.reference.nerve_literal import GatherAndPad
 
+import nerve
+from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
-from nerve.models import MaskedAutoencoder
 from nerve.training import ArraySource, TrainingSettings, train
 from nerve.training.settings import choose_device
 
@@ -23,7 +24,7 @@ BATCH = 128
 
 def paper_size(n_regions: int = 400, networks: int = 17, people: int = BATCH):
     """Model, matrices (participants, R, R) and packed FC (participants, S)."""
-    patching = Patching.from_parcellation(f"schaefer{n_regions}-{networks}")
+    patching = Patching.from_parcellation(nerve.load_parcellation(f"schaefer{n_regions}-{networks}"))
     generator = torch.Generator().manual_seed(0)
     fc = 0.25 * torch.randn(people, n_regions, n_regions, generator=generator)
     fc = (fc + fc.transpose(1, 2)) / 2
@@ -76,7 +77,7 @@ def steps_of(model, fc, packed) -> dict:
 
     def ours():
         model.zero_grad()
-        model.masked_loss(packed, *model.split(noise)).backward()
+        model.masked_loss(packed, *model.choose_masks(noise)).backward()
 
     def gathered():
         model.zero_grad()

@@ -13,7 +13,7 @@ paper's. The training is far too short for conclusions: it shows how the compari
 import torch
 from torch import nn
 
-from nerve.models import Tokenizer
+from nerve.core import Tokenizer
 
 
 class MeanTokenizer(Tokenizer):

@@ -23,10 +23,10 @@ import nerve
 from nerve._utils.errors import NerveWarning
 from nerve._utils.files import write_text, write_tsv
 from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, unit_rows
+from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.views import TangentView
 from nerve.methods.nerve import NERVE
-from nerve.models import MaskedAutoencoder
 
 PAGE = DOCS / "attempts.md"
 WIDTH, EPOCHS, BATCH = 128, 6, 16
@@ -70,7 +70,7 @@ class Corrected:
         """Adam with a cosine; the held-out error before each epoch and after the last."""
         packed, linear = self.inputs(units)
         target, errors = torch.from_numpy(wanted), [held(self)]
-        self.module.standardise_by([packed])
+        self.module.fit_standardisation([packed])
         generator, per_epoch = torch.Generator().manual_seed(seed), len(units) // BATCH
         gain = self.module.decoder_norm.weight  # begins at zero, and all else waits for it
         rest = [one for one in self.module.parameters() if one is not gain]

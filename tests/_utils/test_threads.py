@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from nerve._utils.threads import in_one_thread
+from nerve.core import tokenizers
 from nerve.core.masked_autoencoder import MaskedAutoencoder
 from nerve.core.patching import Patching
-from nerve.models import tokenizers
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,10 @@ import torch
 from tests.core.test_tokenizers import PATCHINGS, every_patching, every_tokenizer, matrices, model_for
 from tests.reference import nerve_literal
 
+import nerve
 from nerve._utils.errors import NerveError
+from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
-from nerve.models import MaskedAutoencoder
 from nerve.training import Draws
 
 
@@ -21,12 +22,12 @@ def packed_for(patching: Patching, people: int = 3) -> torch.Tensor:
 def test_a_masked_patch_reaches_neither_the_visible_tokens_nor_the_prediction(patching, name):
     """The released code's defect: about 48 % of the patches that bore loss were visible to its encoder."""
     model, packed = model_for(patching, name, standardise=True), packed_for(patching)
-    visible, masked = model.split(torch.rand(3, patching.n_patches))
+    visible, masked = model.choose_masks(torch.rand(3, patching.n_patches))
     hidden = torch.zeros(3, patching.n_patches, dtype=torch.bool).scatter(1, masked, True)
     entries = hidden[:, torch.from_numpy(patching.patch_of)]  # (people, S): the entries that are masked
     changed = torch.where(entries, torch.randn_like(packed) * 1e3, packed)
     torch.nn.init.normal_(model.decoder_norm.weight)
-    model.standardise_by([packed])
+    model.fit_standardisation([packed])
     assert torch.equal(model.encode(packed, visible), model.encode(changed, visible))
     assert torch.equal(model.reconstruct(packed, masked), model.reconstruct(changed, masked))
 
@@ -35,7 +36,7 @@ def test_a_masked_patch_reaches_neither_the_visible_tokens_nor_the_prediction(pa
 @every_patching
 def test_a_visible_patch_does_reach_the_prediction(patching, name):
     model, packed = model_for(patching, name), packed_for(patching)
-    _, masked = model.split(torch.rand(3, patching.n_patches))
+    _, masked = model.choose_masks(torch.rand(3, patching.n_patches))
     assert not torch.allclose(model.reconstruct(packed, masked), model.reconstruct(packed * 1.5, masked))
 
 
@@ -43,7 +44,7 @@ def test_a_leak_would_be_found_by_the_gradient():
     """d prediction of a masked patch / d its own entries is exactly zero."""
     patching = PATCHINGS["7 uneven"]
     model, packed = model_for(patching), packed_for(patching, 1).requires_grad_()
-    _, masked = model.split(torch.rand(1, patching.n_patches))
+    _, masked = model.choose_masks(torch.rand(1, patching.n_patches))
     model.reconstruct(packed, masked).sum().backward()
     hidden = np.isin(patching.patch_of, masked[0].numpy())
     assert torch.all(packed.grad[0, hidden] == 0)
@@ -51,10 +52,10 @@ def test_a_leak_would_be_found_by_the_gradient():
 
 
 def test_count_is_exact_and_every_patch_is_masked_equally_often():
-    patching = Patching.from_parcellation("schaefer400-17")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer400-17"))
     with torch.device("meta"):
         model = MaskedAutoencoder(patching)
-    visible, masked = model.split(Draws(0, 0, 4000).uniform(153))
+    visible, masked = model.choose_masks(Draws(0, 0, 4000).uniform(153))
     assert visible.shape == (4000, 76)
     assert masked.shape == (4000, 77)
     assert torch.equal(torch.cat([visible, masked], 1).sort(1).values, torch.arange(153).expand(4000, -1))
@@ -70,8 +71,8 @@ def test_attention_maps_are_those_the_encoder_uses():
     assert maps.shape == (3, 2, 2, 1 + patching.n_patches, 1 + patching.n_patches)
     torch.testing.assert_close(maps.sum(-1), torch.ones(maps.shape[:-1], dtype=maps.dtype))
     block = model.encoder[0]
-    x = model.sequence(packed, None)
-    value = block.attention._split(block.norm1(x))[2]
+    x = model.token_sequence(packed, None)
+    value = block.attention._heads_of(block.norm1(x))[2]
     mixed = (maps[:, 0] @ value).transpose(1, 2).flatten(2)
     torch.testing.assert_close(block.attention.out(mixed), block.attention(block.norm1(x)))
 
@@ -106,13 +107,13 @@ def test_standardising_moves_and_scales_input_and_target_alike():
 def test_standardised_entries_have_mean_zero_and_unit_size_and_reconstructions_begin_at_the_mean():
     patching = PATCHINGS["7 uneven"]
     model, packed = model_for(patching, standardise=True), packed_for(patching, 20) * 3 + 5
-    model.standardise_by([packed[:13], packed[13:]])
+    model.fit_standardisation([packed[:13], packed[13:]])
     entries = model._standardised(packed)
     torch.testing.assert_close(entries.mean(0), torch.zeros(patching.n_entries).double(), atol=1e-5, rtol=0)
     assert entries.square().mean().item() == pytest.approx(1, rel=1e-5)
-    masked = model.split(torch.rand(20, patching.n_patches))[1]
+    masked = model.choose_masks(torch.rand(20, patching.n_patches))[1]
     torch.testing.assert_close(model.reconstruct(packed, masked), packed.mean(0).expand(20, -1), atol=1e-5, rtol=0)
-    assert model.masked_loss(packed, *model.split(torch.rand(20, patching.n_patches))).item() == pytest.approx(
+    assert model.masked_loss(packed, *model.choose_masks(torch.rand(20, patching.n_patches))).item() == pytest.approx(
         1, abs=0.2
     )
 
@@ -141,9 +142,9 @@ def test_regions_in_another_order_give_the_same_loss():
         weights[name] = weights[name][torch.from_numpy(order)]
     other.load_state_dict(weights)
     noise = torch.rand(3, patching.n_patches)
-    first = model.masked_loss(torch.from_numpy(patching.pack(fc)), *model.split(noise))
+    first = model.masked_loss(torch.from_numpy(patching.pack(fc)), *model.choose_masks(noise))
     shuffled = torch.from_numpy(other.patching.pack(fc[:, order][:, :, order]))
-    torch.testing.assert_close(other.masked_loss(shuffled, *other.split(noise)), first)
+    torch.testing.assert_close(other.masked_loss(shuffled, *other.choose_masks(noise)), first)
 
 
 def test_gather_and_pad_of_the_benchmark_is_the_same_model():
@@ -153,7 +154,7 @@ def test_gather_and_pad_of_the_benchmark_is_the_same_model():
     literal = nerve_literal.GatherAndPad(model)
     literal.real = literal.real.double()
     slow = literal.training_loss(torch.from_numpy(fc), noise.double())
-    fast = model.masked_loss(torch.from_numpy(patching.pack(fc)), *model.split(noise))
+    fast = model.masked_loss(torch.from_numpy(patching.pack(fc)), *model.choose_masks(noise))
     assert fast.item() == pytest.approx(slow.item(), rel=1e-6)
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nerve
 from nerve._utils.errors import NerveError
 from nerve.core.patching import Patching
 from nerve.data.parcellation import load_parcellation
@@ -25,10 +26,10 @@ def symmetric(n, n_regions, seed=0):
 @pytest.mark.parametrize(
     ("patching", "n_patches", "n_entries"),
     [
-        (Patching.from_parcellation("schaefer400-17"), 153, 85_313),
-        (Patching.from_parcellation("schaefer400-7"), 28, 92_818),
+        (Patching.from_parcellation(nerve.load_parcellation("schaefer400-17")), 153, 85_313),
+        (Patching.from_parcellation(nerve.load_parcellation("schaefer400-7")), 28, 92_818),
         (Patching.grid(400, 16), 325, 83_200),
-        (Patching.from_parcellation("schaefer400-17").permuted(3), 153, 85_313),
+        (Patching.from_parcellation(nerve.load_parcellation("schaefer400-17")).permuted(3), 153, 85_313),
     ],
 )
 def test_sizes_of_the_papers_patchings(patching, n_patches, n_entries):
@@ -69,7 +70,7 @@ def test_a_permuted_patching_keeps_group_sizes_and_is_the_same_for_a_seed(patchi
 
 
 def test_two_seeds_permute_differently():
-    patching = Patching.from_parcellation("schaefer100-17")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer100-17"))
     assert patching.permuted(0) != patching.permuted(1)
 
 
@@ -79,7 +80,7 @@ def test_a_grid_need_not_divide_the_regions():
 
 
 def test_pair_names_follow_the_pairs():
-    patching = Patching.from_parcellation("schaefer100-7")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer100-7"))
     assert patching.pair_names[1] == "Vis–SomMot"
     assert patching.pairs[1].tolist() == [0, 1]
     assert patching.patch_of[patching.offsets[1]] == 1

@@ -5,9 +5,10 @@ import pytest
 import torch
 from tests.reference import nerve_literal
 
+import nerve
+from nerve.core import TOKENIZERS, MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.tokenizers import PatchChoice
-from nerve.models import TOKENIZERS, MaskedAutoencoder
 from nerve.training import Draws
 
 PATCHINGS = {
@@ -52,7 +53,7 @@ def test_loss_and_gradient_equal_the_written_out_equation(patches, name, kind):
     patching = PATCHINGS[patches]
     model, fc = model_for(patching, name, loss=kind), matrices(patching, people=2)
     noise = torch.rand(2, patching.n_patches, generator=torch.Generator().manual_seed(1))
-    visible, masked = model.split(noise)
+    visible, masked = model.choose_masks(noise)
     fast = model.masked_loss(torch.from_numpy(patching.pack(fc)), visible, masked)
     fast.backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -70,7 +71,7 @@ def test_loss_and_gradient_equal_the_written_out_equation(patches, name, kind):
 
 
 def test_float32_agrees_with_the_literal_float64_to_1e5_at_400_regions():
-    patching = Patching.from_parcellation("schaefer400-17")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer400-17"))
     model = MaskedAutoencoder(patching, dim=16, depth=1, heads=2, decoder_dim=8)
     fc = matrices(patching, people=1)
     fast = model.tokenizer.embed(torch.from_numpy(patching.pack(fc)).float())[0]
@@ -115,7 +116,7 @@ def test_embedding_some_patches_equals_choosing_among_all(patching, name):
 
 @every_tokenizer
 def test_scaled_init_gives_tokens_and_patches_of_unit_order(name):
-    patching = Patching.from_parcellation("schaefer100-17")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer100-17"))
     torch.manual_seed(0)
     model = MaskedAutoencoder(patching, name, depth=1)
     packed = 0.25 * torch.randn(4, patching.n_entries)
@@ -128,7 +129,7 @@ def test_scaled_init_gives_tokens_and_patches_of_unit_order(name):
 
 @every_tokenizer
 def test_random_signs_give_tokens_of_unit_size_that_keep_distances(name):
-    patching = Patching.from_parcellation("schaefer100-17")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer100-17"))
     torch.manual_seed(0)
     model = MaskedAutoencoder(patching, name, init="signs", depth=1)
     packed = 0.25 * torch.randn(8, patching.n_entries)
@@ -146,7 +147,7 @@ RELEASED = {"bilinear": (1.0, 1.0, 64.0), "shared": (0.0335, 0.0355, 0.11), "spe
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RELEASED)
 def test_released_init_has_the_spreads_and_the_first_loss_of_the_released_code(name):
-    patching = Patching.from_parcellation("schaefer400-17")
+    patching = Patching.from_parcellation(nerve.load_parcellation("schaefer400-17"))
     torch.manual_seed(0)
     model = MaskedAutoencoder(patching, name, init="released", tokenizer_bias=True)
     there, back, first = RELEASED[name]

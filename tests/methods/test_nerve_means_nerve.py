@@ -10,11 +10,11 @@ from torch import nn
 
 import nerve
 from nerve._utils.errors import NerveError
+from nerve.core import TOKENIZERS, Tokenizer
 from nerve.core.masked_autoencoder import POOLINGS
 from nerve.core.views import VIEWS
 from nerve.interpret import interpret_to
 from nerve.methods.config import PRESETS
-from nerve.models import TOKENIZERS, Tokenizer
 
 QUICK = {"dim": 16, "depth": 1, "epochs": 1, "batch_size": 16, "device": "cpu"}
 every_preset = pytest.mark.parametrize("preset", PRESETS)
@@ -90,8 +90,8 @@ def test_pca_is_principal_components_of_what_sets_the_tokens_of_everyone_apart(p
     encoder = fitted[preset]
     module, packed = encoder.module_, torch.from_numpy(encoder.packing(cohort).packed(np.arange(40)))
     with torch.inference_mode():
-        group = module.encoder(module.sequence(packed.mean(0, keepdim=True), None))
-        tokens = (module.encoder(module.sequence(packed, None)) - group)[:, 1:].flatten(1).double().numpy()
+        group = module.encoder(module.token_sequence(packed.mean(0, keepdim=True), None))
+        tokens = (module.encoder(module.token_sequence(packed, None)) - group)[:, 1:].flatten(1).double().numpy()
     left, size, _ = np.linalg.svd(tokens, full_matrices=False)
     scores = left[:, :15] * size[:15]
     found = encoder.transform(cohort).astype(float)

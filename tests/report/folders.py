@@ -236,7 +236,7 @@ def write_run(folder: Path, run: dict[str, Any], made: Made, rng: np.random.Gene
     epochs = np.arange(1, 9)
     losses = {"training_loss": 60.0 ** (1 - epochs / 4), "validation_loss": 60.0 ** (1 - epochs / 4) + 0.05}
     write_tsv(folder / "history.tsv", pd.DataFrame({"epoch": epochs, **losses}))  # spans a logarithmic axis
-    patching = Patching.from_parcellation(PARCELLATION)
+    patching = Patching.from_parcellation(load_parcellation(PARCELLATION))
     original = patching.unpack(rng.normal(0, 0.2, patching.n_entries))
     masked = np.where(patching.group_of[:, None] == patching.group_of, np.nan, original)
     pictures = {"original": original, "masked": masked, "reconstructed": original * 0.8}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from nerve._utils.cores import one_blas_thread
+from nerve._utils.cores import one_blas_thread, usable_cores
 
 LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from nothing
+_MATRICES_PER_TASK = 16
 WORTH_THREADS = 1024  # rows from which a decomposition is quicker in several threads
 
 
@@ -22,6 +24,49 @@ def decomposed(matrix: np.ndarray, **how: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     with one_blas_thread() if len(matrix) < WORTH_THREADS else nullcontext():
         return linalg.eigh(matrix, check_finite=False, **({"driver": "evd"} | how))  # type: ignore[no-any-return]
+
+
+def symmetric_log(matrices: np.ndarray, whitening: np.ndarray | None = None) -> np.ndarray:
+    """The logarithm of symmetric positive definite matrices S, or of W S W.
+
+    Each core works on some of the matrices: products and decompositions as small as these gain
+    nothing from threads of their own.
+
+    Parameters
+    ----------
+    matrices : (n, R, R) array
+        Symmetric matrices S.
+    whitening : (R, R) array, optional
+        W, symmetric too.
+
+    Returns
+    -------
+    (n, R, R) array
+        All NaN for a matrix that is not positive definite.
+
+    Examples
+    --------
+    >>> symmetric_log(np.diag([1.0, np.e])[None]).round(6).tolist()
+    [[[0.0, 0.0], [0.0, 1.0]]]
+    """
+    logarithms = np.empty(matrices.shape)
+
+    def fill(batch: slice) -> None:
+        whitened = matrices[batch]
+        if whitening is not None:
+            whitened = whitening @ whitened @ whitening
+        values, vectors = np.linalg.eigh(whitened)
+        values = np.log(values, out=np.full_like(values, np.nan), where=values > 0)
+        logarithms[batch] = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+    starts = range(0, len(matrices), _MATRICES_PER_TASK)
+    batches = [slice(start, start + _MATRICES_PER_TASK) for start in starts]
+    if len(batches) == 1:
+        fill(batches[0])
+        return logarithms
+    with one_blas_thread(), ThreadPoolExecutor(usable_cores()) as pool:
+        list(pool.map(fill, batches))
+    return logarithms
 
 
 def principal_components(

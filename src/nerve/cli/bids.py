@@ -19,7 +19,11 @@ from typing import Any
 
 import nerve
 from nerve._utils.errors import listed, problem
+from nerve._utils.files import claim, read_tsv, write_tsv
 from nerve.cli.common import refusing, say
+from nerve.data.export import write_bids_people
+from nerve.data.readers import ingest
+from nerve.data.readers.ids import counted
 
 EMBEDDING = "desc-nerve_embedding.tsv"
 
@@ -58,14 +62,14 @@ def participant(chosen: argparse.Namespace) -> None:
         source = _only(chosen.derivatives, labels, Path(folder)) if labels else chosen.derivatives
         cohort = nerve.read_cohort(source, parcellation=chosen.parcellation)
     values = None if chosen.model is None else _encoder(chosen.model, cohort).transform(cohort)
-    written = nerve.data.export.write_bids_people(cohort, nerve._utils.files.claim(chosen.out))
+    written = write_bids_people(cohort, claim(chosen.out))
     if values is not None:
         table = pd.DataFrame(values).add_prefix("dim")
         for row, path in enumerate(written.values()):
             named = path.with_name(f"{path.name.partition('_meas-')[0]}_{EMBEDDING}")
-            nerve._utils.files.write_tsv(named, table.iloc[[row]])
+            write_tsv(named, table.iloc[[row]])
     said = "" if values is None else ", with embeddings"
-    say(f"{chosen.out}: {nerve.data.readers.ids.counted(len(written))} written{said}")
+    say(f"{chosen.out}: {counted(len(written))} written{said}")
 
 
 def _only(derivatives: Path, labels: list[str], folder: Path) -> Path:
@@ -106,13 +110,13 @@ def group(chosen: argparse.Namespace) -> None:
         source = _only(chosen.out, labels, Path(folder))
         name = chosen.derivatives.resolve().name
         options = {"format": "bep017", "participants": table, "name": name, "overwrite": True}
-        report = nerve.data.readers.ingest(source, place / "cohort", **options)
+        report = ingest(source, place / "cohort", **options)
     if chosen.model is not None:
         _encoder(chosen.model, nerve.Cohort.load(report.path))
     rows = [{"method": "raw"}, {"method": "pca"}]
     if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
         rows.append({"features": str(embeddings), "label": "NERVE"})
-    say(f"{report.path}: {nerve.data.readers.ids.counted(report.n_participants)}")
+    say(f"{report.path}: {counted(report.n_participants)}")
     if chosen.targets:
         protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
         if commands.evaluate(str(report.path), rows, protocol, str(place / "results")):
@@ -126,6 +130,6 @@ def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:
     found = {label: path for label in labels for path in sorted((out / f"sub-{label}").glob(f"func/*_{EMBEDDING}"))}
     if not found:
         return None
-    rows = pd.concat([nerve._utils.files.read_tsv(path) for path in found.values()], ignore_index=True)
-    nerve._utils.files.write_tsv(table, pd.concat([pd.Series(list(found), name="participant_id"), rows], axis=1))
+    rows = pd.concat([read_tsv(path) for path in found.values()], ignore_index=True)
+    write_tsv(table, pd.concat([pd.Series(list(found), name="participant_id"), rows], axis=1))
     return table

@@ -10,7 +10,16 @@ from typing import Annotated, Any
 import typer
 
 import nerve
+from nerve._utils.console import Console
+from nerve._utils.errors import as_utf8
+from nerve._utils.files import read_json
 from nerve.cli.common import MODEL, app, argument, draw_likeness, note, option, place, say, with_table
+from nerve.data import readers
+from nerve.data import simulate as simulation
+from nerve.data.export import export_cohort
+from nerve.data.parcellation import parcellation_names
+from nerve.data.quality import check_cohort
+from nerve.data.readers.ids import counted
 
 atlas = typer.Typer(help="The built-in parcellations.", no_args_is_help=True)
 app.add_typer(atlas, name="atlas")
@@ -24,7 +33,7 @@ def atlas_list() -> None:
 
     Example: `nerve atlas list`
     """
-    for name in nerve.data.parcellation.parcellation_names():
+    for name in parcellation_names():
         parcellation = nerve.load_parcellation(name)
         networks = f"{parcellation.n_networks:>2} networks" if parcellation.n_networks > 1 else "no networks"
         say(f"{name:<16} {parcellation.n_regions:>4} regions  {networks}")
@@ -77,13 +86,13 @@ def simulate(out: Annotated[str, argument("The new cohort folder.")], options: d
     Example: `nerve simulate cohort-a --subjects 300 --seed 1`
     """
     subjects, series = options.pop("subjects"), options.pop("timeseries")
-    targets = nerve.data.simulate.default_targets(options.pop("effect"))
-    name = nerve._utils.errors.as_utf8(options.pop("name") or Path(out).resolve().name)
+    targets = simulation.default_targets(options.pop("effect"))
+    name = as_utf8(options.pop("name") or Path(out).resolve().name)
     options |= {"keep_timeseries": series, "targets": targets, "name": name}
-    folder = nerve.data.simulate.simulate_to(out, subjects, **options)
+    folder = simulation.simulate_to(out, subjects, **options)
     kept = f", time series of {options['timepoints']} volumes" if series else ""
     say(f"{folder}: {subjects} participants, {options['parcellation']}{kept}")
-    for target, relation in nerve._utils.files.read_json(folder / "truth.json")["targets"].items():
+    for target, relation in read_json(folder / "truth.json")["targets"].items():
         pairs = ", ".join("–".join(pair) for pair in relation["pairs"]) or "no network pair"
         say(f"  {target:<14} true r {relation['true_r']:.2f}  on {pairs}")
 
@@ -136,20 +145,18 @@ def ingest(
 
     try:
         if dry_run:
-            table = nerve.data.readers.preview(source, **options)
+            table = readers.preview(source, **options)
             _show(table, source)
             read = table["participant"][~table.iloc[:, -1].str.startswith("left out")]
             say(f"{len(table)} rows, {read.nunique()} participants; nothing was written")
             return
-        report = nerve.data.readers.ingest(source, out, **options)
+        report = readers.ingest(source, out, **options)
     except TwoReadings as several:
         _show(several.table, source)
         raise
     for one in report.notes:
         note(f"  {one}")
-    say(
-        f"{report.path}: {nerve.data.readers.ids.counted(report.n_participants)} written, {len(report.exclusions)} left out"
-    )
+    say(f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out")
     if len(report.exclusions):
         say(f"{report.path}/exclusions.tsv says who was left out and why")
     say(f"Next: nerve check {report.path}")
@@ -167,7 +174,7 @@ def check(
     Example: `nerve check cohorts/pnc --out quality.tsv`
     """
     opened = nerve.Cohort.load(cohort)
-    quality = nerve.data.quality.check_cohort(opened)
+    quality = check_cohort(opened)
     if model is not None:
         like = nerve.NERVE.from_pretrained(model, device="cpu").likeness(opened)
         quality = quality.with_model(like)
@@ -200,8 +207,8 @@ def export(
     Example: `nerve export cohorts/pnc pnc_bids --format bids`
     """
     opened = nerve.Cohort.load(cohort)
-    nerve.data.export.export_cohort(opened, out, format)
-    say(f"{out}: {nerve.data.readers.ids.counted(len(opened))}, {opened.parcellation.name}")
+    export_cohort(opened, out, format)
+    say(f"{out}: {counted(len(opened))}, {opened.parcellation.name}")
     if opened.timeseries is not None:
         say("The time series are not part of the format and were not written.")
 
@@ -216,4 +223,4 @@ def _show(table: Any, title: str) -> None:
     styles = {"warning": "yellow", "not usable": "bold red", "note": "cyan"}
     for row in table.itertuples(index=False):
         shown.add_row(*map(str, row), style=styles.get(getattr(row, "verdict", ""), ""))
-    nerve._utils.console.Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)

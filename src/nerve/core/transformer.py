@@ -1,4 +1,4 @@
-"""The pre-norm transformer block of a ViT: x + attention(norm(x)), then x + mlp(norm(x))."""
+"""The pre-norm transformer layer of a ViT: x + attention(norm(x)), then x + mlp(norm(x))."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from torch.nn import functional
 from nerve._utils.errors import NerveError
 
 
-class Attention(nn.Module):
-    """Multi-head self-attention with biases."""
+class SelfAttention(nn.Module):
+    """Multi-head self-attention with biases.
+
+    Parameters
+    ----------
+    dim : int
+        Width of the tokens.
+    heads : int
+        Attention heads; a divisor of `dim`.
+    """
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
@@ -20,29 +28,45 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
 
-    def _split(self, x: torch.Tensor) -> list[torch.Tensor]:
-        parts = self.qkv(x).split(x.shape[-1], -1)  # split along the width: one copy fewer on the way back than unbind
-        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]  # (…, heads, tokens, …)
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(participants, tokens, dim) → the same shape."""
-        query, key, value = self._split(x)
+        """Mix the tokens of each participant: (participants, tokens, dim) → the same shape."""
+        query, key, value = self._heads_of(x)
         mixed = functional.scaled_dot_product_attention(query, key, value)
         return self.out(mixed.transpose(1, 2).flatten(2))  # (participants, tokens, dim)
 
     def weights(self, x: torch.Tensor) -> torch.Tensor:
-        """Attention maps softmax(q kᵀ / √(dim / heads)): (participants, heads, tokens, tokens), rows sum to one."""
-        query, key, _ = self._split(x)
-        return (query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5).softmax(-1)
+        """Attention maps softmax(q kᵀ / √(dim / heads)), whose rows sum to one.
+
+        (participants, tokens, dim) → (participants, heads, tokens, tokens)
+        """
+        query, key, _ = self._heads_of(x)
+        scale = query.shape[-1] ** -0.5
+        return (query @ key.transpose(-2, -1) * scale).softmax(-1)
+
+    def _heads_of(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """Query, key and value, each (participants, heads, tokens, dim / heads)."""
+        # split along the width: one copy fewer in the backward pass than unbind
+        parts = self.qkv(x).split(x.shape[-1], -1)
+        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]
 
 
-class Block(nn.Module):
-    """One transformer layer; the MLP is `mlp_ratio` times as wide, with GELU."""
+class TransformerLayer(nn.Module):
+    """One pre-norm transformer layer with a GELU perceptron.
+
+    Parameters
+    ----------
+    dim : int
+        Width of the tokens.
+    heads : int
+        Attention heads.
+    mlp_ratio : int
+        Hidden width of the perceptron, in multiples of `dim`.
+    """
 
     def __init__(self, dim: int, heads: int, mlp_ratio: int = 4) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim)
-        self.attention = Attention(dim, heads)
+        self.attention = SelfAttention(dim, heads)
         self.norm2 = nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim))
 
@@ -52,9 +76,15 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-def initialise_linears(module: nn.Module) -> None:
-    """Draw linear layers as ViTs do: Xavier-uniform weights, zero biases."""
-    for part in module.modules():
-        if isinstance(part, nn.Linear):
-            nn.init.xavier_uniform_(part.weight)
-            nn.init.zeros_(part.bias)
+def initialise_linear_layers(module: nn.Module) -> None:
+    """Draw linear layers as ViTs do: Xavier-uniform weights, zero biases.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Every linear layer in it is drawn again.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)

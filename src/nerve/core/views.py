@@ -1,6 +1,7 @@
-"""Views: the matrix of a participant that is cut into patches, FC itself or something computed from it.
+"""Views: the matrix of a participant that is cut into patches (Methods, "Input").
 
-A view is fitted on training participants and saved with the model. To add one: a class here, and a line in `VIEWS`.
+The paper cuts FC itself (``fc``). A view may instead be something computed from FC. It is fitted
+on training participants and saved with the model. To add one: a class here, and a line in `VIEWS`.
 """
 
 from __future__ import annotations
@@ -10,59 +11,114 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from nerve._utils.errors import AboutPeople, NerveError, one_of, problem
-from nerve._utils.linalg import principal_components
-from nerve.data.connectivity import symmetric_log
+from nerve._utils.linalg import principal_components, symmetric_log
 
-_AT_A_TIME = 64  # participants whose matrices are in memory together
-_LOOKED_AT = 2048  # participants, at most, from whom directions come
+# Participants whose matrices are in memory together.
+_BATCH = 64
+# Participants, at most, from whom the principal directions of `ShrunkView` come.
+_MAX_FOR_DIRECTIONS = 2048
 N_DIRECTIONS = 256
 Shapes = dict[str, tuple[int | None, ...]]
 
 
 class View:
+    """Base class. A view provides `name`, and `fit`, `apply` and `shapes` where they do something.
+
+    Attributes
+    ----------
+    arrays : dict of str to array
+        What `fit` has learned, by name: saved with the model, and all that `apply` needs.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def fit(self, fc: Any) -> Self:
+        """Learn from the FC of training participants.
+
+        Parameters
+        ----------
+        fc : (n, R, R) array
+            In memory or on disk.
+
+        Returns
+        -------
+        View
+            Itself.
+        """
+        return self
+
+    def apply(self, fc: np.ndarray) -> np.ndarray:
+        """The matrices that are cut into patches.
+
+        Parameters
+        ----------
+        fc : (n, R, R) array
+            FC of any participants.
+
+        Returns
+        -------
+        (n, R, R) array of float32
+        """
+        raise NotImplementedError
+
+    def to_fc(self, matrices: np.ndarray) -> np.ndarray:
+        """Map matrices of the view back to FC.
+
+        Parameters
+        ----------
+        matrices : (n, R, R) array
+            As `apply` gives them, or as a model reconstructs them.
+
+        Returns
+        -------
+        (n, R, R) array
+        """
+        raise NotImplementedError
+
+    def shapes(self, n_regions: int) -> Shapes:
+        """The shapes that `arrays` have for so many regions; None stands for any length."""
+        return {}
+
+
+class FCView(View):
     """FC as it is: what the paper cuts into patches."""
 
     name: ClassVar[str] = "fc"
 
-    def __init__(self) -> None:
-        #: What `fit` has learned, by name: saved with the model, and all that `apply` needs.
-        self.arrays: dict[str, np.ndarray] = {}
-
-    def fit(self, fc: Any) -> Self:
-        """Learn from the FC of training participants, (n, R, R), in memory or on disk."""
-        return self
-
     def apply(self, fc: np.ndarray) -> np.ndarray:
-        """(n, R, R) FC → (n, R, R) matrices, in float32."""
+        """FC itself, in float32."""
         return np.asarray(fc, np.float32)
 
     def to_fc(self, matrices: np.ndarray) -> np.ndarray:
-        """Map matrices of the view, (n, R, R), back to FC, (n, R, R)."""
+        """FC itself."""
         return np.asarray(matrices, float)
-
-    def shapes(self, n_regions: int) -> Shapes:
-        """The shapes that `arrays` have for so many regions."""
-        return {}
 
 
 class TangentView(View):
-    """How a participant's FC departs from the group's, measured along the manifold of positive matrices.
+    """How a participant's FC departs from the group's, in the tangent space of positive matrices.
 
-    With S = (1 - a) FC + a I of a participant and G the mean of S over the training participants, it is
+    With S = (1 - a) FC + a I of a participant and G the mean of S over the training participants,
+    the view is
 
         log(G^-½ S G^-½)
 
-    (Varoquaux et al. 2010). Whitening by the group gives every direction in which participants may differ the same
-    weight, and makes the sampling noise of a correlation matrix nearly the same everywhere.
+    (Varoquaux et al. 2010). Whitening by the group gives every direction in which participants may
+    differ the same weight, and makes the sampling noise of a correlation matrix nearly the same
+    everywhere.
 
     Parameters
     ----------
     shrinkage : float
-        a, at least 0 and less than 1. FC has no full rank where there are fewer volumes than regions; 0.5 is safe.
+        a, at least 0 and less than 1. FC does not have full rank where there are fewer volumes
+        than regions; 0.5 is safe.
 
     Examples
     --------
-    >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
+    >>> series = np.random.default_rng(0).normal(size=(12, 8, 50))
+    >>> fc = np.stack([np.corrcoef(x) for x in series])
     >>> bool(np.abs(TangentView().fit(fc).apply(fc).mean(axis=0)).max() < 0.05)
     True
     """
@@ -78,29 +134,33 @@ class TangentView(View):
     def fit(self, fc: Any) -> Self:
         """Find G^-½ of the training participants."""
         total = np.zeros(fc.shape[1:])
-        for start in range(0, len(fc), _AT_A_TIME):
-            total += self._shrunk(fc[start : start + _AT_A_TIME]).sum(axis=0)
+        for start in range(0, len(fc), _BATCH):
+            total += self._shrunk_to_identity(fc[start : start + _BATCH]).sum(axis=0)
         values, vectors = np.linalg.eigh(total / len(fc))
         if not values[0] > 0:
-            raise NerveError(f"The mean FC {self._no_logarithm()}")
+            raise NerveError(f"The mean FC {self._why_no_logarithm()}")
         self.arrays = {"whitening": (vectors / np.sqrt(values)) @ vectors.T}
         return self
 
     def apply(self, fc: np.ndarray) -> np.ndarray:
         """The logarithm of whitened FC."""
-        whitening, out = self.arrays["whitening"], np.empty(fc.shape, np.float32)
-        for start in range(0, len(fc), _AT_A_TIME):
-            some = slice(start, start + _AT_A_TIME)
-            out[some] = symmetric_log(self._shrunk(fc[some]), whitening)
-            if (bad := np.isnan(out[some, 0, 0])).any():
-                raise AboutPeople(start + np.flatnonzero(bad), f"The FC of {{people}} {self._no_logarithm()}")
-        return out
+        whitening = self.arrays["whitening"]
+        logarithms = np.empty(fc.shape, np.float32)
+        for start in range(0, len(fc), _BATCH):
+            batch = slice(start, start + _BATCH)
+            logarithms[batch] = symmetric_log(self._shrunk_to_identity(fc[batch]), whitening)
+            undefined = np.isnan(logarithms[batch, 0, 0])
+            if undefined.any():
+                rows = start + np.flatnonzero(undefined)
+                raise AboutPeople(rows, f"The FC of {{people}} {self._why_no_logarithm()}")
+        return logarithms
 
     def to_fc(self, matrices: np.ndarray) -> np.ndarray:
-        """Undo `apply`: S = G^½ exp(T) G^½ with a diagonal of ones, then FC = (S - a I) / (1 - a) beside it.
+        """Undo `apply`: S = G^½ exp(T) G^½ with a diagonal of ones, FC = (S - a I) / (1 - a).
 
-        What was made by `apply` comes back exactly. For any other symmetric T, what comes back is the nearest that
-        correlations can be: S is scaled to a diagonal of ones, and FC lies between -1 and 1.
+        What was made by `apply` comes back exactly. For any other symmetric T, what comes back is
+        the nearest that correlations can be: S is scaled to a diagonal of ones, and FC lies
+        between -1 and 1.
         """
         colouring = np.linalg.inv(self.arrays["whitening"])  # G^½
         fc = np.empty(matrices.shape)
@@ -116,30 +176,39 @@ class TangentView(View):
         """One matrix."""
         return {"whitening": (n_regions, n_regions)}
 
-    def _shrunk(self, fc: Any) -> np.ndarray:
+    def _shrunk_to_identity(self, fc: Any) -> np.ndarray:
         """(n, R, R): S, with a diagonal of ones whatever that of FC is."""
         shrunk = (1 - self.shrinkage) * np.asarray(fc, float)
         diagonal = np.arange(shrunk.shape[-1])
         shrunk[:, diagonal, diagonal] = 1.0
         return shrunk
 
-    def _no_logarithm(self) -> str:
+    def _why_no_logarithm(self) -> str:
         return (
-            f"is not positive definite with a shrinkage of {self.shrinkage}, expected correlations (not "
-            "Fisher-transformed). The view `fc` reads any matrix; a larger `shrinkage` helps `tangent` alone."
+            f"is not positive definite with a shrinkage of {self.shrinkage}, expected correlations "
+            "(not Fisher-transformed). The view `fc` reads any matrix; a larger `shrinkage` helps "
+            "`tangent` alone."
         )
 
 
 class ShrunkView(TangentView):
-    """The tangent view of a participant, shrunk towards the group where participants hardly differ but by noise.
+    """The tangent view, shrunk towards the group where participants differ by little but noise.
 
-    With t the entries on and above the diagonal of the tangent view, less their mean over the training participants,
-    and u_k, v_k the principal directions of t and their variances, it is
+    With t the entries on and above the diagonal of the tangent view, less their mean over the
+    training participants, and u_k, v_k the principal directions of t and their variances, it is
 
         Σ_k w_k u_k (u_kᵀ t),      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    over the first `n_directions` directions. In tangent space noise has nearly the same variance everywhere, so that w
-    is what a posterior mean would have (after Rahim et al. 2019). The group is at zero. No labels are used.
+    over the first `n_directions` directions. In tangent space noise has nearly the same variance
+    everywhere, so that w is what a posterior mean would have (after Rahim et al. 2019). The group
+    is at zero. No labels are used.
+
+    Parameters
+    ----------
+    shrinkage : float
+        As of `TangentView`.
+    n_directions : int
+        Principal directions that are kept, at most.
     """
 
     name: ClassVar[str] = "shrunk"
@@ -151,59 +220,96 @@ class ShrunkView(TangentView):
     def fit(self, fc: Any) -> Self:
         """Find the group and the directions in which its participants differ."""
         super().fit(fc)
-        rows = np.unique(np.linspace(0, len(fc) - 1, min(len(fc), _LOOKED_AT)).round().astype(int))
-        parts = np.array_split(rows, -(-len(rows) // _AT_A_TIME))
-        vectors = np.concatenate([self._vectors(fc[some]) for some in parts])
+        n_rows = min(len(fc), _MAX_FOR_DIRECTIONS)
+        rows = np.unique(np.linspace(0, len(fc) - 1, n_rows).round().astype(int))
+        batches = np.array_split(rows, -(-len(rows) // _BATCH))
+        vectors = np.concatenate([self._tangent_vectors(fc[batch]) for batch in batches])
         mean, directions, variances = principal_components(vectors, self.n_directions)
-        floor = np.median(variances[: max(1, min(len(rows) - 1, vectors.shape[1]))])
+        n_variances = max(1, min(len(rows) - 1, vectors.shape[1]))
+        floor = np.median(variances[:n_variances])
         weights = np.maximum(0.0, 1 - floor / variances[: directions.shape[1]])
         kept = weights > 0
-        self.arrays |= {"mean": mean, "directions": directions[:, kept], "weights": weights[kept]}
+        self.arrays["mean"] = mean
+        self.arrays["directions"] = directions[:, kept]
+        self.arrays["weights"] = weights[kept]
         return self
 
     def apply(self, fc: np.ndarray) -> np.ndarray:
         """The shrunk matrix."""
         directions = self.arrays["directions"]
-        scores = (self._vectors(fc) - self.arrays["mean"]) @ directions  # (n, k)
+        scores = (self._tangent_vectors(fc) - self.arrays["mean"]) @ directions  # (n, directions)
+        vectors = (scores * self.arrays["weights"]) @ directions.T  # (n, R (R + 1) / 2)
         rows, columns = np.triu_indices(fc.shape[-1])
         matrices = np.empty(fc.shape, np.float32)
-        matrices[:, rows, columns] = matrices[:, columns, rows] = (scores * self.arrays["weights"]) @ directions.T
+        matrices[:, rows, columns] = vectors
+        matrices[:, columns, rows] = vectors
         return matrices
 
     def to_fc(self, matrices: np.ndarray) -> np.ndarray:
-        """Map back what the view keeps: the group's mean is added again, what was shrunk away stays away."""
+        """Map back what the view keeps: the group's mean is added, what was shrunk away stays away."""
         rows, columns = np.triu_indices(matrices.shape[-1])
         mean = np.empty(matrices.shape[1:])
-        mean[rows, columns] = mean[columns, rows] = self.arrays["mean"]
+        mean[rows, columns] = self.arrays["mean"]
+        mean[columns, rows] = self.arrays["mean"]
         return super().to_fc(np.asarray(matrices, float) + mean)
 
     def shapes(self, n_regions: int) -> Shapes:
         """One column of directions per weight."""
         n_entries = n_regions * (n_regions + 1) // 2
-        return super().shapes(n_regions) | {"mean": (n_entries,), "directions": (n_entries, None), "weights": (None,)}
+        own = {"mean": (n_entries,), "directions": (n_entries, None), "weights": (None,)}
+        return {**super().shapes(n_regions), **own}
 
-    def _vectors(self, fc: Any) -> np.ndarray:
-        """(n, R (R + 1) / 2) entries of the tangent view."""
+    def _tangent_vectors(self, fc: Any) -> np.ndarray:
+        """(n, R (R + 1) / 2): entries of the tangent view on and above the diagonal."""
         rows, columns = np.triu_indices(fc.shape[-1])
         return super().apply(fc)[:, rows, columns]
 
 
-VIEWS: dict[str, type[View]] = {view.name: view for view in (View, TangentView, ShrunkView)}
+VIEWS: dict[str, type[View]] = {"fc": FCView, "tangent": TangentView, "shrunk": ShrunkView}
 
 
 def make_view(name: str, n_directions: int = N_DIRECTIONS) -> View:
-    """A view by its name, not fitted yet; only ``shrunk`` has directions."""
-    view = VIEWS[one_of("view", name, list(VIEWS))]
-    return ShrunkView(n_directions=n_directions) if view is ShrunkView else view()
+    """A view by its name, not fitted yet.
+
+    Parameters
+    ----------
+    name : str
+        A name of `VIEWS`.
+    n_directions : int
+        Only ``shrunk`` has directions.
+
+    Returns
+    -------
+    View
+    """
+    one_of("view", name, list(VIEWS))
+    if name == "shrunk":
+        return ShrunkView(n_directions=n_directions)
+    return VIEWS[name]()
 
 
-def checked_arrays(arrays: dict[str, Any], expected: Shapes, where: object) -> dict[str, Any]:
-    """Arrays of a file, if they have the names and shapes that are expected; None is any length."""
+def check_array_shapes(arrays: dict[str, Any], expected: Shapes, where: object) -> None:
+    """Refuse arrays of a file that do not have the names and shapes that are expected.
+
+    Parameters
+    ----------
+    arrays : dict of str to array or tensor
+        What the file holds.
+    expected : dict of str to shape
+        As `View.shapes` gives it; None stands for any length.
+    where : object
+        Named in the error.
+    """
     found = {name: tuple(array.shape) for name, array in arrays.items()}
-    fits = found.keys() == expected.keys() and all(
-        len(found[name]) == len(shape) and all(b in (None, a) for a, b in zip(found[name], shape, strict=True))
-        for name, shape in expected.items()
-    )
+    fits = found.keys() == expected.keys()
+    for name, shape in expected.items():
+        fits = fits and _shape_fits(found[name], shape)
     if not fits:
-        raise problem(where, f"its arrays are {found}", expected=str(expected), remedy="Fit the model again.")
-    return arrays
+        found_text = f"its arrays are {found}"
+        raise problem(where, found_text, expected=str(expected), remedy="Fit the model again.")
+
+
+def _shape_fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    if len(shape) != len(expected):
+        return False
+    return all(wanted in (None, n) for n, wanted in zip(shape, expected, strict=True))

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from nerve._utils.cores import one_blas_thread, usable_cores
 from nerve._utils.errors import NerveError, one_of
 
 Estimator = Callable[[np.ndarray], np.ndarray]
 MIN_VOLUMES = 10
 _LARGEST_R = 1 - 1e-7
-_CHUNK = 16  # matrices that a thread takes at a time
 
 # name -> in words, and as BIDS writes it (`meas-`)
 MEASURES: dict[str, tuple[str, str]] = {
@@ -139,39 +136,6 @@ def partial_from_fc(fc: np.ndarray, shrinkage: float = 0.1) -> np.ndarray:
     """Partial correlations from FC alone: the inverse of (1 - shrinkage) FC + shrinkage I, for (…, R, R) matrices."""
     fc = np.asarray(fc, float)
     return _partial_of((1 - shrinkage) * fc + shrinkage * np.eye(fc.shape[-1]))
-
-
-def symmetric_log(matrices: np.ndarray, around: np.ndarray | None = None) -> np.ndarray:
-    """The logarithm of (n, R, R) symmetric matrices S, or of W S W; all NaN for one that is not positive definite.
-
-    One thread per core, each with some of the matrices: products and decompositions as small as these gain nothing from
-    threads of their own.
-
-    Parameters
-    ----------
-    matrices : (n, R, R) array
-    around : (R, R) array, optional
-        W, symmetric too.
-
-    Examples
-    --------
-    >>> symmetric_log(np.diag([1.0, np.e])[None]).round(6).tolist()
-    [[[0.0, 0.0], [0.0, 1.0]]]
-    """
-    logs = np.empty(matrices.shape)
-
-    def fill(some: slice) -> None:
-        values, vectors = np.linalg.eigh(matrices[some] if around is None else around @ matrices[some] @ around)
-        values = np.log(values, out=np.full_like(values, np.nan), where=values > 0)
-        logs[some] = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
-
-    parts = [slice(start, start + _CHUNK) for start in range(0, len(matrices), _CHUNK)]
-    if len(parts) == 1:
-        fill(parts[0])
-        return logs
-    with one_blas_thread(), ThreadPoolExecutor(usable_cores()) as pool:
-        list(pool.map(fill, parts))
-    return logs
 
 
 def _standardised(series: np.ndarray) -> np.ndarray:

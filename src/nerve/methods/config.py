@@ -23,7 +23,7 @@ def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
         return next((name for name, known in TOKENIZERS.items() if value is known), value)
     if isinstance(value, str):
         return one_of("tokenizer", value, list(TOKENIZERS))
-    raise ValueError(f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.models.Tokenizer")
+    raise ValueError(f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.core.Tokenizer")
 
 
 def tokenizer_name(value: str | type[Tokenizer]) -> str:

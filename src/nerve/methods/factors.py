@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nerve.core.patching import patching_for
 from nerve.data.cohort import Cohort
+from nerve.data.named_patchings import patching_for
 from nerve.data.parcellation import Parcellation
 from nerve.methods.base import Role
 from nerve.methods.packing import PackingSource

@@ -13,10 +13,11 @@ import torch
 
 from nerve._utils.errors import NerveWarning, one_of, problem
 from nerve.core.masked_autoencoder import POOLINGS, MaskedAutoencoder
-from nerve.core.patching import Patching, is_patching_name, patching_for
+from nerve.core.patching import Patching
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
-from nerve.core.views import View, checked_arrays, make_view
+from nerve.core.views import View, check_array_shapes, make_view
 from nerve.data.cohort import Cohort
+from nerve.data.named_patchings import is_patching_name, patching_for
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality.likeness import FEWEST, Likeness, Signature, likeness
 from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
@@ -62,7 +63,7 @@ class NERVE(Encoder):
         - recentre : column of the participants table, the site: in the view, the mean of each site is carried to the
           common mean, and that of a site that was not trained on by its own participants
           (`nerve.methods.recentring`). Not for ``fc``.
-        - tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.models.Tokenizer`.
+        - tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.core.Tokenizer`.
         - mask_ratio, dim, depth (width and layers of the encoder), epochs, batch_size, lr.
         - pooling : {"pca", "mean", "cls", "tokens"}, what `transform` returns: principal components of the patch
           tokens, their mean, the CLS token, or all of them.
@@ -181,13 +182,13 @@ class NERVE(Encoder):
         mean of the others the few could be told.
         """
         rows = np.arange(len(source)) if len(source) - len(rows) < FEWEST else rows
-        module.standardise_by(source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME))
+        module.fit_standardisation(source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME))
 
     def finish(self, module: Any, source: Source) -> None:
         """Components of what sets the tokens of everyone given to `fit` apart from those of the mean, for ``pca``."""
         if module.components is not None:
-            module.set_origin(mean_sample(source, self.looked_at(len(source))))
-            self.set_components(module, module.apart, source)
+            module.fit_origin(mean_sample(source, self.looked_at(len(source))))
+            self.set_components(module, module.centred_tokens, source)
 
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
@@ -264,7 +265,7 @@ class NERVE(Encoder):
 
         def verb(packed: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
             # a batch's mean counts once for each of its participants
-            return module.masked_loss(packed, *module.split(uniform)).expand(len(packed))
+            return module.masked_loss(packed, *module.choose_masks(uniform)).expand(len(packed))
 
         return -float(self.apply(verb, source, noise.numpy()).mean(dtype=float))
 
@@ -305,7 +306,8 @@ class NERVE(Encoder):
         if "signature.mean" in tensors:
             shapes["signature.mean"] = (regions * (regions - 1) // 2,)
         names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
-        arrays = checked_arrays({name: tensors.pop(name).numpy() for name in names}, shapes, folder / WEIGHTS)
+        arrays = {name: tensors.pop(name).numpy() for name in names}
+        check_array_shapes(arrays, shapes, folder / WEIGHTS)
         self.view_.arrays = {name: arrays[f"view.{name}"] for name in self.view_.shapes(regions)}
         if settings.recentre is not None:
             sizes = {site: int(n) for site, n in config["sites"].items()}

@@ -14,7 +14,7 @@ import torch
 from nerve._utils.errors import naming
 from nerve._utils.files import atomic_file
 from nerve.core.patching import Patching
-from nerve.core.views import View
+from nerve.core.views import FCView, View
 from nerve.data.cohort import Cohort
 from nerve.methods.data import chunks
 from nerve.methods.recentring import SiteShifts
@@ -52,7 +52,7 @@ class PackingSource:
     shifts: SiteShifts | None = None
 
     def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
-        self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or View())
+        self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or FCView())
 
     def recentre(self, shifts: SiteShifts, sites: np.ndarray) -> None:
         """From now on recentred; sites without a shift get theirs from their participants, in a pass over them."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from nerve._utils.errors import NerveError, problem
 from nerve._utils.linalg import principal_components
-from nerve.core.patching import Patching, patching_for
+from nerve.core.patching import Patching
 from nerve.data.cohort import Cohort
+from nerve.data.named_patchings import patching_for
 from nerve.data.parcellation import Parcellation
 from nerve.methods.data import chunks
 from nerve.methods.packing import PackingSource

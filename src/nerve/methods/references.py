@@ -17,7 +17,7 @@ import torch
 from nerve._utils.errors import MissingInput, NerveError, known_columns, problem
 from nerve._utils.linalg import principal_components, turned
 from nerve._utils.progress import progress_bar
-from nerve.core.views import checked_arrays
+from nerve.core.views import check_array_shapes
 from nerve.data.cohort import Cohort
 from nerve.data.connectivity import MEASURES
 from nerve.data.parcellation import Parcellation
@@ -67,7 +67,8 @@ class Reference(Transformer, Method):
 
     def restore(self, saved: Saved) -> None:
         """The arrays, if they are those of this method."""
-        fitting = checked_arrays(saved.tensors, self.shapes(), saved.folder)
+        fitting = saved.tensors
+        check_array_shapes(fitting, self.shapes(), saved.folder)
         self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in fitting.items()}
 
 

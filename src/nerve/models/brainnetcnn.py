@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nerve.core.transformer import initialise_linears
+from nerve.core.transformer import initialise_linear_layers
 from nerve.models.scalar import ScalarModel
 
 
@@ -93,7 +93,7 @@ class BrainNetCNNModel(ScalarModel):
         self.edge_to_edge = EdgeToEdge(1, edges, n_regions)
         self.edge_to_node = EdgeToNode(edges, nodes, n_regions)
         self.node_to_graph = nn.Linear(nodes * n_regions, graph)  # filtered sums over all regions
-        initialise_linears(self.node_to_graph)
+        initialise_linear_layers(self.node_to_graph)
         # in place: the largest tensor (batch, filters, R, R) is held once, not twice
         self.activation = nn.LeakyReLU(settings.slope, inplace=True)
         self.dropout = nn.Dropout(settings.dropout)

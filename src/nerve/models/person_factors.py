@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nerve.core.masked_autoencoder import other_patches, visible_count
+from nerve.core.masked_autoencoder import _other_patches, count_visible
 from nerve.core.patching import Patching
 
 STEPS = 12  # T
@@ -52,7 +52,7 @@ class PersonFactors(nn.Module):
         super().__init__()
         n_regions = patching.n_regions
         rank = min(rank, n_regions)
-        self.n_patches, self.n_visible = patching.n_patches, visible_count(patching.n_patches, mask_ratio)
+        self.n_patches, self.n_visible = patching.n_patches, count_visible(patching.n_patches, mask_ratio)
         factors = torch.randn(n_regions, rank)
         if not factors.is_meta:  # arithmetic without numbers would import the compiler
             factors = factors * 0.5 * rank**-0.5
@@ -90,7 +90,7 @@ class PersonFactors(nn.Module):
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
         """Every patch as predicted from those that are not masked, (participants, K) of them: (participants, S)."""
-        visible = None if masked is None else other_patches(masked, self.n_patches)
+        visible = None if masked is None else _other_patches(masked, self.n_patches)
         return self.patches(self.person(packed, visible))
 
     def patches(self, factors: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle, Wedge
 
-from nerve.core.patching import Patching, is_patching_name, patching_for
+from nerve.core.patching import Patching
+from nerve.data.named_patchings import is_patching_name, patching_for
 from nerve.data.parcellation import Parcellation
 from nerve.report.figures.colours import BLUE, GREEN, GRID, INK, MUTED, ORANGE, VERMILION, colour_limit, network_colours
 from nerve.report.figures.style import fc_image, lined, name_rows, network_order, panels
