@@ -44,9 +44,9 @@ def measure(name: str) -> tuple[float, float, int]:
     """CPU seconds of a step, and GiB at the peak less those before the method was made; trained numbers."""
     import torch
 
+    from nerve.core.randomness import Draws
+    from nerve.core.training import LabelledDataset, make_optimizer
     from nerve.methods import method_class
-    from nerve.training import Draws, PairedSource
-    from nerve.training.optimizers import Optimizer
 
     torch.set_num_threads(1)
     cohort = people()
@@ -56,8 +56,8 @@ def measure(name: str) -> tuple[float, float, int]:
     source = method.begin_training(cohort, np.arange(len(cohort)))  # as in fit, up to the first step
     module = method.module_
     if method.role == "supervised":
-        source = PairedSource(source, np.linspace(-1, 1, BATCH))
-    optimizer = Optimizer(module, method.training_settings())
+        source = LabelledDataset(source, np.linspace(-1, 1, BATCH))
+    optimizer = make_optimizer(module, method.training_settings())
     batch = source.batch(np.arange(min(BATCH, len(source))))
     module.train()
     seconds = []

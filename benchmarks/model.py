@@ -16,8 +16,7 @@ from tests.reference.nerve_literal import GatherAndPad
 import nerve
 from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
-from nerve.training import ArraySource, TrainingSettings, train
-from nerve.training.settings import choose_device
+from nerve.core.training import ArrayDataset, TrainingSettings, choose_device, train
 
 BATCH = 128
 
@@ -118,7 +117,7 @@ def loop_overhead(model, packed, seconds_of_step: float) -> float:
     """Time of a step in the training loop (data, clipping, AdamW, checkpoint of nothing) over the bare step."""
     settings = TrainingSettings(max_steps=3, batch_size=len(packed), validation_fraction=0, device="cpu")
     began = time.perf_counter()
-    train(model, ArraySource(packed.numpy()), settings)
+    train(model, ArrayDataset(packed.numpy()), settings)
     return (time.perf_counter() - began) / 3 / seconds_of_step
 
 

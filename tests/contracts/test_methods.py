@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import nerve.methods
 from nerve._utils.errors import MissingInput, NerveError
 from nerve._utils.fitted import NotFitted
+from nerve.core.randomness import Draws
+from nerve.core.training import LabelledDataset
 from nerve.core.views import VIEWS
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
@@ -28,7 +30,6 @@ from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.sources import Rows
 from nerve.methods import METHODS, load_method, make_method, method_class
 from nerve.methods.trained import Trained
-from nerve.training import Draws, PairedSource
 
 TRAINED = [name for name in METHODS if issubclass(method_class(name), Trained)]
 SUPERVISED = [name for name in TRAINED if method_class(name).role == "supervised"]
@@ -185,7 +186,7 @@ def test_gradients_reach_every_trainable_weight(name, cohort, fitted):
     method = copy.deepcopy(fitted(name))
     source = method.source(cohort)
     if is_supervised(method):
-        source = PairedSource(source, scores(cohort))
+        source = LabelledDataset(source, scores(cohort))
     module = method.module_.train()
     rows = np.arange(min(len(source), 24))
     with torch.random.fork_rng(devices=[]):

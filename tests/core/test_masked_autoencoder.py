@@ -10,7 +10,7 @@ import nerve
 from nerve._utils.errors import NerveError
 from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
-from nerve.training import Draws
+from nerve.core.randomness import Draws
 
 
 def packed_for(patching: Patching, people: int = 3) -> torch.Tensor:

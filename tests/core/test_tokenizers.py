@@ -8,8 +8,8 @@ from tests.reference import nerve_literal
 import nerve
 from nerve.core import TOKENIZERS, MaskedAutoencoder
 from nerve.core.patching import Patching
+from nerve.core.randomness import Draws
 from nerve.core.tokenizers import PatchChoice
-from nerve.training import Draws
 
 PATCHINGS = {
     "7 uneven": Patching([0, 1, 2, 3, 4, 5, 6, 0, 0, 3, 5, 5, 5, 6, 1]),

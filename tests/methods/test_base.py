@@ -11,12 +11,12 @@ from sklearn.base import clone
 
 from nerve._utils.errors import NerveError
 from nerve._utils.fitted import NotFitted
+from nerve.core.training import TrainingSettings
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.methods.data import as_cohort
 from nerve.methods.predictor import Predictor
 from nerve.methods.trained import Encoder
-from nerve.training import TrainingSettings
 
 
 class _Module(torch.nn.Module):

@@ -7,11 +7,11 @@ import torch
 from tests.methods.modules import untrained
 
 from nerve._utils.errors import MissingInput, NerveError
+from nerve.core.randomness import Draws
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.methods.braingsls import BrainGSLs
 from nerve.models.braingsls import BrainGSLsModel, SignalEncoder
-from nerve.training import Draws
 
 R, N = 12, 8
 

@@ -9,6 +9,7 @@ import torch
 from tests.methods.modules import untrained
 
 from nerve._utils.errors import MissingInput
+from nerve.core.randomness import Draws
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.methods.brainmass import BrainMass
@@ -19,7 +20,6 @@ from nerve.models.brainmass import (
     shrunk_correlation,
     wishart_views,
 )
-from nerve.training import Draws
 
 R = 12
 TINY = {"n_layers": 1, "n_heads": 3, "feedforward": 16, "projection": 8, "recompute": False, "device": "cpu"}

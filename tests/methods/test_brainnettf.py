@@ -4,8 +4,8 @@ import pytest
 import torch
 from tests.methods.modules import untrained
 
+from nerve.core.randomness import Draws
 from nerve.methods.brainnettf import BrainNetTF
-from nerve.training import Draws
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ import torch
 from tests.methods.modules import untrained
 
 from nerve._utils.errors import NerveError
+from nerve.core.randomness import Draws
 from nerve.methods.graphmae import GraphMAE
 from nerve.models.graph import strongest_edges
 from nerve.models.graphmae import scaled_cosine_error
-from nerve.training import Draws
 
 R = 16
 

@@ -6,10 +6,9 @@ import pytest
 
 from nerve import Cohort, Parcellation
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.methods.data import checked_embeddings
+from nerve.methods.data import CohortDataset, checked_embeddings
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents, RawFC
-from nerve.training import CohortSource
 
 REGIONS = Parcellation.from_table(pd.DataFrame({"label": list("abcd"), "network": list("XXYY")}), name="four")
 
@@ -51,7 +50,7 @@ def test_missing_raw_fc_is_not_handed_on(fc):
 
 def test_batches_name_people_whose_fc_is_of_no_use(fc):
     fc[7] = np.nan
-    source = CohortSource(cohort_of(fc), "fc")
+    source = CohortDataset(cohort_of(fc), "fc")
     source.batch(np.arange(5))
     with pytest.raises(NerveError, match="Participant sub-07 of few: the input holds missing values"):
         source.batch(np.array([2, 7]))

@@ -6,8 +6,8 @@ import torch
 from tests.core.test_tokenizers import PATCHINGS, every_patching, matrices
 
 from nerve.core.patching import Patching
+from nerve.core.randomness import Draws
 from nerve.models.person_factors import STEPS, PersonFactors
-from nerve.training import Draws
 
 
 def started(patching: Patching, rank: int = 4) -> tuple[PersonFactors, torch.Tensor]:

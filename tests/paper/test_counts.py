@@ -73,8 +73,8 @@ def test_the_papers_hyperparameters():
 
 
 def test_twelve_thousand_steps_on_the_papers_cohorts():
-    from nerve.training.sources import split_rows
+    from nerve.core.training import split_rows
 
     config = resolve("paper", {}).training_settings()
-    training, _ = split_rows(1791 + 1416, ["ABCD"] * 1791 + ["PNC"] * 1416, config)
-    assert config.total_steps(-(-len(training) // config.batch_size)) == 12_000
+    training, _ = split_rows(1791 + 1416, config.validation_fraction, config.seed, ["ABCD"] * 1791 + ["PNC"] * 1416)
+    assert config.total_steps(config.steps_per_epoch(len(training))) == 12_000

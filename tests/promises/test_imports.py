@@ -18,16 +18,16 @@ STAGES = {
 import numpy as np
 from nerve.core.masked_autoencoder import MaskedAutoencoder
 from nerve.core.patching import Patching
-from nerve.training import ArraySource, TrainingSettings, train
+from nerve.core.training import ArrayDataset, TrainingSettings, train
 class Module(torch.nn.Linear):
     def training_loss(self, batch, draws):
         return (self(batch[0]) ** 2).mean()
 for kind in ("adamw", "sgd"):
     settings = TrainingSettings(epochs=1, batch_size=8, device="cpu", optimizer=kind)
-    train(Module(3, 1), ArraySource(np.ones((16, 3))), settings)
+    train(Module(3, 1), ArrayDataset(np.ones((16, 3))), settings)
 patching = Patching.grid(6, 3)
 model = MaskedAutoencoder(patching, dim=8, heads=2, depth=1, decoder_dim=4)
-train(model, ArraySource(np.ones((16, patching.n_entries))), settings)
+train(model, ArrayDataset(np.ones((16, patching.n_entries))), settings)
 """,
     "methods": "from nerve.methods import method_table; method_table()",
 }

@@ -9,8 +9,8 @@ import pytest
 from torture._commands import commands, odd_lines, sound
 from torture._sandbox import Case, run_cases
 
+from nerve._utils.cores import reuse_freed_memory
 from nerve._utils.errors import NerveError
-from nerve.training.settings import keep_freed_memory
 from torture import _sandbox, fuzz
 
 pytestmark = pytest.mark.xdist_group("made")  # both this file and test_hostile.py damage what `torture._made` makes
@@ -122,7 +122,7 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_memory_that_the_parent_has_freed_hides_nothing(tmp_path, monkeypatch):
-    keep_freed_memory()
+    reuse_freed_memory()
     some = [np.ones(3_125_000) for _ in range(8)]
     del some
     test_the_frame_notices(_takes_memory, "memory: ", tmp_path, monkeypatch)

@@ -6,6 +6,7 @@ environment variables once, when they are loaded, find them set.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -15,6 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+# names of <malloc.h>
+_MMAP_THRESHOLD = -3
+_TRIM_THRESHOLD = -1
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # any of them: the user has decided how threads wait
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # any of them: and how many there are
 
@@ -98,3 +102,18 @@ def _quota_of(folder: Path) -> Iterator[float]:
             quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         if quota != "max" and int(quota) > 0:
             yield int(quota) / int(period)
+
+
+def reuse_freed_memory() -> None:
+    """Let glibc reuse freed blocks of up to 256 MB instead of returning each to the system.
+
+    A tensor beyond its threshold (32 MB at most by default) is otherwise mapped anew at every step
+    and cleared page by page: a tenth of the time of a step. Nothing happens where the C library is
+    another one.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 2**28)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import nerve
+from nerve._utils.signals import TrainingStopped
 from nerve.cli.common import MODEL, app, argument, draw_likeness, note, option, place, protocol_table, say, with_table
 
 models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
@@ -50,7 +51,7 @@ def pretrain(
         encoder = run(
             cohorts, out, preset=preset, config=config, assignments=assignments or [], resume=resume, device=device
         )
-    except nerve.training.checkpoint.TrainingStopped as stopped:
+    except TrainingStopped as stopped:
         note(f"nerve: {stopped}", typer.colors.YELLOW)
         raise typer.Exit(128 + stopped.signal_number) from None
     if os.environ.get("RANK", "0") == "0":

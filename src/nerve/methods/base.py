@@ -29,14 +29,14 @@ from nerve._utils.errors import NerveError, facts_html, one_of, problem
 from nerve._utils.files import claim, read_json, write_json, write_markdown
 from nerve._utils.fitted import NotFitted
 from nerve._utils.privacy import printable_name
+from nerve.core.distributed import current_processes
 from nerve.data.cohort import Cohort
 from nerve.data.connectivity import CORRELATIONS, in_words
 from nerve.data.parcellation import Parcellation
 from nerve.evaluation.rows import setting_phrases, settings_in_words
 from nerve.methods.data import as_cohort, pool_of
+from nerve.methods.run_folder import load_tensors, save_tensors, single_precision
 from nerve.methods.settings import SAID, check_names, signature_model, validated
-from nerve.training.checkpoint import load_tensors, save_tensors, single_precision
-from nerve.training.distributed import current_processes
 
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"

@@ -11,12 +11,12 @@ import torch
 from pydantic import Field
 
 from nerve._utils.errors import NerveError, problem
+from nerve.core.training import Dataset
 from nerve.data.cohort import Cohort
 from nerve.data.connectivity import partial, partial_from_fc
 from nerve.methods.predictor import Predictor
 from nerve.methods.settings import Count, NotNegative, Pairs, Part, Positive, Share, Width
 from nerve.models.braingnn import BrainGNNModel
-from nerve.training import Source
 
 CACHE_BELOW = 2 * 2**30  # bytes of partial correlations that are kept in memory; above, each batch computes its own
 SUBSTITUTE = "partial correlation from the shrunk inverse of FC, for want of time series"
@@ -78,7 +78,7 @@ class BrainGNN(Predictor):
     weight_decay: NotNegative = 5e-3
     validation_fraction: Share = 0.1
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """FC and absolute partial correlation of the same participants."""
         return GraphSource(cohort, self.shrinkage)
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from nerve.core.training import Dataset
 from nerve.data.cohort import Cohort
-from nerve.methods.data import series_of
+from nerve.methods.data import CohortDataset, series_of
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Share, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.braingsls import BrainGSLsModel
-from nerve.training import CohortSource, Source
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,14 +81,14 @@ class BrainGSLs(Encoder):
         """The width of a code, for each region or of their mean."""
         return self.width * (1 if self.readout == "mean" else self.n_features_in_)
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """FC, with time series if signals are encoded."""
         if not self.signals:
-            return CohortSource(cohort, "fc")
+            return CohortDataset(cohort, "fc")
         series_of(cohort, "BrainGSLs with signals=True reads", "Use signals=False.")
         return _WithSeries(cohort)
 
-    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
         """The decoder's graph, from the mean FC of the training participants."""
         module.set_group_graph(mean_sample(source, rows))
 
@@ -97,7 +97,7 @@ class _WithSeries:
     """Batches of (FC, list of time series)."""
 
     def __init__(self, cohort: Cohort) -> None:
-        self.fc, self.series = CohortSource(cohort, "fc"), CohortSource(cohort, "timeseries")
+        self.fc, self.series = CohortDataset(cohort, "fc"), CohortDataset(cohort, "timeseries")
 
     def __len__(self) -> int:
         return len(self.fc)

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from nerve.core.training import Dataset, LabelledDataset
 from nerve.data.cohort import Cohort
-from nerve.methods.data import as_cohort, pool_of, series_of
+from nerve.methods.data import CohortDataset, as_cohort, pool_of, series_of
 from nerve.methods.settings import Count, Epochs, Layers, NotNegative, Pairs, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import BrainMassModel
-from nerve.training import CohortSource, PairedSource, Source
 
 SUBSTITUTE = "views drawn from a Wishart distribution"
 
@@ -112,24 +112,24 @@ class BrainMass(Encoder):
         self._pool = [as_cohort(one, cohort.parcellation) for one in pool_of(data)] or [cohort]
         return cohort
 
-    def finish(self, module: Any, source: Source) -> None:
+    def finish(self, module: Any, source: Dataset) -> None:
         """Nothing is kept of the training participants."""
         self.__dict__.pop("_pool", None)
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """Time series of the participants who have them, FC and the degrees of freedom of the scan of the others."""
         return SeriesOrFC([self._scans(one) for one in getattr(self, "_pool", [cohort])])
 
-    def _scans(self, cohort: Cohort) -> Source:
+    def _scans(self, cohort: Cohort) -> Dataset:
         if self.views == "timeseries":
             series_of(cohort, "BrainMass makes its views from", "Use views='wishart', and say so in the table.")
         if self.views == "wishart" or cohort.timeseries is None:
-            return PairedSource(CohortSource(cohort, "fc"), self.scan_degrees(cohort))
-        return CohortSource(cohort, "timeseries")
+            return LabelledDataset(CohortDataset(cohort, "fc"), self.scan_degrees(cohort))
+        return CohortDataset(cohort, "timeseries")
 
     def prepare(self, module: Any, source: Any, rows: np.ndarray) -> None:
         """Note which views were used."""
-        drawn = sum(len(part) for part in source.parts if isinstance(part, PairedSource))
+        drawn = sum(len(part) for part in source.parts if isinstance(part, LabelledDataset))
         some = f" for {drawn} of {len(source)} participants" if drawn < len(source) else ""
         self.adapted_ = SUBSTITUTE + some if drawn else ""
 
@@ -145,14 +145,14 @@ class BrainMass(Encoder):
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, 8 R), of the whole scan where there are time series, else of FC; no views are drawn."""
         if self.views == "wishart" or cohort.timeseries is None:
-            return self.apply(self.module_.embed, CohortSource(cohort, "fc"))
-        return self.apply(self.module_.embed_series, CohortSource(cohort, "timeseries"))
+            return self.apply(self.module_.embed, CohortDataset(cohort, "fc"))
+        return self.apply(self.module_.embed_series, CohortDataset(cohort, "timeseries"))
 
 
 class SeriesOrFC:
     """Cohorts one after another; a batch is a list, of each participant (volumes, R), or (FC, degrees of freedom)."""
 
-    def __init__(self, parts: list[Source]) -> None:
+    def __init__(self, parts: list[Dataset]) -> None:
         self.parts = parts
         self.places = [(part, np.array([row])) for part in parts for row in range(len(part))]
 

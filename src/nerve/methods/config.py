@@ -14,7 +14,7 @@ from nerve._utils.files import read_yaml
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
 from nerve.core.views import N_DIRECTIONS, VIEWS
 from nerve.methods.settings import SAID, STRICT, Device, Part, Width, check_names, said, validated
-from nerve.training import TrainingSettings
+from nerve.methods.training_options import TrainingOptions
 
 
 def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
@@ -40,7 +40,7 @@ def tokenizer_name(value: str | type[Tokenizer]) -> str:
 AnyTokenizer = Annotated[Any, PlainValidator(checked_tokenizer), PlainSerializer(tokenizer_name)]
 
 
-class NerveConfig(TrainingSettings):
+class NerveConfig(TrainingOptions):
     """Everything that decides what a NERVE run does: the model's settings beside those of the training loop."""
 
     model_config = STRICT
@@ -70,13 +70,9 @@ class NerveConfig(TrainingSettings):
     def model_options(self) -> dict[str, Any]:
         """The arguments of `MaskedAutoencoder`."""
         elsewhere = {"view", "n_directions", "recentre", "patching", "pooling"}
-        own = set(type(self).model_fields) - set(TrainingSettings.model_fields) - elsewhere
+        own = set(type(self).model_fields) - set(TrainingOptions.model_fields) - elsewhere
         options = {name: getattr(self, name) for name in own}
         return options if self.pooling == "pca" else options | {"n_components": 0}
-
-    def training_settings(self) -> TrainingSettings:
-        """The part that the training loop reads."""
-        return TrainingSettings(**self.model_dump(include=set(TrainingSettings.model_fields)))
 
 
 PRESETS: dict[str, dict[str, Any]] = SAID["NERVE"]["presets"]  # what each sets, over the defaults above

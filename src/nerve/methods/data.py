@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.base import TransformerMixin
 
 from nerve._utils.errors import MissingInput, NerveError, NerveWarning, listed, problem
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.stack import Series
+
+# FC of this size does not exist, and float32 has no room for its squares and their sums.
+_LARGEST_INPUT = 1e12
 
 
 def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
@@ -68,6 +72,61 @@ def series_of(cohort: Cohort, needed: str, remedy: str) -> Series:
         found = f"time series, and cohort {cohort.name!r} has only FC matrices."
         raise MissingInput(f"{needed} {found} {remedy}")
     return cohort.timeseries
+
+
+class CohortDataset:
+    """A cohort as the training loop reads it, one batch at a time.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        The participants.
+    inputs : str
+        What is read of them, as in `Cohort.inputs`. FC gives a (batch, …) tensor; time series, whose
+        lengths differ, a list of (volumes, R) tensors.
+    """
+
+    def __init__(self, cohort: Cohort, inputs: str = "fc") -> None:
+        self.cohort = cohort
+        self.inputs = inputs
+
+    def __len__(self) -> int:
+        return len(self.cohort)
+
+    def batch(self, rows: np.ndarray) -> Any:
+        """The participants at these positions."""
+        values = self.cohort.inputs(self.inputs, rows)
+        check_numbers(values, self.cohort, rows)
+        if self.inputs == "timeseries":
+            return [torch.from_numpy(series) for series in values]
+        return torch.from_numpy(values)
+
+
+def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
+    """Refuse inputs that are not finite numbers of use, naming the first such participant.
+
+    Parameters
+    ----------
+    values : sequence of arrays
+        One per participant.
+    cohort : Cohort
+        Whose they are.
+    rows : array of int
+        Positions of the participants in the cohort.
+    """
+    for row, value in zip(rows, values, strict=True):
+        # no copy is made, as that of the absolute values would be
+        largest = float(np.maximum(value.max(initial=0.0), -value.min(initial=0.0)))
+        if largest < _LARGEST_INPUT:
+            continue
+        found = "missing values" if np.isnan(largest) else f"values of {largest:.0e}"
+        participant = cohort.participants["participant_id"].iloc[int(row)]
+        raise problem(
+            f"Participant {participant} of {cohort.name}",
+            f"the input holds {found}",
+            expected=f"numbers below {_LARGEST_INPUT:.0e}",
+            remedy="`nerve check` lists such participants and what can be done.",
+        )
 
 
 def chunks(n: int, size: int = 64) -> list[np.ndarray]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nerve.core.training import Dataset
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import patching_for
 from nerve.data.parcellation import Parcellation
@@ -15,7 +16,6 @@ from nerve.methods.packing import PackingSource
 from nerve.methods.settings import Count, Epochs, NotNegative, Part, Positive, Width
 from nerve.methods.trained import Encoder, mean_sample
 from nerve.models.person_factors import PersonFactors
-from nerve.training import Source
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,15 +73,15 @@ class Factors(Encoder):
         """Components."""
         return self.n_components
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """Packed FC."""
         return PackingSource(cohort, self.patching_)
 
-    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
         """The group's factors, from the mean of the training participants."""
         module.fit_mean(mean_sample(source, rows))
 
-    def finish(self, module: Any, source: Source) -> None:
+    def finish(self, module: Any, source: Dataset) -> None:
         """Components of F - D."""
         self.set_components(module, module.features, source)
 

@@ -16,14 +16,13 @@ from pydantic import Field
 
 from nerve._utils.errors import known_columns, problem
 from nerve._utils.linalg import principal_components
+from nerve.core.training import Dataset, TrainingSettings, choose_device
 from nerve.data.cohort import Cohort
 from nerve.methods.data import series_of
 from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
 from nerve.methods.trained import Encoder
 from nerve.models.brainmass import shrunk_correlation
 from nerve.models.gate import GATEModel, nearest_people
-from nerve.training import Source, TrainingSettings
-from nerve.training.settings import choose_device
 
 _PCA_WINDOWS = 2048  # windows that the projection is fitted on: at R = 400 they take 0.6 GiB
 _AGE_TOLERANCE = 2.0  # two numbers count as alike when they differ by less (years, in the original)
@@ -103,7 +102,7 @@ class GATE(Encoder):
     lr: Positive = 1e-3
     weight_decay: NotNegative = 1e-5
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """The population, as one sample."""
         return Population(cohort, self)
 

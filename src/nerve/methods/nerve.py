@@ -14,7 +14,9 @@ import torch
 from nerve._utils.errors import NerveWarning, one_of, problem
 from nerve.core.masked_autoencoder import POOLINGS, MaskedAutoencoder
 from nerve.core.patching import Patching
+from nerve.core.randomness import VALIDATION_STEP, Draws
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
+from nerve.core.training import ArrayDataset, Dataset, TrainingSettings
 from nerve.core.views import View, check_array_shapes, make_view
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import is_patching_name, patching_for
@@ -28,8 +30,6 @@ from nerve.methods.pretrained import located
 from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
 from nerve.methods.settings import check_names
 from nerve.methods.trained import Encoder, mean_sample
-from nerve.training import ArraySource, Draws, Source, TrainingSettings
-from nerve.training.draws import VALIDATION_STEP
 
 _AT_A_TIME = 512  # participants read together for mean and size
 
@@ -163,7 +163,7 @@ class NERVE(Encoder):
         """How it is trained."""
         return self.config().training_settings()
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """Packed matrices of a view that is fitted on everyone given to `fit`, for the reason in `set_components`."""
         config, self.shifts_, self.adapted_ = self.config(), None, ""
         sites = None if config.recentre is None else sites_of(cohort, config.recentre)
@@ -175,7 +175,7 @@ class NERVE(Encoder):
             source.recentre(self.shifts_, sites)
         return source
 
-    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
         """Mean and size of the entries, where the configuration asks for them.
 
         Of everyone where fewer than ten are held out: the view and the signature are everyone's, and from them and the
@@ -184,7 +184,7 @@ class NERVE(Encoder):
         rows = np.arange(len(source)) if len(source) - len(rows) < FEWEST else rows
         module.fit_standardisation(source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME))
 
-    def finish(self, module: Any, source: Source) -> None:
+    def finish(self, module: Any, source: Dataset) -> None:
         """Components of what sets the tokens of everyone given to `fit` apart from those of the mean, for ``pca``."""
         if module.components is not None:
             module.fit_origin(mean_sample(source, self.looked_at(len(source))))
@@ -237,9 +237,9 @@ class NERVE(Encoder):
     def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
         """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""
         packed = self.patching_.pack(np.asarray(matrices, np.float32))
-        return self._embedded(ArraySource(packed), self.config().pooling)
+        return self._embedded(ArrayDataset(packed), self.config().pooling)
 
-    def _embedded(self, source: Source, pooling: str) -> np.ndarray:
+    def _embedded(self, source: Dataset, pooling: str) -> np.ndarray:
         return self.apply(lambda packed: self.module_.embed(packed, pooling), source)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:

@@ -13,14 +13,13 @@ import torch
 
 from nerve._utils.errors import naming
 from nerve._utils.files import atomic_file
+from nerve.core.distributed import current_processes
 from nerve.core.patching import Patching
+from nerve.core.training import ArrayDataset
 from nerve.core.views import FCView, View
 from nerve.data.cohort import Cohort
-from nerve.methods.data import chunks
+from nerve.methods.data import check_numbers, chunks
 from nerve.methods.recentring import SiteShifts
-from nerve.training import ArraySource
-from nerve.training.distributed import current_processes
-from nerve.training.sources import check_numbers
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes of packed matrices
 PACKED = "packed.npy"
@@ -83,7 +82,7 @@ def fit_view(view: View, cohort: Cohort) -> View:
         return view.fit(cohort.connectivity)
 
 
-def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySource:
+def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArrayDataset:
     """Everyone packed, (n, S), for data that are read at every epoch.
 
     FC in float16 stays so until a batch is read. A large array goes to a file in `run_dir` (written by the
@@ -96,14 +95,14 @@ def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArraySo
         array = np.empty(shape, dtype)
         for rows in chunks(len(source)):
             array[rows] = source.packed(rows)
-        return ArraySource(array)
+        return ArrayDataset(array)
     processes = current_processes()
     with tempfile.TemporaryDirectory() if run_dir is None else nullcontext(run_dir) as folder:
         path = Path(folder) / PACKED
         if processes.first or run_dir is None:
             _write(path, shape, dtype, (source.packed(rows) for rows in chunks(len(source))))
         processes.wait()
-        return ArraySource(np.load(path, mmap_mode="r", allow_pickle=False))  # a map outlives its file
+        return ArrayDataset(np.load(path, mmap_mode="r", allow_pickle=False))  # a map outlives its file
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from nerve._utils.errors import NerveError, listed
+from nerve.core.training import Dataset, TrainingSettings
 from nerve.data.cohort import Cohort
 from nerve.evaluation.folds import complete_labels
 from nerve.methods.base import Role, Saved
 from nerve.methods.trained import Trained
-from nerve.training import Source, TrainingSettings
 
 
 class Predictor(RegressorMixin, Trained):
@@ -59,7 +59,7 @@ class Predictor(RegressorMixin, Trained):
         self.target_ = {"mean": mean, "scale": scale, "binary": binary, "labels": labels}
         return ((values - mean) / scale).astype(np.float32)
 
-    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
         """Tell the module which error to train on."""
         module.binary = hasattr(self, "target_") and self.target_["binary"]
 

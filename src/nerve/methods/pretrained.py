@@ -20,7 +20,7 @@ from nerve._utils.archives import refuse_bomb
 from nerve._utils.errors import NerveError, did_you_mean, listed, problem
 from nerve._utils.files import atomic_file, check_replaceable_file
 from nerve.methods.base import CARD, CONFIG, WEIGHTS, read_configuration
-from nerve.training.checkpoint import HISTORY, half_precision
+from nerve.methods.run_folder import HISTORY, half_precision
 
 PACKAGED = Path(__file__).parents[1] / "pretrained"
 NEEDED = (WEIGHTS, CONFIG, CARD)

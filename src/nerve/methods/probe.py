@@ -29,7 +29,7 @@ from nerve.evaluation.kernels import correlation_rows, cosine_rows
 from nerve.evaluation.people import prepare_people
 from nerve.evaluation.predict import sharing, without_covariates
 from nerve.evaluation.protocol import Protocol
-from nerve.training.checkpoint import load_tensors, save_tensors
+from nerve.methods.run_folder import load_tensors, save_tensors
 
 FORMAT = 1
 ABOUT, WEIGHTS, ENCODER = "probe.json", "probe.safetensors", "encoder"

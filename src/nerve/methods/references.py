@@ -23,9 +23,8 @@ from nerve.data.connectivity import MEASURES
 from nerve.data.parcellation import Parcellation
 from nerve.evaluation.covariates import Design, without_rare_levels
 from nerve.methods.base import Method, Role, Saved
-from nerve.methods.data import Transformer, chunks
+from nerve.methods.data import Transformer, check_numbers, chunks
 from nerve.methods.settings import Names, Width
-from nerve.training.sources import check_numbers
 
 
 class Reference(Transformer, Method):

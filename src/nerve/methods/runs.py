@@ -17,13 +17,13 @@ import nerve
 from nerve._utils import files
 from nerve._utils.errors import NerveError, NerveWarning, problem
 from nerve._utils.locks import only_one
+from nerve.core.distributed import joined_processes
 from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import Likeness
 from nerve.methods.base import CONFIG, WEIGHTS
 from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
-from nerve.training.checkpoint import LAST
-from nerve.training.distributed import joined_processes
+from nerve.methods.run_folder import LAST
 
 RESOLVED, LOCK = "config.yaml", ".lock"
 

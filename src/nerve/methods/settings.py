@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from nerve._utils.errors import NerveError, brief, did_you_mean, listed, problem
 from nerve._utils.files import read_yaml
-from nerve.training.settings import Count, NotNegative, Positive, Share  # noqa: F401
+from nerve.methods.training_options import Count, NotNegative, Positive, Share  # noqa: F401
 
 Pairs = Annotated[int, Field(ge=2, le=10**9)]  # of what is normalised over the participants of a batch
 Epochs = Annotated[int, Field(ge=0, le=10**9)]  # none: an untrained encoder, as a control

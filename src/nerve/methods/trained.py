@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -27,23 +27,31 @@ import numpy as np
 import pandas as pd
 import torch
 
-from nerve._utils.errors import problem
+from nerve._utils.errors import NerveError, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
 from nerve._utils.linalg import principal_components, turned
 from nerve._utils.progress import progress_bar
+from nerve.core.distributed import current_processes
+from nerve.core.randomness import Draws, mixed_seed
+from nerve.core.training import (
+    Dataset,
+    LabelledDataset,
+    TrainingSettings,
+    check_weights,
+    choose_device,
+    split_rows,
+    to_device,
+    train,
+)
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality.learned import learned_little
 from nerve.methods.base import WEIGHTS, Method, Saved
-from nerve.methods.data import Transformer, chunks
+from nerve.methods.data import CohortDataset, Transformer, chunks
 from nerve.methods.packing import PACKED, PackingSource, packed_source
+from nerve.methods.run_folder import HISTORY, RunFolder
 from nerve.methods.settings import Device, Seed
-from nerve.training import CohortSource, PairedSource, Source, TrainingSettings, train
-from nerve.training.checkpoint import HISTORY, check_weights, restore_weights
-from nerve.training.distributed import current_processes
-from nerve.training.draws import Draws, mixed_seed
-from nerve.training.settings import choose_device
-from nerve.training.sources import split_rows, to_device
+from nerve.methods.training_options import TrainingOptions
 
 _LOOKED_AT = 2048  # participants, at most, from whom components come
 
@@ -68,17 +76,17 @@ class Trained(Method):
     def training_settings(self) -> TrainingSettings:
         """How it is trained."""
         own = self.get_params(deep=False).items()
-        named = {name: value for name, value in own if name in TrainingSettings.model_fields}
-        return TrainingSettings(**named | self.training)
+        named = {name: value for name, value in own if name in TrainingOptions.model_fields}
+        return TrainingOptions(**named | self.training).training_settings()
 
-    def source(self, cohort: Cohort) -> Source:
+    def source(self, cohort: Cohort) -> Dataset:
         """Where batches come from."""
-        return CohortSource(cohort, self.kind)
+        return CohortDataset(cohort, self.kind)
 
-    def prepare(self, module: Any, source: Source, rows: np.ndarray) -> None:
+    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
         """Set what the module takes from the training participants, before the first step."""
 
-    def finish(self, module: Any, source: Source) -> None:
+    def finish(self, module: Any, source: Dataset) -> None:
         """Set what the module takes from everyone given to `fit`, after the last step."""
 
     def learn_target(self, y: Any) -> np.ndarray | None:
@@ -88,7 +96,7 @@ class Trained(Method):
     def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows: the same share of each cohort."""
         cohorts = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
-        return split_rows(len(cohort), cohorts, settings)
+        return split_rows(len(cohort), settings.validation_fraction, settings.seed, cohorts)
 
     # ---- fit
 
@@ -123,25 +131,29 @@ class Trained(Method):
         # checkpoints and model say by its fingerprint what they were trained on
         cohort.check_unchanged()
         identity = {} if folder is None else {"data": self.data_["fingerprint"], **self.described_parameters()}
+        checkpoints = None if folder is None else RunFolder(folder)
+        if checkpoints is not None and checkpoints.has_checkpoint() and not resume:
+            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
         result = train(
             self.module_,
-            source if targets is None else PairedSource(source, targets),
+            source if targets is None else LabelledDataset(source, targets),
             settings,
-            run_dir=folder,
             split=split,
-            resume=resume,
+            checkpoints=checkpoints,
+            resume=resume and checkpoints is not None and checkpoints.has_checkpoint(),
             identity=identity,
             label=type(self).__name__,
         )
-        self.history_, self.best_step_ = result.history, result.best_step
-        self.data_ |= {"n_training": len(result.training_rows), "n_validation": len(result.validation_rows)}
+        self.history_ = pd.DataFrame(result.history)
+        self.best_step_ = result.best_step
+        self.data_ |= {"n_training": len(split[0]), "n_validation": len(split[1])}
         self.finish(self.module_, source)
         cohort.check_unchanged()
         if folder is not None and current_processes().first:
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
         return self
 
-    def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Source:
+    def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Dataset:
         """Build the module and prepare it from the training rows; returns where batches come from."""
         self.module_ = self.seeded_build(cohort.parcellation)
         source = self.source(cohort)
@@ -156,7 +168,7 @@ class Trained(Method):
         source = self.begin_training(cohort, np.arange(len(cohort)))
         rows = np.arange(min(settings.batch_size, len(source)))
         if self.role == "supervised":
-            source = PairedSource(source, np.zeros(len(source)))
+            source = LabelledDataset(source, np.zeros(len(source)))
         batch, device = source.batch(rows), choose_device(self.device)
         began = time.process_time()
         draws = Draws(settings.seed, 0, len(rows), slice(0, len(rows)), device)
@@ -180,7 +192,7 @@ class Trained(Method):
     def apply(
         self,
         verb: Callable[..., torch.Tensor],
-        source: Source,
+        source: Dataset,
         beside: np.ndarray | None = None,
         *,
         rows: np.ndarray | None = None,
@@ -225,14 +237,14 @@ class Trained(Method):
         with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
             check_weights(self.seeded_build(self.parcellation_), saved.tensors, weights)
         self.module_ = self.seeded_build(self.parcellation_).eval()
-        restore_weights(self.module_, saved.tensors, weights)
+        self.module_.load_state_dict(saved.tensors)
         if not history.is_file():
             raise problem(saved.folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
         self.history_, self.best_step_ = read_tsv(history), saved.config.get("best_step", 0)
 
     def state(self) -> dict[str, Any]:
         """The settings of the training loop, and where the weights come from."""
-        return {"training": self.training_settings().model_dump(mode="json"), "best_step": self.best_step_}
+        return {"training": asdict(self.training_settings()), "best_step": self.best_step_}
 
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
@@ -288,7 +300,7 @@ class Encoder(Transformer, Trained):
         """The rows from which components come: all, or so many drawn at random that they fit into memory."""
         return np.sort(np.random.default_rng([self.seed, 6]).permutation(n)[:_LOOKED_AT])
 
-    def set_components(self, module: Any, verb: Callable[..., torch.Tensor], source: Source) -> None:
+    def set_components(self, module: Any, verb: Callable[..., torch.Tensor], source: Dataset) -> None:
         """Give the module the principal components of ``verb(batch)``.
 
         Of validation participants too: among fewer participants than numbers, those whom the components have not seen
@@ -302,7 +314,7 @@ class Encoder(Transformer, Trained):
             module.components.copy_(torch.from_numpy(turned(components, width)))
 
 
-def mean_sample(source: Source, rows: np.ndarray) -> torch.Tensor:
+def mean_sample(source: Dataset, rows: np.ndarray) -> torch.Tensor:
     """The mean of the samples at some rows; of samples with something beside them, of the first part."""
     total: Any = 0.0
     for some in chunks(len(rows)):

@@ -6,11 +6,12 @@ import hashlib
 
 import torch
 
-VALIDATION_STEP = -1  # validation draws the same numbers at every epoch, so that its curve compares
+# Validation draws the same numbers at every epoch, so that its losses compare.
+VALIDATION_STEP = -1
 
 
 class Draws:
-    """Per-sample random numbers, derived from (seed, step) and the sample's place in the global batch.
+    """Random numbers per sample, derived from (seed, step) and the place in the global batch.
 
     Parameters
     ----------
@@ -25,14 +26,19 @@ class Draws:
 
     Examples
     --------
-    >>> whole = Draws(seed=0, step=3, total=4).uniform(2)
-    >>> part = Draws(seed=0, step=3, total=4, rows=slice(2, 4)).uniform(2)
-    >>> torch.equal(whole[2:], part)
+    >>> all_rows = Draws(seed=0, step=3, total=4).uniform(2)
+    >>> last_rows = Draws(seed=0, step=3, total=4, rows=slice(2, 4)).uniform(2)
+    >>> torch.equal(all_rows[2:], last_rows)
     True
     """
 
     def __init__(
-        self, seed: int, step: int, total: int, rows: slice | None = None, device: torch.device | str = "cpu"
+        self,
+        seed: int,
+        step: int,
+        total: int,
+        rows: slice | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.total = total
         self.rows = slice(0, total) if rows is None else rows
@@ -41,11 +47,13 @@ class Draws:
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform on [0, 1): (local samples, *shape)."""
-        return torch.rand(self.total, *shape, generator=self.generator)[self.rows].to(self.device)
+        numbers = torch.rand(self.total, *shape, generator=self.generator)
+        return numbers[self.rows].to(self.device)
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal: (local samples, *shape)."""
-        return torch.randn(self.total, *shape, generator=self.generator)[self.rows].to(self.device)
+        numbers = torch.randn(self.total, *shape, generator=self.generator)
+        return numbers[self.rows].to(self.device)
 
     def shared_uniform(self, *shape: int) -> torch.Tensor:
         """Uniform on [0, 1), one draw for the whole batch: (*shape)."""
@@ -55,8 +63,15 @@ class Draws:
 def seed_dropout(seed: int, device: torch.device) -> None:
     """Seed what dropout on this device draws from.
 
-    `torch.manual_seed` seeds the generators of every kind of device, and for each kind that is not there it formats and
-    keeps the whole stack, at each step.
+    `torch.manual_seed` would seed the generators of every kind of device, and for each kind that
+    is not there it formats and keeps the whole stack, at each step.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+    device : torch.device
+        Where the module computes.
     """
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
@@ -67,10 +82,20 @@ def seed_dropout(seed: int, device: torch.device) -> None:
 def mixed_seed(*numbers: int) -> int:
     """One 63-bit seed from several whole numbers; neighbouring numbers give unrelated seeds.
 
+    Parameters
+    ----------
+    *numbers : int
+        A seed and a step, say.
+
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> mixed_seed(0, 1) == mixed_seed(0, 1), mixed_seed(0, 1) == mixed_seed(1, 0)
     (True, False)
     """
-    digest = hashlib.blake2b(repr(tuple(int(n) for n in numbers)).encode(), digest_size=8).digest()
+    text = repr(tuple(int(number) for number in numbers))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

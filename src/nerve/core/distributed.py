@@ -1,7 +1,7 @@
 """Several processes that share one batch: started by torchrun, joined with gloo (CPU) or nccl (GPUs).
 
-Gradients are averaged by hand rather than by a wrapper around the module: the loop then calls the same verb in one
-process and in many, and a checkpoint is the same file.
+Gradients are added up by hand rather than by a wrapper around the module: the loop then calls the
+same verb in one process and in many, and a checkpoint is the same file.
 """
 
 from __future__ import annotations
@@ -14,12 +14,23 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from nerve._utils.errors import NerveError
 from nerve._utils.progress import silent
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together; one alone by default."""
+    """This process among those that train together; one alone by default.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this process.
+    count : int
+        How many there are.
+    local_rank : int
+        Number of this process on its machine.
+    """
 
     rank: int = 0
     count: int = 1
@@ -48,7 +59,8 @@ class Processes:
         # a parameter unused by this part of the batch still takes part
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = self.sum(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-        for parameter, summed in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        sizes = [p.numel() for p in parameters]
+        for parameter, summed in zip(parameters, flat.split(sizes), strict=True):
             parameter.grad = summed.view_as(parameter)
 
     def any(self, flag: bool, device: torch.device) -> bool:
@@ -64,6 +76,19 @@ class Processes:
 def equal_part(total: int, number: int, count: int) -> slice:
     """One of `count` parts of `total` samples; parts differ by at most one sample.
 
+    Parameters
+    ----------
+    total : int
+        Samples.
+    number : int
+        Which part, counted from 0.
+    count : int
+        How many parts.
+
+    Returns
+    -------
+    slice
+
     Examples
     --------
     >>> [equal_part(7, number, 3) for number in range(3)]
@@ -73,21 +98,41 @@ def equal_part(total: int, number: int, count: int) -> slice:
 
 
 def current_processes() -> Processes:
-    """The processes that this one has joined, or itself alone."""
+    """The processes that this one has joined, or itself alone.
+
+    Returns
+    -------
+    Processes
+    """
     if not dist.is_available() or not dist.is_initialized():
         return Processes()
-    return Processes(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    return Processes(dist.get_rank(), dist.get_world_size(), local_rank)
 
 
 @contextmanager
 def joined_processes() -> Iterator[Processes]:
-    """Join the processes that torchrun started, of which the first speaks, and leave them; alone, do nothing."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+    """Join the processes that torchrun started, and leave them at the end; alone, do nothing.
+
+    Yields
+    ------
+    Processes
+        Only the first one shows progress.
+    """
+    started_by_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if not started_by_torchrun or dist.is_initialized():
         yield current_processes()
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    if "MASTER_ADDR" not in os.environ:
+        raise NerveError(
+            "WORLD_SIZE is set and MASTER_ADDR is not, expected both, as torchrun sets them. "
+            "Start the command with torchrun, or unset WORLD_SIZE."
+        )
+    has_cuda = torch.cuda.is_available()
+    if has_cuda:
+        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        torch.cuda.set_device(local_rank % torch.cuda.device_count())
+    dist.init_process_group("nccl" if has_cuda else "gloo")
     processes = current_processes()
     try:
         with silent(not processes.first):

@@ -1,16 +1,19 @@
 """The training loop: it learns, it repeats itself, it stops and goes on bit for bit, it says what went wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-import nerve.training.loop as loop_module
+import nerve.core.training as training_module
 from nerve._utils.errors import NerveError
+from nerve._utils.signals import TrainingStopped
+from nerve.core.randomness import Draws
+from nerve.core.training import ArrayDataset, LabelledDataset, TrainingSettings, split_rows, train
 from nerve.methods.nerve import NERVE
-from nerve.training import ArraySource, Draws, PairedSource, TrainingSettings, train
-from nerve.training.checkpoint import TrainingStopped
-from nerve.training.sources import split_rows
+from nerve.methods.run_folder import RunFolder, load_tensors
 
 SETTINGS = TrainingSettings(epochs=6, batch_size=8, lr=1e-2, warmup_epochs=1, checkpoint_seconds=0, device="cpu")
 
@@ -34,10 +37,10 @@ class Noisy(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def source() -> PairedSource:
+def source() -> LabelledDataset:
     generator = np.random.default_rng(0)
     x = generator.normal(size=(60, 4))
-    return PairedSource(ArraySource(x), x @ [1.0, -2.0, 0.5, 0.0])
+    return LabelledDataset(ArrayDataset(x), x @ [1.0, -2.0, 0.5, 0.0])
 
 
 def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -50,9 +53,9 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 @pytest.mark.slow
 def test_loss_falls_and_history_has_one_row_an_epoch(source):
-    result = train(Noisy(), source, SETTINGS.model_copy(update={"epochs": 20, "lr": 0.2}))
+    result = train(Noisy(), source, replace(SETTINGS, epochs=20, lr=0.2))
     assert len(result.history) == 20
-    assert result.history["validation_loss"].iloc[-1] < 0.3 * result.history["validation_loss"].iloc[0]
+    assert result.history[-1]["validation_loss"] < 0.3 * result.history[0]["validation_loss"]
 
 
 def test_same_seed_same_weights_and_global_generator_untouched(source, whole):
@@ -70,7 +73,7 @@ def test_same_seed_same_weights_and_global_generator_untouched(source, whole):
 def whole(source, tmp_path_factory):
     """A run that nothing stopped, and its weights."""
     module = Noisy()
-    result = train(module, source, SETTINGS, run_dir=tmp_path_factory.mktemp("runs") / "whole")
+    result = train(module, source, SETTINGS, checkpoints=RunFolder(tmp_path_factory.mktemp("runs") / "whole"))
     return result, weights(module)
 
 
@@ -79,7 +82,7 @@ def whole(source, tmp_path_factory):
 )
 def test_resume_after_a_kill_is_bit_for_bit(source, whole, tmp_path, monkeypatch, stop_at):
     reference, expected = whole
-    advance, calls = loop_module._Trainer._advance, []
+    advance, calls = training_module._Trainer._advance, []
 
     def dies(self, rows, batch):
         calls.append(1)
@@ -87,23 +90,24 @@ def test_resume_after_a_kill_is_bit_for_bit(source, whole, tmp_path, monkeypatch
             raise SystemExit  # as abrupt as a kill: nothing after the last checkpoint is written
         return advance(self, rows, batch)
 
-    monkeypatch.setattr(loop_module._Trainer, "_advance", dies)
+    monkeypatch.setattr(training_module._Trainer, "_advance", dies)
     with pytest.raises(SystemExit):
-        train(Noisy(), source, SETTINGS, run_dir=tmp_path / "cut")
+        train(Noisy(), source, SETTINGS, checkpoints=RunFolder(tmp_path / "cut"))
     monkeypatch.undo()
     resumed = Noisy()
-    result = train(resumed, source, SETTINGS, run_dir=tmp_path / "cut", resume=True)
+    result = train(resumed, source, SETTINGS, checkpoints=RunFolder(tmp_path / "cut"), resume=True)
     assert same(expected, weights(resumed))
-    timeless = [c for c in reference.history if c not in ("seconds", "samples_per_second")]
-    pd.testing.assert_frame_equal(reference.history[timeless], result.history[timeless], check_exact=True)
+    for expected_row, row in zip(reference.history, result.history, strict=True):
+        for name in expected_row.keys() - {"seconds", "samples_per_second"}:
+            assert row[name] == expected_row[name]
 
 
 def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, whole, tmp_path, monkeypatch):
     import os
     import signal
 
-    settings = SETTINGS.model_copy(update={"checkpoint_seconds": 1e9})
-    advance, calls = loop_module._Trainer._advance, []
+    settings = replace(SETTINGS, checkpoint_seconds=1e9)
+    advance, calls = training_module._Trainer._advance, []
 
     def interrupted(self, rows, batch):
         calls.append(1)
@@ -111,13 +115,13 @@ def test_sigterm_writes_a_checkpoint_and_resume_ends_alike(source, whole, tmp_pa
             os.kill(os.getpid(), signal.SIGTERM)
         return advance(self, rows, batch)
 
-    monkeypatch.setattr(loop_module._Trainer, "_advance", interrupted)
+    monkeypatch.setattr(training_module._Trainer, "_advance", interrupted)
     with pytest.raises(TrainingStopped, match="--resume") as stopped:
-        train(Noisy(), source, settings, run_dir=tmp_path / "cut")
+        train(Noisy(), source, settings, checkpoints=RunFolder(tmp_path / "cut"))
     assert stopped.value.signal_number == signal.SIGTERM
     monkeypatch.undo()
     resumed = Noisy()
-    train(resumed, source, settings, run_dir=tmp_path / "cut", resume=True)
+    train(resumed, source, settings, checkpoints=RunFolder(tmp_path / "cut"), resume=True)
     assert same(whole[1], weights(resumed))
 
 
@@ -128,27 +132,23 @@ def test_non_finite_loss_stops_before_it_spoils_the_checkpoint(source, tmp_path)
             return super().training_loss(batch, draws) * (float("nan") if self.count > 9 else 1.0)
 
     with pytest.raises(NerveError, match=r"step 9|step 10.*learning rate|missing values"):
-        train(Explodes(), source, SETTINGS, run_dir=tmp_path)
-    from nerve.training.checkpoint import load_tensors
-
+        train(Explodes(), source, SETTINGS, checkpoints=RunFolder(tmp_path))
     assert all(t.isfinite().all() for t in load_tensors(tmp_path / "last.safetensors").values())
 
 
 def test_a_changed_setting_is_named_when_resuming(source, tmp_path):
-    train(Noisy(), source, SETTINGS, run_dir=tmp_path)
-    other = SETTINGS.model_copy(update={"lr": 0.5})
+    train(Noisy(), source, SETTINGS, checkpoints=RunFolder(tmp_path))
+    other = replace(SETTINGS, lr=0.5)
     with pytest.raises(NerveError, match=r"lr was 0\.01 and is 0\.5"):
-        train(Noisy(), source, other, run_dir=tmp_path, resume=True)
-    with pytest.raises(NerveError, match="--resume"):
-        train(Noisy(), source, SETTINGS, run_dir=tmp_path)
+        train(Noisy(), source, other, checkpoints=RunFolder(tmp_path), resume=True)
 
 
 @pytest.mark.slow
 def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
-    settings = SETTINGS.model_copy(update={"lr": 0.9, "schedule": "constant", "epochs": 6})
+    settings = replace(SETTINGS, lr=0.9, schedule="constant", epochs=6)
     module = Noisy()
-    result = train(module, source, settings, run_dir=tmp_path)
-    assert result.best_loss == result.history["validation_loss"].min()
+    result = train(module, source, settings, checkpoints=RunFolder(tmp_path))
+    assert result.best_loss == min(row["validation_loss"] for row in result.history)
     in_memory = Noisy()
     train(in_memory, source, settings)
     assert same(weights(module), weights(in_memory))
@@ -157,21 +157,22 @@ def test_best_weights_are_those_of_least_validation_loss(source, tmp_path):
 def test_every_sample_is_used_once_an_epoch_and_none_of_validation(source):
     seen: list[np.ndarray] = []
 
-    class Watching(PairedSource):
+    class Watching(LabelledDataset):
         def batch(self, rows):
             seen.append(np.array(rows))
             return super().batch(rows)
 
-    settings = SETTINGS.model_copy(update={"epochs": 1, "validation_fraction": 0.2})
-    result = train(Noisy(), Watching(source.source, source.targets), settings)
-    steps = -(-len(result.training_rows) // 8)
-    assert np.array_equal(np.sort(np.concatenate(seen[:steps])), result.training_rows)
-    assert not set(result.training_rows) & set(result.validation_rows)
+    settings = replace(SETTINGS, epochs=1, validation_fraction=0.2)
+    split = split_rows(len(source), 0.2, seed=0)
+    train(Noisy(), Watching(source.samples, source.targets), settings, split=split)
+    steps = settings.steps_per_epoch(len(split[0]))
+    assert np.array_equal(np.sort(np.concatenate(seen[:steps])), split[0])
+    assert not set(split[0]) & set(split[1])
 
 
 def test_each_cohort_gives_its_share_to_validation():
     groups = np.repeat(["a", "b", "c"], [100, 50, 1])
-    _, validation = split_rows(151, groups, TrainingSettings(validation_fraction=0.1))
+    _, validation = split_rows(151, 0.1, 0, groups)
     assert pd.Series(groups[validation]).value_counts().to_dict() == {"a": 10, "b": 5}
 
 
@@ -187,17 +188,17 @@ def test_schedule_is_linear_warmup_then_half_cosine():
 def test_paper_preset_has_the_batches_of_the_release():
     """1,791 and 1,416 participants, a tenth of each held out: 2,886 in batches of 1,024 and a smaller last one."""
     settings = NERVE(preset="paper", max_steps=6, device="cpu").training_settings()
-    settings = settings.model_copy(update={"precision": "float32"})
+    settings = replace(settings, precision="float32")
     x = np.zeros((1791 + 1416, 4))
     seen: list[np.ndarray] = []
 
-    class Watching(PairedSource):
+    class Watching(LabelledDataset):
         def batch(self, rows):
             seen.append(np.array(rows))
             return super().batch(rows)
 
-    split = split_rows(len(x), np.repeat(["abcd", "pnc"], [1791, 1416]), settings)
-    train(Noisy(), Watching(ArraySource(x), np.zeros(len(x))), settings, split=split)
+    split = split_rows(len(x), settings.validation_fraction, settings.seed, np.repeat(["abcd", "pnc"], [1791, 1416]))
+    train(Noisy(), Watching(ArrayDataset(x), np.zeros(len(x))), settings, split=split)
     batches = [rows for rows in seen if not np.isin(rows, split[1]).any()]
     assert len(split[0]) == 2886
     assert [len(rows) for rows in batches] == [1024, 1024, 838, 1024, 1024, 838]
@@ -228,11 +229,11 @@ def test_other_presets_warm_up_from_the_first_step_and_have_equal_batches():
 
 @pytest.mark.parametrize("stop_at", [3, 7])
 def test_full_batches_resume_bit_for_bit(source, tmp_path, stop_at):
-    settings = SETTINGS.model_copy(update={"equal_batches": False, "warmup": "steps_from_zero", "epochs": 3})
+    settings = replace(SETTINGS, equal_batches=False, warmup="steps_from_zero", epochs=3)
     uninterrupted = Noisy()
     train(uninterrupted, source, settings)
 
-    class Failing(PairedSource):
+    class Failing(LabelledDataset):
         def batch(self, rows):
             self.reads = getattr(self, "reads", 0) + 1
             if self.reads > stop_at:
@@ -240,9 +241,9 @@ def test_full_batches_resume_bit_for_bit(source, tmp_path, stop_at):
             return super().batch(rows)
 
     with pytest.raises(OSError, match="the disk is gone"):
-        train(Noisy(), Failing(source.source, source.targets), settings, run_dir=tmp_path)
+        train(Noisy(), Failing(source.samples, source.targets), settings, checkpoints=RunFolder(tmp_path))
     resumed = Noisy()
-    train(resumed, source, settings, run_dir=tmp_path, resume=True)
+    train(resumed, source, settings, checkpoints=RunFolder(tmp_path), resume=True)
     assert same(weights(uninterrupted), weights(resumed))
 
 
@@ -262,9 +263,22 @@ def test_adamw_agrees_with_a_literal_update(source):
     )
     module = Plain()
     train(module, source, settings)
-    x, y = (np.asarray(a, np.float32).astype(float) for a in (source.source.array, source.targets))
+    x, y = (np.asarray(a, np.float32).astype(float) for a in (source.samples.array, source.targets))
     gradient = 2 * x.T @ (x @ np.full(4, 0.1) - y) / len(y)
     gradient *= min(1, 1.0 / np.linalg.norm(gradient))
     first, second = gradient, gradient**2  # bias-corrected moments of the first step
     expected = 0.1 * (1 - 0.1 * 0.01) - 0.1 * first / (np.sqrt(second) + 1e-6)
     np.testing.assert_allclose(module.weight.detach().numpy(), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
+def test_optimizers_have_the_constants_of_the_settings(name):
+    settings = TrainingSettings(optimizer=name, lr=0.1, weight_decay=0.02, betas=(0.8, 0.9), eps=1e-5, momentum=0.7)
+    optimizer = training_module.make_optimizer(Noisy(), settings)
+    constants = optimizer.param_groups[0]
+    assert type(optimizer).__name__.lower() == name
+    assert (constants["lr"], constants["weight_decay"]) == (0.1, 0.02)
+    if name == "sgd":
+        assert constants["momentum"] == 0.7
+    else:
+        assert (constants["betas"], constants["eps"]) == ((0.8, 0.9), 1e-5)
