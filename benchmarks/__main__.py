@@ -16,13 +16,19 @@ PAGE = Path(__file__).parents[1] / "docs" / "decisions.md"
 BEGIN, END = "<!-- made by make bench -->\n", "<!-- end of what make bench made -->"
 HEAD = "| benchmark | what | value | reference | ratio | to reach |\n|---|---|---|---|---|---|\n"
 COLUMNS = ["benchmark", "name", "value", "reference", "ratio", "target"]
-NAMES = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+NAMES = sorted(
+    path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_")
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help=f"among {', '.join(NAMES)}; all by default")
-    parser.add_argument("--no-page", action="store_true", help="do not rewrite the table in docs/decisions.md")
+    parser.add_argument(
+        "names", nargs="*", choices=[*NAMES, []], help=f"among {', '.join(NAMES)}; all by default"
+    )
+    parser.add_argument(
+        "--no-page", action="store_true", help="do not rewrite the table in docs/decisions.md"
+    )
     arguments = parser.parse_args()
     names, options = arguments.names or NAMES, ["--no-page"] if arguments.no_page else []
     if len(names) == 1:
@@ -40,8 +46,12 @@ def measure(name: str, page: bool) -> None:
     print(f"{name} …", file=sys.stderr, flush=True)
     table = pd.DataFrame(importlib.import_module(f"benchmarks.{name}").run()).assign(benchmark=name)
     table = table.reindex(columns=COLUMNS)
-    with pd.option_context("display.width", 200, "display.max_colwidth", 90, "display.max_rows", None):
-        print(table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""), flush=True)
+    with pd.option_context(
+        "display.width", 200, "display.max_colwidth", 90, "display.max_rows", None
+    ):
+        print(
+            table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep=""), flush=True
+        )
     print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
     if page:
         write_rows(name, table)
@@ -51,10 +61,14 @@ def write_rows(name: str, table: pd.DataFrame) -> None:
     """Put the rows of one benchmark into the page, in place of what it printed before."""
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     old, after = rest.split(END)
-    rows = [line for line in old.removeprefix(HEAD).splitlines() if not line.startswith(f"| {name} |")]
+    rows = [
+        line for line in old.removeprefix(HEAD).splitlines() if not line.startswith(f"| {name} |")
+    ]
     rows += ["| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)]
     rows.sort(key=lambda line: line.split(" | ")[0])  # stable: a benchmark's rows keep their order
-    PAGE.write_text(before + BEGIN + HEAD + "".join(f"{row}\n" for row in rows) + END + after, encoding="utf-8")
+    PAGE.write_text(
+        before + BEGIN + HEAD + "".join(f"{row}\n" for row in rows) + END + after, encoding="utf-8"
+    )
 
 
 def _cell(value: object) -> str:

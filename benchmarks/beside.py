@@ -17,7 +17,9 @@ from contextlib import contextmanager
 N_PEOPLE, REGIONS, EPOCHS, OTHERS = 96, "schaefer200-17", 3, 2
 OURS: dict[str, str] = {}  # `import nerve` decides
 LIBRARIES = {"GOMP_SPINCOUNT": "300000", "OPENBLAS_THREAD_TIMEOUT": "26"}  # where nothing is set
-OTHER_PROGRAM = "import numpy as np\nx = np.random.default_rng(0).normal(size=(1500, 1500))\nwhile True: x @ x"
+OTHER_PROGRAM = (
+    "import numpy as np\nx = np.random.default_rng(0).normal(size=(1500, 1500))\nwhile True: x @ x"
+)
 
 
 def train() -> dict[str, float]:
@@ -50,11 +52,19 @@ def measured(work: str, **variables: str) -> dict[str, float]:
     """`train` or `decompose` in a process with these variables, and none of those that decide on threads."""
     from nerve._utils.cores import THREADS, WAITING
 
-    environment = {name: value for name, value in os.environ.items() if name not in (*THREADS, *WAITING)} | variables
-    always = "nerve.core.tokenizers.WORTH_THREADS = nerve._utils.linalg.WORTH_THREADS = 0; " if variables else ""
+    environment = {
+        name: value for name, value in os.environ.items() if name not in (*THREADS, *WAITING)
+    } | variables
+    always = (
+        "nerve.core.tokenizers.WORTH_THREADS = nerve._utils.linalg.WORTH_THREADS = 0; "
+        if variables
+        else ""
+    )
     code = f"import nerve, json, nerve._utils.linalg, nerve.core.tokenizers; {always}"
     code += f"from benchmarks.beside import {work}; print(json.dumps({work}()))"
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     return json.loads(run.stdout.splitlines()[-1])
 
 
@@ -64,7 +74,10 @@ def others() -> Iterator[None]:
     from nerve._utils.cores import THREADS
 
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
-    programs = [subprocess.Popen([sys.executable, "-c", OTHER_PROGRAM], env=environment) for _ in range(OTHERS)]
+    programs = [
+        subprocess.Popen([sys.executable, "-c", OTHER_PROGRAM], env=environment)
+        for _ in range(OTHERS)
+    ]
     try:
         time.sleep(1.0)
         yield
@@ -84,8 +97,20 @@ def run() -> list[dict[str, object]]:
         with others():
             beside = _middle(work, OURS)
         rows += [
-            _row(f"{what}: beside {OTHERS} programs against alone (s)", beside, alone, "clock", "<= 4"),
-            _row(f"{what}: our threads against the libraries', alone (s)", alone, before, "clock", "stated"),
+            _row(
+                f"{what}: beside {OTHERS} programs against alone (s)",
+                beside,
+                alone,
+                "clock",
+                "<= 4",
+            ),
+            _row(
+                f"{what}: our threads against the libraries', alone (s)",
+                alone,
+                before,
+                "clock",
+                "stated",
+            ),
             _row("the same (processor s)", alone, before, "processor", "<= 1"),
         ]
     return rows
@@ -96,6 +121,14 @@ def _middle(work: str, variables: dict[str, str]) -> dict[str, float]:
     return sorted((measured(work, **variables) for _ in range(3)), key=lambda one: one["clock"])[1]
 
 
-def _row(name: str, ours: dict[str, float], theirs: dict[str, float], unit: str, target: str) -> dict[str, object]:
+def _row(
+    name: str, ours: dict[str, float], theirs: dict[str, float], unit: str, target: str
+) -> dict[str, object]:
     value, reference = ours[unit], theirs[unit]
-    return {"name": name, "value": value, "reference": reference, "ratio": value / reference, "target": target}
+    return {
+        "name": name,
+        "value": value,
+        "reference": reference,
+        "ratio": value / reference,
+        "target": target,
+    }

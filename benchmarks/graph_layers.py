@@ -30,7 +30,10 @@ def sparse_step(kind, fc):
     n = fc.shape[-1]
     if kind == "GIN":
         mlp = torch.nn.Sequential(
-            torch.nn.Linear(n, WIDTH), torch.nn.BatchNorm1d(WIDTH), torch.nn.PReLU(), torch.nn.Linear(WIDTH, WIDTH)
+            torch.nn.Linear(n, WIDTH),
+            torch.nn.BatchNorm1d(WIDTH),
+            torch.nn.PReLU(),
+            torch.nn.Linear(WIDTH, WIDTH),
         )
         layer = GINConv(mlp)
     else:
@@ -74,6 +77,16 @@ def run() -> list[dict]:
             process.join()
         for i, what in enumerate(("CPU seconds per step", "peak GiB")):
             ours, theirs = figures[0][i], figures[1][i]
-            name = f"{kind} at R = {N_REGIONS}, batch {BATCH}: dense against torch-geometric ({what})"
-            rows.append({"name": name, "value": ours, "reference": theirs, "ratio": theirs / ours, "target": "≥ 1"})
+            name = (
+                f"{kind} at R = {N_REGIONS}, batch {BATCH}: dense against torch-geometric ({what})"
+            )
+            rows.append(
+                {
+                    "name": name,
+                    "value": ours,
+                    "reference": theirs,
+                    "ratio": theirs / ours,
+                    "target": "≥ 1",
+                }
+            )
     return rows

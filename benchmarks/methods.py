@@ -32,7 +32,8 @@ def people() -> Any:
     loadings = rng.normal(size=(20, parcellation.n_regions)).astype(np.float32)
     shape = (VOLUMES, parcellation.n_regions)
     series = [
-        rng.standard_normal((VOLUMES, 20), np.float32) @ loadings + 3 * rng.standard_normal(shape, np.float32)
+        rng.standard_normal((VOLUMES, 20), np.float32) @ loadings
+        + 3 * rng.standard_normal(shape, np.float32)
         for _ in range(BATCH)
     ]
     fc = np.stack([np.corrcoef(one.T) for one in series]).astype(np.float32)
@@ -52,8 +53,14 @@ def measure(name: str) -> tuple[float, float, int]:
     cohort = people()
     method = method_class(name).from_preset("paper", device="cpu")
     before = peak_memory()
-    method.parcellation_, method.n_features_in_, method.binary_ = cohort.parcellation, cohort.n_regions, False
-    source = method.begin_training(cohort, np.arange(len(cohort)))  # as in fit, up to the first step
+    method.parcellation_, method.n_features_in_, method.binary_ = (
+        cohort.parcellation,
+        cohort.n_regions,
+        False,
+    )
+    source = method.begin_training(
+        cohort, np.arange(len(cohort))
+    )  # as in fit, up to the first step
     module = method.module_
     if method.role == "supervised":
         source = LabelledDataset(source, np.linspace(-1, 1, BATCH))
@@ -91,5 +98,13 @@ def run() -> list[dict]:
         ):
             label = f"{name}, {parameters:,} parameters, R = 400, batch {BATCH} ({what})"
             ratio = value / reference
-            rows.append({"name": label, "value": value, "reference": reference, "ratio": ratio, "target": "stated"})
+            rows.append(
+                {
+                    "name": label,
+                    "value": value,
+                    "reference": reference,
+                    "ratio": ratio,
+                    "target": "stated",
+                }
+            )
     return rows

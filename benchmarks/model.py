@@ -23,7 +23,9 @@ BATCH = 128
 
 def paper_size(n_regions: int = 400, networks: int = 17, people: int = BATCH):
     """Model, matrices (participants, R, R) and packed FC (participants, S)."""
-    patching = Patching.from_parcellation(nerve.load_parcellation(f"schaefer{n_regions}-{networks}"))
+    patching = Patching.from_parcellation(
+        nerve.load_parcellation(f"schaefer{n_regions}-{networks}")
+    )
     generator = torch.Generator().manual_seed(0)
     fc = 0.25 * torch.randn(people, n_regions, n_regions, generator=generator)
     fc = (fc + fc.transpose(1, 2)) / 2
@@ -42,7 +44,9 @@ def training_flops(model: MaskedAutoencoder) -> float:
     dim, width = model.positions.shape[1], model.decoder_positions.shape[1]
     share = model.n_visible / n_patches
     tokens, everything = 1 + model.n_visible, 1 + n_patches
-    embed = 2 * entries * dim * share * 2  # forward, and the gradient of the weights; data need none
+    embed = (
+        2 * entries * dim * share * 2
+    )  # forward, and the gradient of the weights; data need none
     decoder = 2 * 12 * width**2 * everything + 4 * everything**2 * width + 2 * dim * width * tokens
     rebuild = 2 * entries * width * (1 - share)
     return embed + 3 * (forward_flops(model, tokens) + decoder + rebuild)
@@ -70,7 +74,9 @@ def best_seconds(actions: dict, repeats: int = 4) -> dict:
 def steps_of(model, fc, packed) -> dict:
     """A training step of ours and of the literal version, an embedding, a matrix product."""
     literal = GatherAndPad(model)
-    noise = torch.rand(len(fc), model.patching.n_patches, generator=torch.Generator().manual_seed(1))
+    noise = torch.rand(
+        len(fc), model.patching.n_patches, generator=torch.Generator().manual_seed(1)
+    )
     square = torch.randn(2048, 2048)
     rows, weight = torch.randn(len(fc) * (1 + model.n_visible), 256), torch.randn(256, 1024)
 
@@ -101,7 +107,9 @@ def step_memory(kind: str) -> float:
     torch.set_num_threads(1)
     choose_device("cpu")
     action = steps_of(*paper_size())[kind]
-    Path("/proc/self/clear_refs").write_text("5")  # the kernel's peak counter starts again from here
+    Path("/proc/self/clear_refs").write_text(
+        "5"
+    )  # the kernel's peak counter starts again from here
     before = resident("VmRSS")
     action()
     return resident("VmHWM") - before
@@ -115,7 +123,9 @@ def resident(field: str) -> float:
 
 def loop_overhead(model, packed, seconds_of_step: float) -> float:
     """Time of a step in the training loop (data, clipping, AdamW, checkpoint of nothing) over the bare step."""
-    settings = TrainingSettings(max_steps=3, batch_size=len(packed), validation_fraction=0, device="cpu")
+    settings = TrainingSettings(
+        max_steps=3, batch_size=len(packed), validation_fraction=0, device="cpu"
+    )
     began = time.perf_counter()
     train(model, ArrayDataset(packed.numpy()), settings)
     return (time.perf_counter() - began) / 3 / seconds_of_step
@@ -152,10 +162,28 @@ def run() -> list[dict]:
     with context.Pool(1, maxtasksperchild=1) as pool:
         memory = {kind: pool.apply(step_memory, (kind,)) for kind in ("ours", "literal")}
     rows = [
-        row("training step, seconds", seconds["ours"], seconds["literal"], seconds["literal"] / seconds["ours"], 1.4),
+        row(
+            "training step, seconds",
+            seconds["ours"],
+            seconds["literal"],
+            seconds["literal"] / seconds["ours"],
+            1.4,
+        ),
         row("training, GFLOP/s of the machine's", used / 1e9, rate / 1e9, used / rate, 0.70),
-        row("the same, of a product of the model's largest shape", used / 1e9, own_rate / 1e9, used / own_rate, np.nan),
-        row("embedding, GFLOP/s of the machine's", used_embed / 1e9, rate / 1e9, used_embed / rate, np.nan),
+        row(
+            "the same, of a product of the model's largest shape",
+            used / 1e9,
+            own_rate / 1e9,
+            used / own_rate,
+            np.nan,
+        ),
+        row(
+            "embedding, GFLOP/s of the machine's",
+            used_embed / 1e9,
+            rate / 1e9,
+            used_embed / rate,
+            np.nan,
+        ),
         row(
             "embedding, participants per second against training",
             BATCH / seconds["embed"],
@@ -170,8 +198,20 @@ def run() -> list[dict]:
             training_flops(model) / embedding_flops(model),
             np.nan,
         ),
-        row("peak memory of a step, MB", memory["ours"], memory["literal"], memory["literal"] / memory["ours"], 1.0),
-        row("loop around the step, times", np.nan, np.nan, loop_overhead(model, packed, seconds["ours"]), np.nan),
+        row(
+            "peak memory of a step, MB",
+            memory["ours"],
+            memory["literal"],
+            memory["literal"] / memory["ours"],
+            1.0,
+        ),
+        row(
+            "loop around the step, times",
+            np.nan,
+            np.nan,
+            loop_overhead(model, packed, seconds["ours"]),
+            np.nan,
+        ),
     ]
     rows += growth()
     torch.set_num_threads(threads)

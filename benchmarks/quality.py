@@ -52,7 +52,9 @@ def run() -> list[dict[str, object]]:
     for name in features:
         rows.append(_row(f"{name}: CPU s against {REFERENCE}", seconds[name], seconds[REFERENCE]))
         for target, score in SCORES.items():
-            found, reference = (float(scores.loc[(target, one), score]) for one in (name, REFERENCE))
+            found, reference = (
+                float(scores.loc[(target, one), score]) for one in (name, REFERENCE)
+            )
             rows.append(_row(f"{name}: {target} ({score}) against {REFERENCE}", found, reference))
     return rows
 

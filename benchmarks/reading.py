@@ -62,7 +62,16 @@ def run() -> list[dict[str, object]]:
             parser.append(cost(lambda: [parse(path) for path in files]))
             for jobs in counts:
                 out = Path(folder) / "out"
-                ours[jobs].append(cost(ingest, source, out, parcellation="schaefer400-17", jobs=jobs, overwrite=True))
+                ours[jobs].append(
+                    cost(
+                        ingest,
+                        source,
+                        out,
+                        parcellation="schaefer400-17",
+                        jobs=jobs,
+                        overwrite=True,
+                    )
+                )
     rows: list[dict[str, object]] = []
     for jobs in counts:
         for i, unit in enumerate(("s", "processor s")):

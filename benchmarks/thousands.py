@@ -15,7 +15,10 @@ from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cross_pro
 from nerve.evaluation.sources import Kernel, Landmarks, landmark_pool
 
 N_COMPARED, FOLDS_COMPARED, N_LANDMARKS = 4_000, 3, 2_048
-SIZES = [(1_573, 19_900, 40), (10_000, 79_800, 600)]  # participants, edges, seconds that it may take
+SIZES = [
+    (1_573, 19_900, 40),
+    (10_000, 79_800, 600),
+]  # participants, edges, seconds that it may take
 N_TARGETS = 4
 
 
@@ -46,27 +49,52 @@ def compared() -> list[dict[str, object]]:
     ):
         r, used = _scores(*way, targets, folds)
         what = f"{name} against decompositions, {N_COMPARED:,} participants, {FOLDS_COMPARED} folds"
-        rows.append({"name": f"{what} (CPU s)", "value": used, "reference": seconds, "ratio": used / seconds})
-        target = "< .005" if name == "Lanczos' method" else "stated: they serve where the kernel does not fit memory"
-        rows.append({"name": f"{what} (largest loss of r)", "value": float((exact - r).max()), "target": target})
+        rows.append(
+            {
+                "name": f"{what} (CPU s)",
+                "value": used,
+                "reference": seconds,
+                "ratio": used / seconds,
+            }
+        )
+        target = (
+            "< .005"
+            if name == "Lanczos' method"
+            else "stated: they serve where the kernel does not fit memory"
+        )
+        rows.append(
+            {
+                "name": f"{what} (largest loss of r)",
+                "value": float((exact - r).max()),
+                "target": target,
+            }
+        )
     return rows
 
 
-def _scores(krylov: bool, kernel: str, source: object, targets: pd.DataFrame, folds: np.ndarray) -> tuple:
+def _scores(
+    krylov: bool, kernel: str, source: object, targets: pd.DataFrame, folds: np.ndarray
+) -> tuple:
     began = time.process_time()
     with mock.patch.object(kernel_ridge, "pays", return_value=krylov):
         table = out_of_fold_predictions(KernelRidge(kernel), source, targets, folds)
     used = time.process_time() - began
     parts = table.groupby("target", sort=False)
-    return np.array([np.corrcoef(part["observed"], part["predicted"])[0, 1] for _, part in parts]), used
+    return np.array(
+        [np.corrcoef(part["observed"], part["predicted"])[0, 1] for _, part in parts]
+    ), used
 
 
 def whole(n: int, width: int, limit: float) -> dict[str, object]:
     """Kernel and 10-fold prediction, by the clock; the reference is the machine's own matrix product of that size."""
     rng = np.random.default_rng(0)
     features = rng.standard_normal((n, width), np.float32)
-    features += rng.standard_normal((n, 20), np.float32) @ rng.standard_normal((20, width), np.float32)
-    targets = pd.DataFrame(features[:, :N_TARGETS] + 3 * rng.normal(size=(n, N_TARGETS)), columns=list("abcd"))
+    features += rng.standard_normal((n, 20), np.float32) @ rng.standard_normal(
+        (20, width), np.float32
+    )
+    targets = pd.DataFrame(
+        features[:, :N_TARGETS] + 3 * rng.normal(size=(n, N_TARGETS)), columns=list("abcd")
+    )
     folds = _folds(targets, 10)
     began = time.perf_counter()
     square = rng.normal(size=(1024, 1024))
@@ -83,4 +111,6 @@ def whole(n: int, width: int, limit: float) -> dict[str, object]:
 
 
 def _folds(targets: pd.DataFrame, n_folds: int) -> np.ndarray:
-    return stratified_folds(np.column_stack([strata_of(targets[name], n_folds) for name in targets]), n_folds)
+    return stratified_folds(
+        np.column_stack([strata_of(targets[name], n_folds) for name in targets]), n_folds
+    )

@@ -7,7 +7,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # the examples are small: more threads wait for each other
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # the examples are small: more threads wait for each other
 
 project = "nerve"
 author = "The nerve developers"

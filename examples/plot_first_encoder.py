@@ -20,7 +20,9 @@ print(cohort)
 # %%
 # The encoder is a scikit-learn transformer. It uses no target. `small` is the paper's model in small. Its view, what
 # is cut into patches, is here FC itself, as in the paper.
-encoder = nerve.NERVE(preset="small", view="fc", epochs=25, lr=1e-3, seed=0, device="cpu").fit(cohort)
+encoder = nerve.NERVE(preset="small", view="fc", epochs=25, lr=1e-3, seed=0, device="cpu").fit(
+    cohort
+)
 print(encoder.history_[["epoch", "training_loss", "validation_loss"]].iloc[[0, -1]])
 
 # %%
@@ -32,8 +34,13 @@ rebuilt = encoder.reconstruct(participant, masked=hidden[None])[0]
 covered = patching.pack(participant.connectivity[0])
 covered[np.isin(patching.patch_of, hidden)] = np.nan
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
-pictures = {"FC of one participant": participant.connectivity[0], "what the model sees": patching.unpack(covered)}
-for axis, (title, fc) in zip(axes, (pictures | {"what it makes of it": rebuilt}).items(), strict=True):
+pictures = {
+    "FC of one participant": participant.connectivity[0],
+    "what the model sees": patching.unpack(covered),
+}
+for axis, (title, fc) in zip(
+    axes, (pictures | {"what it makes of it": rebuilt}).items(), strict=True
+):
     axis.imshow(fc, cmap="RdBu_r", vmin=-0.6, vmax=0.6)
     axis.set(title=title, xticks=[], yticks=[])
 figure.tight_layout()
@@ -49,7 +56,13 @@ print(Z.shape, tokens.shape, patching.pair_names[:3])
 # features. Raw FC is always worth a row, and so is a target that follows nothing.
 features = {"NERVE": Z, "NERVE tokens": tokens.reshape(len(Z), -1), "raw FC": "raw"}
 predictions = nerve.evaluate(
-    features, cohort, ["p_factor", "null"], ["age", "sex"], n_folds=5, motion=None, pretrain_scope="all"
+    features,
+    cohort,
+    ["p_factor", "null"],
+    ["age", "sex"],
+    n_folds=5,
+    motion=None,
+    pretrain_scope="all",
 )
 scores = score_table(predictions, n_bootstrap=200)
 print(scores[["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
@@ -60,7 +73,10 @@ figure, axis = plt.subplots(figsize=(6, 3))
 for place, row in enumerate(scores.itertuples()):
     axis.plot([row.r_low_cv, row.r_high_cv], [place, place], color="0.5")
     axis.plot(row.r, place, "o", color="crimson" if row.target == "p_factor" else "0.3")
-axis.set(yticks=range(len(scores)), yticklabels=[f"{row.target}: {row.method}" for row in scores.itertuples()])
+axis.set(
+    yticks=range(len(scores)),
+    yticklabels=[f"{row.target}: {row.method}" for row in scores.itertuples()],
+)
 axis.axvline(0, color="0.8", zorder=0)
 axis.set_xlabel("r, observed against predicted (95 % interval)")
 figure.tight_layout()

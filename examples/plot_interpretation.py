@@ -17,7 +17,9 @@ from nerve.interpret import attention_summary, network_weights, patch_importance
 from nerve.report.results import Results
 
 target = Target("score", true_r=0.8, factors={"general": 1.0})
-cohort = simulate_cohort(300, "schaefer100-7", timepoints=250, keep_timeseries=False, targets=[target], seed=5)
+cohort = simulate_cohort(
+    300, "schaefer100-7", timepoints=250, keep_timeseries=False, targets=[target], seed=5
+)
 planted = {frozenset(pair) for pair in cohort.notes["truth"]["targets"]["score"]["pairs"]}
 print("planted:", ", ".join("–".join(sorted(pair)) for pair in planted))
 
@@ -25,8 +27,14 @@ print("planted:", ", ".join("–".join(sorted(pair)) for pair in planted))
 # Hide one network pair after another, and see how far the out-of-fold correlation falls. The other map, the pattern, is
 # the covariance of FC with the prediction. Two repeats with other folds tell how stable the maps are.
 table = patch_importance("raw", cohort, ["score"], n_folds=5, n_repeats=2, n_bootstrap=200)
-table["planted"] = [frozenset(pair) in planted for pair in zip(table["network_a"], table["network_b"], strict=True)]
-print(table[["network_a", "network_b", "r", "drop", "drop_low", "drop_high", "pattern", "planted"]].head(5).round(3))
+table["planted"] = [
+    frozenset(pair) in planted for pair in zip(table["network_a"], table["network_b"], strict=True)
+]
+print(
+    table[["network_a", "network_b", "r", "drop", "drop_low", "drop_high", "pattern", "planted"]]
+    .head(5)
+    .round(3)
+)
 print("stability of drops", round(table["stability"].iloc[0], 2))
 
 # %%
@@ -38,12 +46,23 @@ nerve.plot.interpretation_importance(Results(interpretation={"importance": table
 # the random initial weights, not the brain.
 encoders = [
     nerve.NERVE(
-        preset="small", dim=16, depth=1, epochs=3, pooling="tokens", seed=seed, device="cpu", init="scaled"
+        preset="small",
+        dim=16,
+        depth=1,
+        epochs=3,
+        pooling="tokens",
+        seed=seed,
+        device="cpu",
+        init="scaled",
     ).fit(cohort)
     for seed in range(2)
 ]
 weights = network_weights(encoders)
-print(weights.sort_values("weight", ascending=False).head(5)[["region", "network", "weight", "stability"]])
+print(
+    weights.sort_values("weight", ascending=False).head(5)[
+        ["region", "network", "weight", "stability"]
+    ]
+)
 attention = attention_summary(encoders, cohort.subset(range(40)))
 print(attention.pairs.sort_values("ratio", ascending=False).head(3).round(3))
 

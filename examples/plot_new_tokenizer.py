@@ -23,10 +23,16 @@ class MeanTokenizer(Tokenizer):
         self.reconstruct_rows = nn.Parameter(torch.empty(self.n_patches, decoder_dim))
 
     def embed_weights(self):  # (size, dim) of each patch
-        return (row.expand(size, -1) / size for row, size in zip(self.embed_rows, self.sizes, strict=True))
+        return (
+            row.expand(size, -1) / size
+            for row, size in zip(self.embed_rows, self.sizes, strict=True)
+        )
 
     def reconstruct_weights(self):  # (size, decoder_dim) of each patch
-        return (row.expand(size, -1) for row, size in zip(self.reconstruct_rows, self.sizes, strict=True))
+        return (
+            row.expand(size, -1)
+            for row, size in zip(self.reconstruct_rows, self.sizes, strict=True)
+        )
 
     def initialise(self, how, size):  # `size`: the root mean square of the entries
         nn.init.normal_(self.embed_rows)
@@ -39,15 +45,29 @@ class MeanTokenizer(Tokenizer):
 import nerve
 
 cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
-same = {"preset": "small", "view": "fc", "dim": 32, "epochs": 15, "lr": 1e-3, "seed": 0, "device": "cpu"}
+same = {
+    "preset": "small",
+    "view": "fc",
+    "dim": 32,
+    "epochs": 15,
+    "lr": 1e-3,
+    "seed": 0,
+    "device": "cpu",
+}
 encoders = {
     name: nerve.NERVE(tokenizer=tokenizer, **same)
-    for name, tokenizer in {"bilinear": "bilinear", "shared": "shared", "mean": MeanTokenizer}.items()
+    for name, tokenizer in {
+        "bilinear": "bilinear",
+        "shared": "shared",
+        "mean": MeanTokenizer,
+    }.items()
 }
 features = {name: encoder.fit(cohort).transform(cohort) for name, encoder in encoders.items()}
 for name, encoder in encoders.items():
     size = sum(parameter.numel() for parameter in encoder.module_.tokenizer.parameters())
-    print(f"{name:9} {size:6} parameters, held-out loss {encoder.history_['validation_loss'].min():.4f}")
+    print(
+        f"{name:9} {size:6} parameters, held-out loss {encoder.history_['validation_loss'].min():.4f}"
+    )
 
 # %%
 # The losses over training, 1 being the error of the group mean. All three see the mean of a patch; only two can
@@ -74,7 +94,11 @@ predictions = nerve.evaluate(
     motion=None,
     pretrain_scope="all",
 )
-print(score_table(predictions, n_bootstrap=200)[["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
+print(
+    score_table(predictions, n_bootstrap=200)[
+        ["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]
+    ].round(2)
+)
 paired = compare(predictions, "mean", "bilinear", n_bootstrap=200)
 print(paired[["target", "difference", "difference_low", "difference_high", "p"]].round(2))
 plt.show()

@@ -22,7 +22,11 @@ print("planted:", sorted(planted))
 # %%
 # Predict it out of fold from raw FC.
 predictions = nerve.evaluate("raw", cohort, "p_factor", ["age", "sex"], n_folds=5, motion=None)
-predicted = predictions.set_index("participant")["predicted"].loc[cohort.participants["participant_id"]].to_numpy()
+predicted = (
+    predictions.set_index("participant")["predicted"]
+    .loc[cohort.participants["participant_id"]]
+    .to_numpy()
+)
 print("r", round(np.corrcoef(predicted, cohort.participants["p_factor"])[0, 1], 2))
 
 # %%
@@ -37,7 +41,9 @@ names = np.array(patching.pair_names)
 figure, axis = plt.subplots(figsize=(6, 4))
 colours = ["crimson" if names[i] in planted else "0.7" for i in order]
 axis.barh(range(len(order)), pattern[order], color=colours)
-axis.set(yticks=range(len(order)), yticklabels=names[order], xlabel="Correlation with the prediction")
+axis.set(
+    yticks=range(len(order)), yticklabels=names[order], xlabel="Correlation with the prediction"
+)
 axis.invert_yaxis()
 axis.set_title("Planted pairs in red")
 figure.tight_layout()

@@ -14,14 +14,18 @@ import numpy as np
 import nerve
 from nerve.data.quality import check_cohort
 
-seventeen = nerve.simulate_cohort(30, "schaefer100-17", timepoints=150, seed=0, keep_timeseries=False)
+seventeen = nerve.simulate_cohort(
+    30, "schaefer100-17", timepoints=150, seed=0, keep_timeseries=False
+)
 seven = seventeen.align("schaefer100-7")  # the same numbers, rows and columns in the other order
 
 # %%
 # Someone mistakes the one for the other: right matrices, wrong labels.
 mistaken = nerve.Cohort(seven.connectivity, seven.participants, "schaefer100-17", name="mistaken")
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6))
-for axis, cohort, title in zip(axes, (seventeen, mistaken), ("as it should be", "in the wrong order"), strict=True):
+for axis, cohort, title in zip(
+    axes, (seventeen, mistaken), ("as it should be", "in the wrong order"), strict=True
+):
     axis.imshow(cohort.connectivity.mean(axis=0), cmap="RdBu_r", vmin=-0.6, vmax=0.6)
     axis.set(title=f"Mean FC, {title}", xlabel="Region", ylabel="Region")
 figure.tight_layout()

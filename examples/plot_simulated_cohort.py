@@ -40,8 +40,16 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True)
 for axis, target in zip(axes, ["p_factor", "null"], strict=True):
     found = np.array([np.corrcoef(column, cohort.participants[target])[0, 1] for column in means.T])
     is_planted = np.isin(patching.pair_names, planted)
-    axis.scatter(np.flatnonzero(~is_planted), found[~is_planted], s=8, color="0.6", label="other pairs")
-    axis.scatter(np.flatnonzero(is_planted), found[is_planted], s=30, color="crimson", label="planted for p_factor")
+    axis.scatter(
+        np.flatnonzero(~is_planted), found[~is_planted], s=8, color="0.6", label="other pairs"
+    )
+    axis.scatter(
+        np.flatnonzero(is_planted),
+        found[is_planted],
+        s=30,
+        color="crimson",
+        label="planted for p_factor",
+    )
     axis.set(title=target, xlabel="Network pair")
 axes[0].set_ylabel("Correlation with mean FC")
 axes[0].legend()
@@ -60,7 +68,11 @@ few = np.arange(30)
 similarity = np.corrcoef(cohort.inputs("upper", few), again.inputs("upper", few))[:30, 30:]
 figure, axis = plt.subplots(figsize=(4.5, 4))
 image = axis.imshow(similarity, cmap="viridis")
-axis.set(title="Similarity of two sessions", xlabel="Participant, session 2", ylabel="Participant, session 1")
+axis.set(
+    title="Similarity of two sessions",
+    xlabel="Participant, session 2",
+    ylabel="Participant, session 1",
+)
 figure.colorbar(image, label="Correlation of FC")
 print("recognised:", np.mean(similarity.argmax(axis=1) == few))
 plt.show()

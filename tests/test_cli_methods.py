@@ -29,4 +29,8 @@ def test_the_table_counts_parameters_at_400_regions():
     assert table.loc[("nerve", "paper"), "parameters"] == 3_403_712
     assert table.loc[("nerve", "default"), "view"] == "shrunk"
     assert table.loc[("brainnettf", "paper"), "parameters"] == 13_545_257
-    assert set(table[table["role"] == "supervised"].index.unique("method")) == {"brainnetcnn", "braingnn", "brainnettf"}
+    assert set(table[table["role"] == "supervised"].index.unique("method")) == {
+        "brainnetcnn",
+        "braingnn",
+        "brainnettf",
+    }

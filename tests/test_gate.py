@@ -12,9 +12,21 @@ from nerve.cli import main
 
 N, R = 60, 12
 ESCAPE = "\x1b[31m\x07\x9b2J"  # in every name
-SECRETS = ("ZQid", "ZQpath", "ZQvalue", "1987")  # ids, folders, values of columns, and the year of all dates
+SECRETS = (
+    "ZQid",
+    "ZQpath",
+    "ZQvalue",
+    "1987",
+)  # ids, folders, values of columns, and the year of all dates
 # what holds ids by design: cohorts, tables with one row per participant, and records of where the cohorts are
-OF_PEOPLE = ("predictions.tsv", "folds.tsv", "embeddings.tsv", "features.tsv", "inputs.json", "experiment.yaml")
+OF_PEOPLE = (
+    "predictions.tsv",
+    "folds.tsv",
+    "embeddings.tsv",
+    "features.tsv",
+    "inputs.json",
+    "experiment.yaml",
+)
 TARGETS = f"score{ESCAPE},group{ESCAPE}"
 
 
@@ -33,7 +45,9 @@ def write_source(folder):
     regions["network"] = [f"{name}{ESCAPE}" for name in "ABC" * (R // 3)]
     regions.to_csv(folder / f"regions{ESCAPE}.tsv", sep="\t", index=False)
     people = pd.DataFrame({"participant_id": ids, f"score{ESCAPE}": rng.normal(size=N)})
-    people[f"group{ESCAPE}"] = [f"{name}{ESCAPE}" for name in rng.choice(["patients", "controls"], N)]
+    people[f"group{ESCAPE}"] = [
+        f"{name}{ESCAPE}" for name in rng.choice(["patients", "controls"], N)
+    ]
     people[f"age{ESCAPE}"] = rng.uniform(8, 20, N)
     people["sex"] = ["F", "M"] * (N // 2 - 1) + ["ZQvalue of one", "1987-06-05"]
     people["site"] = ["here", "there"] * (N // 2 - 1) + ["ZQvalue site", "there"]
@@ -118,7 +132,11 @@ def test_no_control_character_is_mailed(mailed):
     for name, content in mailed.items():
         if name.endswith(TEXT):
             text = content.decode("utf-8")
-            assert not [letter for letter in text if not letter.isprintable() and letter not in "\n\t\xa0\u202f"], name
+            assert not [
+                letter
+                for letter in text
+                if not letter.isprintable() and letter not in "\n\t\xa0\u202f"
+            ], name
 
 
 def test_names_are_still_told(mailed):

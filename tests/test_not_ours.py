@@ -29,7 +29,15 @@ def mine(tmp_path):
     """A folder of the user's."""
     folder = tmp_path / "mine"
     folder.mkdir()
-    for name in ("README.md", "config.yaml", "config.json", "experiment.yaml", "scores.tsv", "x.npy", "x.json"):
+    for name in (
+        "README.md",
+        "config.yaml",
+        "config.json",
+        "experiment.yaml",
+        "scores.tsv",
+        "x.npy",
+        "x.json",
+    ):
         (folder / name).write_text(MINE)
     yield folder
     assert all(file.read_text() == MINE for file in folder.iterdir())
@@ -38,14 +46,25 @@ def mine(tmp_path):
 
 def tiny_experiment():
     cohorts = {"a": {"simulate": {"n": 20, "timepoints": 30}, "targets": ["p_factor"]}}
-    return {"name": "e", "parcellation": "schaefer100-7", "cohorts": cohorts, "methods": [{"method": "raw"}]}
+    return {
+        "name": "e",
+        "parcellation": "schaefer100-7",
+        "cohorts": cohorts,
+        "methods": [{"method": "raw"}],
+    }
 
 
 COMMANDS = {
     "pretrain": lambda cohort, mine: pretrain([cohort], mine, preset="small", device="cpu"),
-    "pretrain --resume": lambda cohort, mine: pretrain([cohort], mine, preset="small", device="cpu", resume=True),
-    "embed": lambda cohort, mine: embed_file("no model", cohort, mine / "scores.tsv", overwrite=True),
-    "embed .npy": lambda cohort, mine: embed_file("no model", cohort, mine / "x.npy", overwrite=True),
+    "pretrain --resume": lambda cohort, mine: pretrain(
+        [cohort], mine, preset="small", device="cpu", resume=True
+    ),
+    "embed": lambda cohort, mine: embed_file(
+        "no model", cohort, mine / "scores.tsv", overwrite=True
+    ),
+    "embed .npy": lambda cohort, mine: embed_file(
+        "no model", cohort, mine / "x.npy", overwrite=True
+    ),
     "check": lambda cohort, mine: check_cohort(Cohort.load(cohort)).write(mine / "scores.tsv"),
     "save": lambda cohort, mine: Cohort.load(cohort).save(mine, overwrite=True),
     "evaluate": lambda cohort, mine: commands.evaluate(
@@ -56,7 +75,9 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_folder_or_file_of_the_users_is_refused_and_left_alone(cohort, mine, command):
-    with pytest.raises(NerveError, match=r"not replaced|was not made by nerve|nothing of yours is replaced"):
+    with pytest.raises(
+        NerveError, match=r"not replaced|was not made by nerve|nothing of yours is replaced"
+    ):
         COMMANDS[command](cohort, mine)
 
 
@@ -73,7 +94,9 @@ def test_a_json_beside_embeddings_is_the_users_unless_we_wrote_it(cohort, tmp_pa
     (tmp_path / "x.json").write_text(MINE)
     with pytest.raises(NerveError, match=r"x\.json"):
         embed_file("no model", cohort, tmp_path / "x.npy", overwrite=True)
-    (tmp_path / "x.json").write_text(json.dumps({"pooling": "mean", "shape": [1, 1], "participant_id": ["a"]}))
+    (tmp_path / "x.json").write_text(
+        json.dumps({"pooling": "mean", "shape": [1, 1], "participant_id": ["a"]})
+    )
     np.save(tmp_path / "x.npy", np.zeros(1))
     with pytest.raises(NerveError, match="no such model"):  # allowed: the model is looked for
         embed_file(tmp_path / "no model", cohort, tmp_path / "x.npy", overwrite=True)
@@ -101,7 +124,10 @@ def test_a_model_without_its_checkpoint_is_not_trained_over(cohort, tmp_path):
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     (tmp_path / "mine" / "interpretation").mkdir(parents=True)
     (tmp_path / "mine" / "interpretation" / "attention.tsv").write_text(MINE)
-    for write in (encoder.save, lambda place: interpret_to(place.parent, encoder, Cohort.load(cohort))):
+    for write in (
+        encoder.save,
+        lambda place: interpret_to(place.parent, encoder, Cohort.load(cohort)),
+    ):
         with pytest.raises(NerveError, match="was not made by nerve"):
             write(tmp_path / "mine" / "interpretation")
     assert (tmp_path / "mine" / "interpretation" / "attention.tsv").read_text() == MINE

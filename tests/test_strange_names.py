@@ -41,7 +41,9 @@ def here(tmp_path, monkeypatch, capfdbinary):
 def nerve(*words, folder, **environment):
     variables = os.environ | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "200"} | environment
     command = [sys.executable, "-m", "nerve", *map(os.fsencode, words)]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=1200, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, timeout=1200, check=False
+    )
 
 
 @pytest.fixture
@@ -52,7 +54,9 @@ def letters(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_path, letters, here, undrawn):
+def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(
+    tmp_path, letters, here, undrawn
+):
     rng = np.random.default_rng(0)
     source = tmp_path / "source"
     source.mkdir()
@@ -78,16 +82,27 @@ def test_a_file_and_folders_whose_names_are_no_utf8_are_read_and_written(tmp_pat
 @pytest.mark.slow
 def test_a_model_in_a_folder_whose_name_is_no_utf8_is_read_and_reported(tmp_path):
     fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 40))])
-    model = NERVE.from_preset("small", patching="grid4", dim=8, heads=2, epochs=1, device="cpu").fit(fc)
+    model = NERVE.from_preset(
+        "small", patching="grid4", dim=8, heads=2, epochs=1, device="cpu"
+    ).fit(fc)
     folder = model.save(tmp_path / STRANGE)
-    np.testing.assert_allclose(NERVE.load(folder, device="cpu").transform(fc), model.transform(fc), atol=1e-5)
+    np.testing.assert_allclose(
+        NERVE.load(folder, device="cpu").transform(fc), model.transform(fc), atol=1e-5
+    )
     assert load_results(folder).encoders[0].label == r"caf\udce9"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["evaluate", "--help"], ["atlas", "show", "schaefer100-7"]])
 def test_help_under_an_ascii_locale(tmp_path, words):
-    done = nerve(*words, folder=tmp_path, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    done = nerve(
+        *words,
+        folder=tmp_path,
+        PYTHONIOENCODING="ascii",
+        LC_ALL="C",
+        PYTHONUTF8="0",
+        PYTHONCOERCECLOCALE="0",
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert b"Traceback" not in done.stderr
 
@@ -100,7 +115,9 @@ def test_escapes_in_labels_do_not_reach_the_screen(tmp_path, letters, here):
     assert ESCAPE not in stream.getvalue()
     assert r"red\x1b]0;title\x07 [/nothing]" in stream.getvalue()
     fc = np.stack([np.corrcoef(np.random.default_rng(i).normal(size=(6, 50))) for i in range(12)])
-    people = pd.DataFrame({"participant_id": [f"{i}{ESCAPE}" for i in range(12)], f"score{ESCAPE}": range(12)})
+    people = pd.DataFrame(
+        {"participant_id": [f"{i}{ESCAPE}" for i in range(12)], f"score{ESCAPE}": range(12)}
+    )
     people.loc[3, f"score{ESCAPE}"] = np.nan
     fc[4, 1] = np.nan  # somebody to be named
     Cohort(fc, people, letters, name=ESCAPE).save(tmp_path / "c")
@@ -114,7 +131,11 @@ def test_escapes_in_labels_do_not_reach_the_screen(tmp_path, letters, here):
 
 
 def test_names_in_markdown_begin_no_tag_link_or_picture(tmp_path):
-    write_markdown(tmp_path / "a.md", "# <img src=x onerror=y> ![p](http://x) p < 0.05 [0, 1] \\[done]\n")
-    assert (tmp_path / "a.md").read_text() == "# &lt;img src=x onerror=y> !\\[p](http://x) p < 0.05 \\[0, 1] \\[done]\n"
+    write_markdown(
+        tmp_path / "a.md", "# <img src=x onerror=y> ![p](http://x) p < 0.05 [0, 1] \\[done]\n"
+    )
+    assert (
+        tmp_path / "a.md"
+    ).read_text() == "# &lt;img src=x onerror=y> !\\[p](http://x) p < 0.05 \\[0, 1] \\[done]\n"
     write_text(tmp_path / "b.txt", f"{STRANGE}\n")
     assert (tmp_path / "b.txt").read_text() == "caf\\udce9\n"

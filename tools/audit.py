@@ -50,7 +50,9 @@ def audited(constraints: str) -> tuple[int, str]:
         "--progress-spinner",
         "off",
     ]
-    done = subprocess.run([sys.executable, "-m", "pip_audit", *options], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip_audit", *options], capture_output=True, text=True
+    )
     try:
         return verdict(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError):

@@ -66,15 +66,18 @@ class Place:
         self.targets = list(dict.fromkeys(scores["target"]))
         self.scores = scores.groupby(["line", "target"], sort=False).mean(numeric_only=True)
         rows = lines_of(self.results.rows)
-        self.lines = rows.loc[[line for line in rows.index if line in self.scores.index.get_level_values(0)]]
+        self.lines = rows.loc[
+            [line for line in rows.index if line in self.scores.index.get_level_values(0)]
+        ]
         adapted = scores.dropna(subset="adapted").groupby("line", sort=False)["adapted"].first()
         self.adapted = adapted[adapted != ""]
         self.labels = {
-            str(line): short_name(row) + " ‡" * (line in self.adapted.index) for line, row in self.lines.iterrows()
+            str(line): short_name(row) + " ‡" * (line in self.adapted.index)
+            for line, row in self.lines.iterrows()
         }
-        self.predictions = self.results.predictions[self.results.predictions["cohort"] == self.name].merge(
-            self.results.rows[["row", "line"]], on="row"
-        )
+        self.predictions = self.results.predictions[
+            self.results.predictions["cohort"] == self.name
+        ].merge(self.results.rows[["row", "line"]], on="row")
 
     def column(self, target: str) -> pd.Series:
         """The score of each line on a target, without the covariates, which predict something else."""
@@ -84,7 +87,9 @@ class Place:
     def best(self, target: str) -> str:
         """The line with the highest score, controls aside."""
         column = self.column(target)
-        return str(column[[self.lines.at[line, "group"] != UNTRAINED for line in column.index]].idxmax())
+        return str(
+            column[[self.lines.at[line, "group"] != UNTRAINED for line in column.index]].idxmax()
+        )
 
     @cache  # noqa: B019 - the page is made once
     def against(self, line: str, other: str, target: str) -> dict[str, float]:
@@ -116,15 +121,23 @@ class Place:
         row = self.scores.loc[(line, target)]
         text = plain(row["score"])
         text = f"**{text}**" if line == best else f"{text} =" if line in ties else text
-        within = row.get("r_within_site", np.nan) if self.lines.at[line, "method"] != "covariates" else np.nan
+        within = (
+            row.get("r_within_site", np.nan)
+            if self.lines.at[line, "method"] != "covariates"
+            else np.nan
+        )
         return f"{text} ({plain(within)})" if np.isfinite(within) else text
 
     def remarks(self) -> list[str]:
         """What rows had to substitute here, and which rows there are not."""
         said = [f"- {self.labels[str(line)]}: {what}" for line, what in self.adapted.items()]
-        missing = self.runs[(self.runs["cohort"] == self.name) & (self.runs["status"] == UNAVAILABLE)]
+        missing = self.runs[
+            (self.runs["cohort"] == self.name) & (self.runs["status"] == UNAVAILABLE)
+        ]
         for reason, some in missing.groupby("reason", sort=False):
-            methods = dict.fromkeys(one.removeprefix("probe ").split(" · ")[0] for one in some["run"])
+            methods = dict.fromkeys(
+                one.removeprefix("probe ").split(" · ")[0] for one in some["run"]
+            )
             said.append(f"- No row for {', '.join(methods)}: {reason}")
         return [*said, ""] if said else []
 
@@ -138,11 +151,14 @@ class Place:
             below = [
                 self.labels[str(line)]
                 for line in column.index[column < column[reference]]
-                if self.lines.at[line, "group"] != UNTRAINED and self.against(reference, str(line), target)["p"] < 0.05
+                if self.lines.at[line, "group"] != UNTRAINED
+                and self.against(reference, str(line), target)["p"] < 0.05
             ]
             tie = f", and {len(ties)} more cannot be told from it (=)" if ties else ", alone"
             fail = f" Below raw FC: {'; '.join(below)}." if below else ""
-            said.append(f"- **{target}**: {self.labels[best]} is best ({plain(column[best])}){tie}.{fail}")
+            said.append(
+                f"- **{target}**: {self.labels[best]} is best ({plain(column[best])}){tie}.{fail}"
+            )
         return said
 
     def controls(self) -> list[str]:
@@ -152,7 +168,9 @@ class Place:
             same = (self.lines["method"] == row["method"]) & (self.lines["preset"] == row["preset"])
             for line in self.lines.index[same & (self.lines["group"] != UNTRAINED)]:
                 found = [(t, self.against(str(line), str(control), t)) for t in self.targets]
-                parts = [f"{t} {one['difference']:+.3f} ({probability(one['p'])})" for t, one in found]
+                parts = [
+                    f"{t} {one['difference']:+.3f} ({probability(one['p'])})" for t, one in found
+                ]
                 said.append(f"- {self.labels[str(line)]}: {', '.join(parts)}")
         return said
 
@@ -175,15 +193,27 @@ def in_short(places: list[Place]) -> list[str]:
         for target in place.targets:
             column, best, ties = place.column(target), place.best(target), place.tied(target)
             for line in map(str, column.index):
-                label = place.labels[line].removesuffix(" ‡")  # whatever it had to substitute in one cohort
+                label = place.labels[line].removesuffix(
+                    " ‡"
+                )  # whatever it had to substitute in one cohort
                 columns[label] += 1
                 level[label] += line == best or line in ties
                 below = column[line] < column[raw]
                 worse[label] += below and place.against(str(raw), line, target)["p"] < 0.05
-    often = sorted((label for label in columns if level[label]), key=lambda label: -level[label] / columns[label])
+    often = sorted(
+        (label for label in columns if level[label]),
+        key=lambda label: -level[label] / columns[label],
+    )
     never = [label for label in columns if worse[label] == columns[label]]
     ranks = [f"| {label} | {level[label]} of {columns[label]} |" for label in often]
-    said = ["## In short", "", "| best, or level with the best | columns |", "|---|---|", *ranks, ""]
+    said = [
+        "## In short",
+        "",
+        "| best, or level with the best | columns |",
+        "|---|---|",
+        *ranks,
+        "",
+    ]
     return [*said, f"Below raw FC in every column: {'; '.join(never)}.", ""] if never else said
 
 
@@ -196,7 +226,11 @@ def site_words(results: ResultsFolder) -> list[str]:
     by_line = table.groupby("line", sort=False)[column].first().dropna()
     lines = lines_of(results.rows)
     parts = [f"{short_name(lines.loc[line])} {plain(value)}" for line, value in by_line.items()]
-    return [f"Balanced accuracy with which features predict the site: {', '.join(parts)}."] if parts else []
+    return (
+        [f"Balanced accuracy with which features predict the site: {', '.join(parts)}."]
+        if parts
+        else []
+    )
 
 
 def cost_figure(place: Place) -> Figure:
@@ -219,7 +253,11 @@ def cost_figure(place: Place) -> Figure:
             ax.xaxis.set_major_formatter("{x:g}")
             ax.xaxis.set_minor_formatter(NullFormatter())
         np.atleast_1d(axes)[0].set_ylabel("r, or AUC")
-        figure.legend(*np.atleast_1d(axes)[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(groups))
+        figure.legend(
+            *np.atleast_1d(axes)[0].get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=len(groups),
+        )
     return figure
 
 
@@ -243,7 +281,11 @@ def section(folder: Path, places: list[Place]) -> list[str]:
             cost_figure(place).savefig(DOCS / drawn, metadata={"Date": None})
             said += [f"![Score against CPU seconds]({drawn})", ""]
         controls = place.controls()
-        said += ["What training added (trained minus untrained):", "", *controls, ""] if controls else []
+        said += (
+            ["What training added (trained minus untrained):", "", *controls, ""]
+            if controls
+            else []
+        )
     said += [*site_words(results), ""]
     figure = f"images/{folder.name}.svg"
     (DOCS / "images").mkdir(exist_ok=True)
@@ -259,8 +301,12 @@ def places_of(folder: Path) -> list[Place]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+", help="results folders of `nerve experiment`")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folders", type=Path, nargs="+", help="results folders of `nerve experiment`"
+    )
     parser.add_argument("--out", type=Path, default=DOCS / "benchmark.md")
     args = parser.parse_args()
     places = {folder: places_of(folder) for folder in args.folders}

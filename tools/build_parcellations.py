@@ -34,7 +34,9 @@ for n_regions in range(100, 1001, 100):
 # The 4S atlases: Schaefer in 7-network order, and the same 56 regions in all sizes. Only these need a table.
 below = None
 for n_regions in range(100, 1001, 100):
-    facts = pd.read_csv(Path(sys.argv[1]) / "4s" / f"atlas-4S{n_regions + 56}Parcels_dseg.tsv", sep="\t")
+    facts = pd.read_csv(
+        Path(sys.argv[1]) / "4s" / f"atlas-4S{n_regions + 56}Parcels_dseg.tsv", sep="\t"
+    )
     cortex, rest = facts.iloc[:n_regions], facts.iloc[n_regions:].reset_index(drop=True)
     seven = pd.read_csv(OUT / f"schaefer{n_regions}.tsv", sep="\t").sort_values("position_7")
     if not all(seven["label_7"].to_numpy() == cortex["label_7network"].to_numpy()):

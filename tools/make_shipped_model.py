@@ -29,7 +29,12 @@ from nerve.methods.nerve import NERVE
 from nerve.methods.pretrained import PACKAGED, pack
 
 NAME, MOST = "nerve-small-419", 5 * 2**20  # bytes
-SETTINGS: dict[str, Any] = {"n_directions": 16, "n_components": 32, "dim": 32, "device": "cpu"}  # few: a small file
+SETTINGS: dict[str, Any] = {
+    "n_directions": 16,
+    "n_components": 32,
+    "dim": 32,
+    "device": "cpu",
+}  # few: a small file
 TARGETS = {"age": "r", "sex": "auc", "diagnosis": "auc"}
 
 
@@ -46,7 +51,10 @@ def predicted(cohort: Cohort, model: NERVE) -> dict[str, list[float]]:
     sets = {"raw FC": "raw", "this model": model.transform(cohort)}
     scores = score_table(evaluate(sets, cohort, list(TARGETS), motion=None), n_bootstrap=0)
     table = scores.set_index(["method", "target"])
-    return {name: [float(table.loc[(name, target), score]) for target, score in TARGETS.items()] for name in sets}
+    return {
+        name: [float(table.loc[(name, target), score]) for target, score in TARGETS.items()]
+        for name in sets
+    }
 
 
 def recognised(first: np.ndarray, second: np.ndarray) -> float:
@@ -69,9 +77,18 @@ def measured(ucla: Cohort, stages: Cohort, again: Cohort, model: NERVE) -> str:
     order = np.random.default_rng(0).permutation(len(ucla))
     half, rest = (ucla.subset(np.sort(rows)) for rows in np.array_split(order, 2))
     unseen = predicted(rest, train([half, stages]))
-    lines = ["| features | participants | age r | sex AUC | diagnosis AUC |", "|---|---|---|---|---|"]
-    for who, table in ((f"UCLA, all {len(ucla)}", predicted(ucla, model)), (f"UCLA, {len(rest)} unseen", unseen)):
-        lines += [f"| {name} | {who} | {' | '.join(f'{one:.3f}' for one in row)} |" for name, row in table.items()]
+    lines = [
+        "| features | participants | age r | sex AUC | diagnosis AUC |",
+        "|---|---|---|---|---|",
+    ]
+    for who, table in (
+        (f"UCLA, all {len(ucla)}", predicted(ucla, model)),
+        (f"UCLA, {len(rest)} unseen", unseen),
+    ):
+        lines += [
+            f"| {name} | {who} | {' | '.join(f'{one:.3f}' for one in row)} |"
+            for name, row in table.items()
+        ]
     both = paired(stages, again)
     never = train([ucla])
     raw = recognised(*(one.inputs("upper", np.arange(len(one))) for one in both))
@@ -130,14 +147,20 @@ def group_only(model: NERVE, n: int) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in model.tensors().items()}
     held = [name for name, shape in shapes.items() if n in shape]
     if held or max(shapes["view.directions"][1], shapes["components"][1]) > n // 4:
-        raise problem(NAME, f"{held or shapes} could hold participants", expected="statistics of the group")
+        raise problem(
+            NAME, f"{held or shapes} could hold participants", expected="statistics of the group"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ucla", help="the cohort folder of UCLA CNP, 419 regions")
     parser.add_argument("stages", help="that of STAGES, first session")
-    parser.add_argument("--again", required=True, help="that of STAGES, second session; only measured with")
+    parser.add_argument(
+        "--again", required=True, help="that of STAGES, second session; only measured with"
+    )
     parser.add_argument("--out", type=Path, default=PACKAGED / f"{NAME}.zip")
     chosen = parser.parse_args()
     ucla, stages, again = (Cohort.load(path) for path in (chosen.ucla, chosen.stages, chosen.again))

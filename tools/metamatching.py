@@ -26,7 +26,13 @@ from nerve.evaluation.covariates import Design
 from nerve.methods import make_method
 
 PAGE = DOCS / "attempts.md"
-PHENOTYPES = ["age", "sex", "diagnosis", "FIQ", "func_mean_fd"]  # SRS would be diagnosis under another name
+PHENOTYPES = [
+    "age",
+    "sex",
+    "diagnosis",
+    "FIQ",
+    "func_mean_fd",
+]  # SRS would be diagnosis under another name
 LABELLED, SPLITS = (25, 50, 100), 3
 
 
@@ -49,7 +55,9 @@ class Source:
         """(target participants, phenotypes) in units of the source's deviation; one column per category."""
         values = Design().fit(self.table[columns]).transform(self.table[columns])
         values = values[:, values.std(axis=0) > 0]
-        return KernelRidge("precomputed").fit(self.kernel, values / values.std(axis=0)).predict(kernel)
+        return (
+            KernelRidge("precomputed").fit(self.kernel, values / values.std(axis=0)).predict(kernel)
+        )
 
 
 def phenotypes(cohort: nerve.Cohort) -> pd.DataFrame:
@@ -70,7 +78,9 @@ def split(cohort: nerve.Cohort, seed: int) -> Rows:
     source, target = cohort.subset(np.flatnonzero(inside)), cohort.subset(np.flatnonzero(~inside))
     both = make_method("shrunk").fit(cohort)
     sets = {
-        "tangent space, 64": make_method("tangent", settings={"n_components": 64}).fit_transform(target),
+        "tangent space, 64": make_method("tangent", settings={"n_components": 64}).fit_transform(
+            target
+        ),
         "shrunk tangent space, of source and target": both.transform(target),
     }
     yield from few_labels(target, sets, LABELLED)
@@ -78,32 +88,51 @@ def split(cohort: nerve.Cohort, seed: int) -> Rows:
     kernel = models.towards(target)
     for one in TARGETS:
         others = [name for name in PHENOTYPES if name != one]
-        columns = {"other phenotypes": others, "other phenotypes and site": [*others, "site"], "all": [*others, one]}
-        sets = {f"meta-matching, {name}": lifted(models.predict(some, kernel)) for name, some in columns.items()}
+        columns = {
+            "other phenotypes": others,
+            "other phenotypes and site": [*others, "site"],
+            "all": [*others, one],
+        }
+        sets = {
+            f"meta-matching, {name}": lifted(models.predict(some, kernel))
+            for name, some in columns.items()
+        }
         sets["meta-matching, this phenotype alone"] = lifted(models.predict([one], kernel))
         yield from few_labels(target, sets, LABELLED, (one,))
 
 
 def table(found: pd.DataFrame) -> str:
     """Means over draws and splits."""
-    means = found.groupby(["features", "target", "labels"], sort=False)["score"].mean().map("{:.3f}".format)
+    means = (
+        found.groupby(["features", "target", "labels"], sort=False)["score"]
+        .mean()
+        .map("{:.3f}".format)
+    )
     cells = means.groupby(["features", "target"], sort=False).agg(", ".join)
     head = [f"{target} {'r' if metric == 'r' else 'AUC'}" for target, metric in TARGETS.items()]
     rows = dict.fromkeys(found["features"])
-    return _lines(["features", *head], [[row, *(cells[row, target] for target in TARGETS)] for row in rows])
+    return _lines(
+        ["features", *head], [[row, *(cells[row, target] for target in TARGETS)] for row in rows]
+    )
 
 
 def main() -> None:
     """Read the command line and make the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/metamatching"))
     parser.add_argument("--page", action="store_true", help="Put the table into the page.")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NerveWarning)
     cohort = abide(args.data)
-    found = pd.DataFrame([{"split": seed, **row} for seed in range(SPLITS) for row in split(cohort, seed)])
+    found = pd.DataFrame(
+        [{"split": seed, **row} for seed in range(SPLITS) for row in split(cohort, seed)]
+    )
     write_tsv(args.out / "metamatching.tsv", found)
     sys.stdout.write(f"{table(found)}\n")
     if args.page:

@@ -36,9 +36,14 @@ Predict = Callable[[np.ndarray], np.ndarray]  # (n, p) unit vectors → (n, k) s
 def half_scans(data: Path, cohort: nerve.Cohort) -> np.ndarray:
     """(n, 2, R, R): FC of the halves of each scan."""
     series = np.load(data / "abide_cc200" / "timeseries_200.npy", mmap_mode="r")
-    rows = pd.read_csv(data / "abide_cc200" / "timeseries_rows.tsv", sep="\t").set_index("participant_id")
+    rows = pd.read_csv(data / "abide_cc200" / "timeseries_rows.tsv", sep="\t").set_index(
+        "participant_id"
+    )
     rows = rows.loc[cohort.participants["participant_id"]]
-    scans = (np.asarray(series[a : a + n], float) for a, n in zip(rows["first"], rows["n_volumes"], strict=True))
+    scans = (
+        np.asarray(series[a : a + n], float)
+        for a, n in zip(rows["first"], rows["n_volumes"], strict=True)
+    )
     halves = ([np.corrcoef(half.T) for half in np.array_split(scan, 2)] for scan in scans)
     return np.nan_to_num(np.array(list(halves), np.float32))
 
@@ -51,7 +56,9 @@ class Corrected:
         model = NERVE.from_preset("small", pooling="mean", seed=seed)
         self.module = MaskedAutoencoder(patching, **model.config().model_options())
         self.found, self.linear, self.patching = found, torch.from_numpy(linear), patching
-        self.onto = torch.from_numpy(patching.pack(whole(found.directions.T, patching.n_regions))).T  # (S, k)
+        self.onto = torch.from_numpy(
+            patching.pack(whole(found.directions.T, patching.n_regions))
+        ).T  # (S, k)
         self.onto /= self.onto.square().sum(0)
 
     def inputs(self, units: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,7 +73,9 @@ class Corrected:
         assert self.module.mean is not None
         return linear + (self.module.reconstruct(packed) - self.module.mean) @ self.onto
 
-    def train(self, units: np.ndarray, wanted: np.ndarray, held: Callable[[Predict], float], seed: int) -> list[float]:
+    def train(
+        self, units: np.ndarray, wanted: np.ndarray, held: Callable[[Predict], float], seed: int
+    ) -> list[float]:
         """Adam with a cosine; the held-out error before each epoch and after the last."""
         packed, linear = self.inputs(units)
         target, errors = torch.from_numpy(wanted), [held(self)]
@@ -80,7 +89,9 @@ class Corrected:
         for _ in range(EPOCHS):
             order = torch.randperm(len(units), generator=generator)
             for rows in order[: per_epoch * BATCH].split(BATCH):
-                loss = (self.predict(packed[rows], linear[rows]) - target[rows]).square().sum(1).mean()
+                loss = (
+                    (self.predict(packed[rows], linear[rows]) - target[rows]).square().sum(1).mean()
+                )
                 optimiser.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(self.module.parameters(), 1.0)
@@ -93,7 +104,9 @@ class Corrected:
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Predictions, some participants at a time."""
         packed, linear = self.inputs(units)
-        parts = [self.predict(a, b) for a, b in zip(packed.split(64), linear.split(64), strict=True)]
+        parts = [
+            self.predict(a, b) for a, b in zip(packed.split(64), linear.split(64), strict=True)
+        ]
         return torch.cat(parts).numpy()
 
 
@@ -107,19 +120,26 @@ def whole(vectors: np.ndarray, n_regions: int) -> np.ndarray:
 
 def linear_correction(scores: np.ndarray, left: np.ndarray) -> np.ndarray:
     """The (k, k) matrix of all directions on what each by itself leaves over; the penalty is chosen on fifths."""
-    folds = np.arange(len(scores)) % (len(scores) // 2) % 5  # both halves of a participant in the same
+    folds = (
+        np.arange(len(scores)) % (len(scores) // 2) % 5
+    )  # both halves of a participant in the same
 
     def solved(rows: np.ndarray, penalty: float) -> np.ndarray:
         gram = scores[rows].T @ scores[rows]
         return np.linalg.solve(
-            gram + penalty * np.trace(gram) / len(gram) * np.eye(len(gram)), scores[rows].T @ left[rows]
+            gram + penalty * np.trace(gram) / len(gram) * np.eye(len(gram)),
+            scores[rows].T @ left[rows],
         )
 
     def error(penalty: float) -> float:
         parts = ((folds == f, solved(folds != f, penalty)) for f in range(5))
-        return sum(float(np.square(left[some] - scores[some] @ found).sum()) for some, found in parts)
+        return sum(
+            float(np.square(left[some] - scores[some] @ found).sum()) for some, found in parts
+        )
 
-    return solved(np.ones(len(scores), bool), min(10.0 ** np.arange(-1, 5), key=error)).astype(np.float32)
+    return solved(np.ones(len(scores), bool), min(10.0 ** np.arange(-1, 5), key=error)).astype(
+        np.float32
+    )
 
 
 def probabilistic_pca(units: np.ndarray, directions: np.ndarray) -> Predict:
@@ -129,7 +149,9 @@ def probabilistic_pca(units: np.ndarray, directions: np.ndarray) -> Predict:
     """
     mean, components, variances = principal_components(units, WIDTH)
     noise = variances[WIDTH:].sum() / (units.shape[1] - WIDTH)
-    onto = (components * (1 - noise / variances[:WIDTH])).T.astype(np.float32) @ directions  # (k, directions)
+    onto = (components * (1 - noise / variances[:WIDTH])).T.astype(
+        np.float32
+    ) @ directions  # (k, directions)
     return lambda x: mean @ directions + (x - mean) @ components @ onto
 
 
@@ -138,18 +160,26 @@ def attempts(data: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     cohort = abide(data)
     order = np.random.default_rng(seed).permutation(len(cohort))
     first, second, third = np.split(order, [int(0.4 * len(order)), int(0.8 * len(order))])
-    view, above = TangentView().fit(cohort.connectivity[np.sort(first)]), np.triu_indices(cohort.n_regions)
+    view, above = (
+        TangentView().fit(cohort.connectivity[np.sort(first)]),
+        np.triu_indices(cohort.n_regions),
+    )
     tangent = view.apply(cohort.connectivity)[:, *above]
     mean = tangent[first].mean(axis=0)
     units = unit_rows(tangent - mean)
     halves = np.stack(
-        [unit_rows(view.apply(half)[:, *above] - mean) for half in half_scans(data, cohort).swapaxes(0, 1)]
+        [
+            unit_rows(view.apply(half)[:, *above] - mean)
+            for half in half_scans(data, cohort).swapaxes(0, 1)
+        ]
     )
     found = shrinkage_of(units[first], WIDTH)
 
     def both(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each half, and the scores of the other."""
-        return np.concatenate(halves[:, rows]), np.concatenate(halves[::-1, rows]) @ found.directions
+        return np.concatenate(halves[:, rows]), np.concatenate(
+            halves[::-1, rows]
+        ) @ found.directions
 
     inputs, wanted = both(second)
     tested, truth = both(third)
@@ -164,26 +194,43 @@ def attempts(data: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         "posterior mean, each direction by itself": lambda x: (x @ found.directions) * linear,
         "the same, corrected by ridge of all directions": lambda x: (x @ found.directions) @ full,
         "the weights of `shrunk`": lambda x: (x @ found.directions) * found.weights[1],
-        "probabilistic PCA, of first halves": probabilistic_pca(halves[0, second], found.directions),
+        "probabilistic PCA, of first halves": probabilistic_pca(
+            halves[0, second], found.directions
+        ),
     }
-    rows = [{"model": name, "held-out error": f"{held(predict):.4f}"} for name, predict in models.items()]
+    rows = [
+        {"model": name, "held-out error": f"{held(predict):.4f}"}
+        for name, predict in models.items()
+    ]
     networks = Patching.from_parcellation(cohort.parcellation)
-    for name, patching in {"NERVE": networks, "NERVE, permuted networks": networks.permuted(seed)}.items():
+    for name, patching in {
+        "NERVE": networks,
+        "NERVE, permuted networks": networks.permuted(seed),
+    }.items():
         model = models[f"{name}, {EPOCHS} epochs"] = Corrected(found, linear, patching, seed)
         errors = model.train(inputs, wanted, held, seed)
         rows.append(
-            {"model": f"{name}, 0 … {EPOCHS} epochs", "held-out error": " ".join(f"{one:.4f}" for one in errors)}
+            {
+                "model": f"{name}, 0 … {EPOCHS} epochs",
+                "held-out error": " ".join(f"{one:.4f}" for one in errors),
+            }
         )
     others = np.sort(np.concatenate([second, third]))
     sets = {name: predict(units[others]) for name, predict in models.items()}
-    few: Rows = few_labels(cohort.subset(others), {"tangent space": units[others], **sets}, LABELLED["abide"])
+    few: Rows = few_labels(
+        cohort.subset(others), {"tangent space": units[others], **sets}, LABELLED["abide"]
+    )
     return pd.DataFrame(rows), pd.DataFrame(list(few))
 
 
 def main() -> None:
     """Read the command line and make the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/posterior"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--page", action="store_true", help="Put the tables into the page.")

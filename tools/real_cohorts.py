@@ -23,7 +23,11 @@ def abide_with_series(data: Path) -> object:
     series = np.load(folder / "timeseries_200.npy", mmap_mode="r")
     table = pd.read_csv(folder / "timeseries_rows.tsv", sep="\t")
     rows = dict(
-        zip(table["participant_id"].astype(str), zip(table["first"], table["n_volumes"], strict=True), strict=True)
+        zip(
+            table["participant_id"].astype(str),
+            zip(table["first"], table["n_volumes"], strict=True),
+            strict=True,
+        )
     )
     places = [rows[str(one)] for one in cohort.participants["participant_id"]]
     cohort.timeseries = type(cohort)(
@@ -52,10 +56,14 @@ COHORTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default: {', '.join(COHORTS)}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"all by default: {', '.join(COHORTS)}"
+    )
     args = parser.parse_args()
     for name in args.names or COHORTS:
         cohort = COHORTS[name](args.data)

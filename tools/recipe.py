@@ -66,7 +66,9 @@ def abide(data: Path) -> nerve.Cohort:
     networks = tuple(regions["net17"].fillna("NonCortical"))
     parcellation = nerve.Parcellation(tuple(regions["label"]), networks, name="cc200")
     fc = whole(np.load(folder / "fc_upper_200.npy", mmap_mode="r")[good], 200)
-    return nerve.Cohort(fc, table[good].reset_index(drop=True).rename(columns=names), parcellation, name="abide")
+    return nerve.Cohort(
+        fc, table[good].reset_index(drop=True).rename(columns=names), parcellation, name="abide"
+    )
 
 
 def ucla(data: Path) -> nerve.Cohort:
@@ -79,14 +81,18 @@ def ucla(data: Path) -> nerve.Cohort:
 
 def stages(data: Path) -> list[nerve.Cohort]:
     """The two sessions of the participants who came twice, in the region order of UCLA."""
-    sessions = [np.load(data / "stages" / f"timeseries_ses-{s}.npz", allow_pickle=False) for s in (1, 2)]
+    sessions = [
+        np.load(data / "stages" / f"timeseries_ses-{s}.npz", allow_pickle=False) for s in (1, 2)
+    ]
     ids = [key for key in sessions[0].files if key in sessions[1].files]
     order = nerve.load_parcellation("schaefer400-17+aseg19")
 
     def cohort(session: Any) -> nerve.Cohort:
         series = [session[key] if session[key].shape[0] == 419 else session[key].T for key in ids]
         fc = np.nan_to_num(np.stack([np.corrcoef(one) for one in series])).astype(np.float32)
-        return nerve.Cohort(fc, pd.DataFrame({"participant_id": ids}), "schaefer400-7+aseg19").align(order)
+        return nerve.Cohort(
+            fc, pd.DataFrame({"participant_id": ids}), "schaefer400-7+aseg19"
+        ).align(order)
 
     return [cohort(session) for session in sessions]
 
@@ -104,22 +110,40 @@ MODELS: dict[str, dict[str, Any]] = {
     "**NERVE, `default`**": {"method": "nerve", "preset": "default"},
     "**NERVE, `small`**": {"method": "nerve", "preset": "small"},
     "`default`, untrained": {"method": "nerve", "preset": "default", "untrained": True},
-    "`default`, permuted networks": {"method": "nerve", "preset": "default", "patching": "permuted0"},
-    "`default`, mean of tokens": {"method": "nerve", "preset": "default", "pooling": "mean"},  # the same weights
+    "`default`, permuted networks": {
+        "method": "nerve",
+        "preset": "default",
+        "patching": "permuted0",
+    },
+    "`default`, mean of tokens": {
+        "method": "nerve",
+        "preset": "default",
+        "pooling": "mean",
+    },  # the same weights
     "`default`, view `tangent`": {"method": "nerve", "preset": "default", "view": "tangent"},
     "`default`, view `fc`": {"method": "nerve", "preset": "default", "view": "fc"},
 }
 
 
-def fitted(args: argparse.Namespace, label: str, where: str, cohort: nerve.Cohort, seed: int) -> tuple[Any, float]:
+def fitted(
+    args: argparse.Namespace, label: str, where: str, cohort: nerve.Cohort, seed: int
+) -> tuple[Any, float]:
     """A model from OUT/models, fitted if it is not there, and the CPU seconds that this took."""
     spec = dict(MODELS[label])
     if spec.pop("pooling", None):
         model, seconds = fitted(args, "**NERVE, `default`**", where, cohort, seed)
         return model.set_params(pooling="mean"), seconds
-    name, preset, untrained = spec.pop("method"), spec.pop("preset", "paper"), spec.pop("untrained", False)
+    name, preset, untrained = (
+        spec.pop("method"),
+        spec.pop("preset", "paper"),
+        spec.pop("untrained", False),
+    )
     method = make_method(name, preset, spec, seed=seed, device="cpu")
-    folder = args.out / "models" / f"{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}_{where}_{seed}"
+    folder = (
+        args.out
+        / "models"
+        / f"{re.sub(r'[^a-z0-9]+', '-', label.lower()).strip('-')}_{where}_{seed}"
+    )
     clock = folder / "cpu_seconds.txt"
     if clock.is_file():
         return type(method).load(folder, device="cpu"), float(clock.read_text())
@@ -155,9 +179,14 @@ def features(args: argparse.Namespace) -> Rows:
             continue
         cohort = read(args.data)
         for seed in args.seeds:
-            wanted = [label for label in labels_of(seed, args.seeds[0]) if label != "PCA of raw FC, 256"]
+            wanted = [
+                label for label in labels_of(seed, args.seeds[0]) if label != "PCA of raw FC, 256"
+            ]
             sets: dict[str, Any] = {"raw FC": "raw", "PCA of raw FC, 256": "pca"}
-            sets |= {label: fitted(args, label, name, cohort, seed)[0].transform(cohort) for label in wanted}
+            sets |= {
+                label: fitted(args, label, name, cohort, seed)[0].transform(cohort)
+                for label in wanted
+            }
             yield from ({"cohort": name, "seed": seed, **row} for row in scored(cohort, sets))
 
 
@@ -166,10 +195,16 @@ def scored(cohort: nerve.Cohort, sets: dict[str, Any]) -> Rows:
     predictions = nerve.evaluate(sets, cohort, list(TARGETS), motion=None)
     scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
     for label in sets:
-        others = [other for other in ("raw FC", "PCA of raw FC, 256") if other in sets and other != label]
+        others = [
+            other for other in ("raw FC", "PCA of raw FC, 256") if other in sets and other != label
+        ]
         found = {other: compare(predictions, label, other).set_index("target") for other in others}
         for target, metric in TARGETS.items():
-            row = {"features": label, "target": target, "score": float(scores.loc[(target, label), metric])}
+            row = {
+                "features": label,
+                "target": target,
+                "score": float(scores.loc[(target, label), metric]),
+            }
             yield row | {f"minus {other}": interval(found[other].loc[target]) for other in others}
 
 
@@ -182,12 +217,21 @@ def masked(args: argparse.Namespace) -> Rows:
     cohort = abide(args.data)
     for seed in args.seeds:
         order = np.random.default_rng(seed).permutation(len(cohort))
-        test, training = (cohort.subset(np.sort(rows)) for rows in np.split(order, [len(cohort) // 5]))
-        for label in [name for name in labels_of(seed, args.seeds[0]) if is_nerve(name) and "mean" not in name]:
+        test, training = (
+            cohort.subset(np.sort(rows)) for rows in np.split(order, [len(cohort) // 5])
+        )
+        for label in [
+            name for name in labels_of(seed, args.seeds[0]) if is_nerve(name) and "mean" not in name
+        ]:
             model, seconds = fitted(args, label, "abide-four-fifths", training, seed)
             inside = [in_view(model, one) for one in (training, test)]
             linear = PPCA(patching=model.config().patching).fit(inside[0])
-            row = {"features": label, "view": model.view_.name, "seed": seed, "cpu seconds": round(seconds)}
+            row = {
+                "features": label,
+                "view": model.view_.name,
+                "seed": seed,
+                "cpu seconds": round(seconds),
+            }
             yield row | {
                 "error": masked_error(model, test, *inside, model.patching_, seed),
                 "linear": masked_error(linear, inside[1], *inside, model.patching_, seed),
@@ -196,11 +240,18 @@ def masked(args: argparse.Namespace) -> Rows:
 
 def in_view(model: Any, cohort: nerve.Cohort) -> nerve.Cohort:
     """A cohort whose matrices are those that the model cuts."""
-    return nerve.Cohort(model.view_.apply(cohort.inputs("fc")), cohort.participants, cohort.parcellation)
+    return nerve.Cohort(
+        model.view_.apply(cohort.inputs("fc")), cohort.participants, cohort.parcellation
+    )
 
 
 def masked_error(
-    method: Any, data: nerve.Cohort, training: nerve.Cohort, test: nerve.Cohort, patching: nerve.Patching, seed: int
+    method: Any,
+    data: nerve.Cohort,
+    training: nerve.Cohort,
+    test: nerve.Cohort,
+    patching: nerve.Patching,
+    seed: int,
 ) -> float:
     """Σ over participants and masked patches of ‖x̂_p - x_p‖² / size_p, over the same of the training mean."""
     noise = np.random.default_rng(1234 + seed).random((len(test), patching.n_patches))
@@ -208,7 +259,10 @@ def masked_error(
     truth = patching.pack(test.connectivity)
 
     def error(guess: np.ndarray) -> float:
-        by_patch = np.add.reduceat(np.square(guess - truth), patching.offsets[:-1], axis=1) / patching.sizes
+        by_patch = (
+            np.add.reduceat(np.square(guess - truth), patching.offsets[:-1], axis=1)
+            / patching.sizes
+        )
         return float(np.take_along_axis(by_patch, hidden, axis=1).sum())
 
     mean = patching.pack(np.mean(training.connectivity, axis=0, dtype=float))
@@ -222,7 +276,9 @@ def labels(args: argparse.Namespace) -> Rows:
             continue
         cohort, seed = read(args.data), args.seeds[0]
         sets = {"raw FC": cohort.inputs("upper")}
-        sets |= {label: fitted(args, label, name, cohort, seed)[0].transform(cohort) for label in MODELS}
+        sets |= {
+            label: fitted(args, label, name, cohort, seed)[0].transform(cohort) for label in MODELS
+        }
         yield from few_labels(cohort, sets, LABELLED[name])
 
 
@@ -245,7 +301,9 @@ class InFolds(BaseEstimator):
     """Tangent vectors that are known already, shrunk by what the training participants of a fold say."""
 
     vectors: ClassVar[dict[str, np.ndarray]] = {}  # by participant; whitened by everyone
-    mistaken: ClassVar[list[int]] = []  # participants whom the scores say to be seen, and are new, or the reverse
+    mistaken: ClassVar[
+        list[int]
+    ] = []  # participants whom the scores say to be seen, and are new, or the reverse
 
     def __init__(self, width: int = N_DIRECTIONS, kind: str = "shrunk") -> None:
         self.width = width
@@ -273,7 +331,9 @@ class InFolds(BaseEstimator):
         units = unit_rows(self.of(cohort) - self.mean_)
         if self.kind == "shrunk":
             new = ~cohort.participants["participant_id"].isin(self.seen_).to_numpy()
-            self.mistaken.append(int((self.found_.are_new(units @ self.found_.directions) != new).sum()))
+            self.mistaken.append(
+                int((self.found_.are_new(units @ self.found_.directions) != new).sum())
+            )
         return turned(self.found_.scores(units)[:, : self.width])
 
 
@@ -289,7 +349,9 @@ def strict(args: argparse.Namespace) -> Rows:
         "shrunk tangent space, 64": InFolds(64),
         "shrunk, test participants weighted as if seen": InFolds(kind="as if seen"),
     }
-    yield from ({"cohort": "abide", "seed": 0, **row} for row in scored(cohort, {"raw FC": "raw", **sets}))
+    yield from (
+        {"cohort": "abide", "seed": 0, **row} for row in scored(cohort, {"raw FC": "raw", **sets})
+    )
     sys.stdout.write(f"mistaken for seen or new, in each fold: {InFolds.mistaken}\n")
 
 
@@ -321,14 +383,21 @@ def shrunk_by(vectors: np.ndarray, size: np.ndarray, floor: str) -> np.ndarray:
     """Scores of vectors whose noise has these sizes, brought to the same noise and shrunk by a floor."""
     even = vectors / np.sqrt(size)[:, None]
     values, basis = np.linalg.eigh((even @ even.T).astype(float))
-    values, basis = np.maximum(values[:0:-1], 1e-12 * values[-1]), basis[:, :0:-1]  # without the mean's
+    values, basis = (
+        np.maximum(values[:0:-1], 1e-12 * values[-1]),
+        basis[:, :0:-1],
+    )  # without the mean's
     return basis * np.sqrt(values) * shrinkage(values, floor, len(vectors) / vectors.shape[1])
 
 
 def shrinkage(values: np.ndarray, floor: str, ratio: float) -> np.ndarray:
     """How much of each direction is kept; `ratio` is participants over entries."""
-    if floor.startswith("optimal"):  # of singular values, for squared error; the median is that of the noise alone
-        y = values / np.median(values) * (1 + ratio / 3)  # its median is close to 1 + ratio / 3 for small ratios
+    if floor.startswith(
+        "optimal"
+    ):  # of singular values, for squared error; the median is that of the noise alone
+        y = (
+            values / np.median(values) * (1 + ratio / 3)
+        )  # its median is close to 1 + ratio / 3 for small ratios
         inside = np.maximum((y - ratio - 1) ** 2 - 4 * ratio, 0)
         return np.where(y > (1 + np.sqrt(ratio)) ** 2, np.sqrt(inside) / y, 0)
     levels = {"median": np.median(values), "given": 1.0}
@@ -339,7 +408,9 @@ def shrinkage(values: np.ndarray, floor: str, ratio: float) -> np.ndarray:
 def halves_of(data: Path, cohort: nerve.Cohort, view: TangentView) -> tuple[np.ndarray, np.ndarray]:
     """Volumes of each participant's scan, and ‖t₁ - t₂‖² / 4 of its halves: the noise of the whole."""
     series = np.load(data / "abide_cc200" / "timeseries_200.npy", mmap_mode="r")
-    rows = pd.read_csv(data / "abide_cc200" / "timeseries_rows.tsv", sep="\t").set_index("participant_id")
+    rows = pd.read_csv(data / "abide_cc200" / "timeseries_rows.tsv", sep="\t").set_index(
+        "participant_id"
+    )
     rows = rows.loc[cohort.participants["participant_id"]]
     above, noise = np.triu_indices(cohort.n_regions), []
     for first, n in zip(rows["first"], rows["n_volumes"], strict=True):
@@ -354,13 +425,20 @@ def identified(args: argparse.Namespace) -> Rows:
     """Whether two sessions three months apart belong together; everything is fitted on UCLA."""
     other, sessions = ucla(args.data), stages(args.data)
     for seed in args.seeds:
-        verbs: dict[str, Callable[[nerve.Cohort], np.ndarray]] = {"raw FC": lambda one: one.inputs("upper")}
-        verbs |= {name: fitted(args, name, "ucla", other, seed)[0].transform for name in labels_of(seed, args.seeds[0])}
+        verbs: dict[str, Callable[[nerve.Cohort], np.ndarray]] = {
+            "raw FC": lambda one: one.inputs("upper")
+        }
+        verbs |= {
+            name: fitted(args, name, "ucla", other, seed)[0].transform
+            for name in labels_of(seed, args.seeds[0])
+        }
         for label, embed in verbs.items():
             first, second = (embed(session) for session in sessions)
             likeness = np.corrcoef(first, second)[: len(first), len(first) :]
             right = np.arange(len(first))
-            share = ((likeness.argmax(1) == right).mean() + (likeness.argmax(0) == right).mean()) / 2
+            share = (
+                (likeness.argmax(1) == right).mean() + (likeness.argmax(0) == right).mean()
+            ) / 2
             yield {"features": label, "seed": seed, "identified": float(share)}
 
 
@@ -382,11 +460,20 @@ def markdown(name: str, found: pd.DataFrame) -> dict[str, str]:
         return {name: _features(found)}
     if "draw" in found:
         against = YARDSTICK if name == "labels" else "median, the same for everyone"
-        blocks = {name if name == "floors" else f"{name}-{cohort}": part for cohort, part in found.groupby("cohort")}
+        blocks = {
+            name if name == "floors" else f"{name}-{cohort}": part
+            for cohort, part in found.groupby("cohort")
+        }
         return {block: _curves(part, against) for block, part in blocks.items()}
     keys = [column for column in ("features", "view", "target") if column in found]
-    means = found.groupby(keys, sort=False).mean(numeric_only=True).drop(columns="seed").reset_index()
-    return {name: _lines(list(means), [[_cell(value) for value in row] for row in means.to_numpy(object)])}
+    means = (
+        found.groupby(keys, sort=False).mean(numeric_only=True).drop(columns="seed").reset_index()
+    )
+    return {
+        name: _lines(
+            list(means), [[_cell(value) for value in row] for row in means.to_numpy(object)]
+        )
+    }
 
 
 def _features(found: pd.DataFrame) -> str:
@@ -403,19 +490,33 @@ def _features(found: pd.DataFrame) -> str:
 
 def _curves(found: pd.DataFrame, against: str) -> str:
     """Means over draws; in brackets in how many of them the row is above another."""
-    scores = found.set_index(["target", "labels", "draw", "features"])["score"].unstack("features", sort=False)
+    scores = found.set_index(["target", "labels", "draw", "features"])["score"].unstack(
+        "features", sort=False
+    )
     cells = {}
     for row in scores:
         apart = scores[row] - scores[against]
-        means, wins = (one.groupby(["target", "labels"], sort=False) for one in (scores[row], apart > 0))
-        said = means.mean().map("{:.3f}".format) + ("" if row == against else wins.sum().map(" ({})".format))
+        means, wins = (
+            one.groupby(["target", "labels"], sort=False) for one in (scores[row], apart > 0)
+        )
+        said = means.mean().map("{:.3f}".format) + (
+            "" if row == against else wins.sum().map(" ({})".format)
+        )
         cells[row] = said.groupby("target", sort=False).agg(", ".join)
     head = [f"{target} {'r' if metric == 'r' else 'AUC'}" for target, metric in TARGETS.items()]
-    return _lines(["features", *head], [[row, *(cells[row][target] for target in TARGETS)] for row in cells])
+    return _lines(
+        ["features", *head], [[row, *(cells[row][target] for target in TARGETS)] for row in cells]
+    )
 
 
 def _cell(value: Any) -> str:
-    return str(value) if not isinstance(value, float) else f"{value:.3f}" if abs(value) < 10 else f"{value:.0f}"
+    return (
+        str(value)
+        if not isinstance(value, float)
+        else f"{value:.3f}"
+        if abs(value) < 10
+        else f"{value:.0f}"
+    )
 
 
 def _lines(head: list[str], rows: list[list[str]]) -> str:
@@ -435,9 +536,13 @@ def fill(page: str, name: str, table: str) -> str:
 
 def main() -> None:
     """Read the command line and make one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("table", choices=list(TABLES))
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument(
+        "--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/recipe"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="*", default=[], help="Cohorts of `features`: abide, ucla.")

@@ -17,7 +17,12 @@ from packaging.utils import canonicalize_name
 from nerve._utils.files import write_json, write_text
 
 ROOT = "nerve-fc"
-EXTRAS = ("fmri", "viz", "baselines", "slurm")  # what users may install; docs and dev are for developers
+EXTRAS = (
+    "fmri",
+    "viz",
+    "baselines",
+    "slurm",
+)  # what users may install; docs and dev are for developers
 PAGE = """# Licences
 
 nerve is under the MIT licence. It installs the packages below, each under its own; `make sbom` writes this table and
@@ -50,7 +55,9 @@ def _installed(name: str, wanted_by: str) -> Distribution:
     try:
         return distribution(name)
     except PackageNotFoundError:
-        sys.exit(f"{name}, which {wanted_by} needs, is not installed here: run `make .venv/dev` first.")
+        sys.exit(
+            f"{name}, which {wanted_by} needs, is not installed here: run `make .venv/dev` first."
+        )
 
 
 def version(package: Distribution) -> str:
@@ -63,7 +70,11 @@ def licence(package: Distribution) -> str:
     about = package.metadata
     if about.get("License-Expression"):
         return str(about["License-Expression"])
-    classifiers = [line.rpartition(" :: ")[2] for line in about.get_all("Classifier") or [] if "License ::" in line]
+    classifiers = [
+        line.rpartition(" :: ")[2]
+        for line in about.get_all("Classifier") or []
+        if "License ::" in line
+    ]
     named = [name for name in classifiers if name not in ("OSI Approved", "DFSG approved")]
     if named:
         return ", ".join(named)
@@ -80,7 +91,10 @@ def bill(packages: dict[str, Distribution]) -> dict[str, Any]:
         "metadata": {"component": _component(packages[root], "application")},
         "components": [_component(packages[name], "library") for name in sorted(others)],
         "dependencies": [
-            {"ref": _url(packages[name]), "dependsOn": sorted(_url(packages[n]) for n in _direct(packages, name))}
+            {
+                "ref": _url(packages[name]),
+                "dependsOn": sorted(_url(packages[n]) for n in _direct(packages, name)),
+            }
             for name in sorted(packages)
         ],
     }

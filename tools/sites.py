@@ -36,7 +36,9 @@ class Recentred:
     def __init__(self, entries: np.ndarray, sites: np.ndarray, recentre: bool) -> None:
         self.entries, self.sites, self.recentre = entries, sites, recentre
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Features of the two sets of participants."""
         if not self.recentre:
             return self.entries[train], self.entries[test]
@@ -71,7 +73,9 @@ def main(folder: str, out: str) -> None:
             prepared = row.prepare(cohort, people, protocol)
             predictions = predict_one(row, prepared, people, protocol).assign(method="tangent")
             inside = site_table(predictions, dict(zip(people.ids, people.sites, strict=True)))  # type: ignore[arg-type]
-            table = score_table(predictions, n_bootstrap=0).merge(inside, on=["cohort", "target", "method"])
+            table = score_table(predictions, n_bootstrap=0).merge(
+                inside, on=["cohort", "target", "method"]
+            )
             accuracy = np.nan if options else site_accuracy(prepared, people, protocol)
             about = {"protocol": name, "recentred": recentre, "site_accuracy": accuracy}
             kept = table[["target", "n", "r", "r_fold_mean", "r_within_site", "auc"]]

@@ -116,9 +116,20 @@ def odd_lines(some: int) -> Iterator[tuple[str, list[str], bool]]:
             at += some * 7 + 1
         for parameter in parameters:
             kept = {name: value for name, value in sound(command).items() if name != parameter.name}
-            optional = command == "interpret" and parameter.name == "out"  # it writes into the run then
-            if len(kept) < len(sound(command)) and parameter.name != "dry_run" and command != "demo" and not optional:
-                yield f"{command} · without {parameter.name}", line(command, parameters, kept), False
+            optional = (
+                command == "interpret" and parameter.name == "out"
+            )  # it writes into the run then
+            if (
+                len(kept) < len(sound(command))
+                and parameter.name != "dry_run"
+                and command != "demo"
+                and not optional
+            ):
+                yield (
+                    f"{command} · without {parameter.name}",
+                    line(command, parameters, kept),
+                    False,
+                )
         yield f"{command} · unknown option", [*command.split(), "--no-such-option", "1"], False
         yield f"{command} · too many words", [*command.split(), *["word"] * 50], False
 

@@ -14,7 +14,11 @@ import torch
 from nerve._utils.cores import usable_cores
 from torture.promise import Promise
 
-WIDE = ("hostile", "fuzz", "load")  # use every core themselves; load, which may not finish, comes last
+WIDE = (
+    "hostile",
+    "fuzz",
+    "load",
+)  # use every core themselves; load, which may not finish, comes last
 Done = tuple[str, list[Promise], float]  # name, what was found, seconds
 
 
@@ -25,15 +29,21 @@ def each_by_itself(names: Sequence[str], folder: Path, short: bool, seed: int) -
     for some, at_once in ((narrow, usable_cores()), (wide, 1)):
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(at_once, mp_context=context, max_tasks_per_child=1) as pool:
-            for job in as_completed([pool.submit(tortured, name, folder, short, seed) for name in some]):
+            for job in as_completed(
+                [pool.submit(tortured, name, folder, short, seed) for name in some]
+            ):
                 yield job.result()
 
 
 def tortured(name: str, folder: Path, short: bool, seed: int) -> Done:
     """What one torture found, and the seconds that it took."""
-    torch.set_num_threads(1)  # tortures fork, and a forked process waits for ever for threads that its parent had
+    torch.set_num_threads(
+        1
+    )  # tortures fork, and a forked process waits for ever for threads that its parent had
     began = time.perf_counter()
     print(f"{name} …", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix=f"nerve-{name}-", dir=folder) as place:
-        promises = importlib.import_module(f"torture.{name}").run(Path(place), short=short, seed=seed)
+        promises = importlib.import_module(f"torture.{name}").run(
+            Path(place), short=short, seed=seed
+        )
     return name, promises, time.perf_counter() - began

@@ -29,12 +29,18 @@ def ingest(folder: Path, n: int, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     with writing_cohort(folder / "cohort", REGIONS, dtype="float16") as writer:
         r = writer.parcellation.n_regions
-        basis = np.stack([_symmetric(rng, r) for _ in range(1 + N_FACTORS + N_NOISE)]).reshape(-1, r * r)
+        basis = np.stack([_symmetric(rng, r) for _ in range(1 + N_FACTORS + N_NOISE)]).reshape(
+            -1, r * r
+        )
         scores = rng.standard_normal((n, N_FACTORS + N_NOISE), np.float32)
-        weights = np.concatenate([np.full(N_FACTORS, 0.05), np.full(N_NOISE, 0.04)]).astype(np.float32)
+        weights = np.concatenate([np.full(N_FACTORS, 0.05), np.full(N_NOISE, 0.04)]).astype(
+            np.float32
+        )
         for start in range(0, n, CHUNK):
             some = scores[start : start + CHUNK] * weights
-            fc = (0.3 * basis[0] + some @ basis[1:]).reshape(-1, r, r).clip(-0.99, 0.99)  # (people, R, R)
+            fc = (
+                (0.3 * basis[0] + some @ basis[1:]).reshape(-1, r, r).clip(-0.99, 0.99)
+            )  # (people, R, R)
             fc[:, np.arange(r), np.arange(r)] = 1.0
             writer.append(fc)
         people = pd.DataFrame({"participant_id": [f"sub-{i:05d}" for i in range(n)]})
@@ -49,7 +55,14 @@ def train(folder: Path, n: int, seed: int) -> dict[str, float]:
     from nerve.methods.nerve import NERVE
 
     cohort = Cohort.load(folder / "cohort").subset(np.arange(min(n, 128)))
-    small = {"view": "fc", "patching": "schaefer400-7", "dim": 32, "heads": 2, "depth": 1, "epochs": 2}
+    small = {
+        "view": "fc",
+        "patching": "schaefer400-7",
+        "dim": 32,
+        "heads": 2,
+        "depth": 1,
+        "epochs": 2,
+    }
     encoder = NERVE.from_preset("small", **small, device="cpu", seed=seed)
     encoder.fit(cohort).save(folder.parent / "model")
     return {}
@@ -60,7 +73,11 @@ def embed(folder: Path, n: int, seed: int) -> dict[str, float]:
     from nerve.methods.runs import embed_file
 
     values = embed_file(
-        folder.parent / "model", folder / "cohort", folder / "embedding.tsv", device="cpu", overwrite=True
+        folder.parent / "model",
+        folder / "cohort",
+        folder / "embedding.tsv",
+        device="cpu",
+        overwrite=True,
     )
     return {"width": values.shape[1]}
 
@@ -95,7 +112,14 @@ def _symmetric(rng: np.random.Generator, r: int) -> np.ndarray:
     return matrix
 
 
-STEPS = {"ingest": ingest, "train": train, "embed": embed, "evaluate": evaluate, "raw": raw, "landmarks": landmarks}
+STEPS = {
+    "ingest": ingest,
+    "train": train,
+    "embed": embed,
+    "evaluate": evaluate,
+    "raw": raw,
+    "landmarks": landmarks,
+}
 
 if __name__ == "__main__":
     steps, where, people, number = sys.argv[1:]

@@ -36,20 +36,42 @@ EXPERIMENT = {
     "device": "cpu",
     "seeds": [0],
     "cohorts": {
-        "alpha": {"path": "cohort", "targets": ["age"], "covariates": ["sex"], "site": "site", "label": "Alpha"},
+        "alpha": {
+            "path": "cohort",
+            "targets": ["age"],
+            "covariates": ["sex"],
+            "site": "site",
+            "label": "Alpha",
+        },
         "beta": {
-            "simulate": {"n": 12, "timepoints": 20, "parcellation": "cohort/regions.tsv", "seed": 1},
+            "simulate": {
+                "n": 12,
+                "timepoints": 20,
+                "parcellation": "cohort/regions.tsv",
+                "seed": 1,
+            },
             "targets": ["p_factor"],
             "pretrain": False,
         },
     },
     "methods": [
         {"method": "raw", "label": "Raw"},
-        {"method": "nerve", "label": "NERVE", "group": "ours", "settings": {"epochs": 1, "dim": 8, "heads": 2}},
+        {
+            "method": "nerve",
+            "label": "NERVE",
+            "group": "ours",
+            "settings": {"epochs": 1, "dim": 8, "heads": 2},
+        },
         {"method": "brainnetcnn", "settings": {"epochs": 1, "lr": 0.01, "dropout": 0.1}},
         {"method": "graphmae", "preset": "small", "settings": {"epochs": 1, "mask_ratio": 0.5}},
     ],
-    "protocol": {"n_folds": 2, "n_inner_folds": 2, "n_bootstrap": 10, "kernel": "correlation", "seed": 1},
+    "protocol": {
+        "n_folds": 2,
+        "n_inner_folds": 2,
+        "n_bootstrap": 10,
+        "kernel": "correlation",
+        "seed": 1,
+    },
     "slurm": {"minutes": 5, "cpus": 1, "extra": {}},
 }
 
@@ -78,10 +100,21 @@ def made() -> Files:
         root = Path(temporary).resolve()
         make_cohort().save(root / "cohort")
         (root / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
-        study = yaml.safe_dump(EXPERIMENT, sort_keys=False).replace("cohort/regions.tsv", f"{root}/cohort/regions.tsv")
+        study = yaml.safe_dump(EXPERIMENT, sort_keys=False).replace(
+            "cohort/regions.tsv", f"{root}/cohort/regions.tsv"
+        )
         (root / "study.yaml").write_text(study)
         (root / "table.csv").write_text(make_cohort().participants.to_csv(index=False))
-        _nerve("pretrain", root / "cohort", "--out", root / "run", "--config", root / "small.yaml", "--preset", "small")
+        _nerve(
+            "pretrain",
+            root / "cohort",
+            "--out",
+            root / "run",
+            "--config",
+            root / "small.yaml",
+            "--preset",
+            "small",
+        )
         _nerve("embed", root / "run", root / "cohort", root / "features.tsv")
         _nerve(
             "evaluate", root / "cohort", "--targets", "age", "--n-folds", 2, "--n-bootstrap", 20,
@@ -93,7 +126,9 @@ def made() -> Files:
             "--out", root / "kept", "--features", root / "run", "--save-model", root / "probe",
         )  # fmt: skip
         shutil.rmtree(root / "kept")
-        Experiment.prepare(root / "study.yaml", root / "study").run(jobs=1)  # `nerve experiment` without its report
+        Experiment.prepare(root / "study.yaml", root / "study").run(
+            jobs=1
+        )  # `nerve experiment` without its report
         return {
             str(path.relative_to(root)): path.read_bytes().replace(str(root).encode(), HERE)
             for path in sorted(root.rglob("*"))
@@ -120,4 +155,7 @@ def _nerve(*words: object) -> None:
 def put_here(folder: Path, files: Files, *parts: str) -> None:
     """Write those files whose path begins with one of `parts`, with the folder's own path in them."""
     here = str(folder).encode()
-    put(folder, {name: text.replace(HERE, here) for name, text in files.items() if name.startswith(parts)})
+    put(
+        folder,
+        {name: text.replace(HERE, here) for name, text in files.items() if name.startswith(parts)},
+    )

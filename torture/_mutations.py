@@ -105,7 +105,9 @@ def _table(content: bytes) -> tuple[str, Rows]:
 def _text(change: Callable[[Rows, Generator], Rows]) -> Callable[[bytes, Generator], bytes]:
     def changed(content: bytes, rng: Generator) -> bytes:
         separator, rows = _table(content)
-        return "".join(separator.join(row) + "\n" for row in change(rows, rng)).encode("utf-8", "replace")
+        return "".join(separator.join(row) + "\n" for row in change(rows, rng)).encode(
+            "utf-8", "replace"
+        )
 
     return changed
 
@@ -114,7 +116,9 @@ def _cells(word: str, share: float) -> Callable[[Rows, Generator], Rows]:
     """Some cells below the first row replaced."""
 
     def change(rows: Rows, rng: Generator) -> Rows:
-        return [rows[0]] + [[word if rng.random() < share else cell for cell in row] for row in rows[1:]]
+        return [rows[0]] + [
+            [word if rng.random() < share else cell for cell in row] for row in rows[1:]
+        ]
 
     return change
 
@@ -164,7 +168,9 @@ TEXT: dict[str, Callable[[bytes, Generator], bytes]] = {
     "rows shuffled": _text(lambda rows, r: [rows[i] for i in r.permutation(len(rows))]),
     "numbers as header": _text(lambda rows, r: [[str(i) for i in range(len(rows[0]))], *rows[1:]]),
     "no header": _text(lambda rows, r: rows[1:]),
-    "10,000 columns": _text(lambda rows, r: [(row * (10_000 // max(len(row), 1) + 1))[:10_000] for row in rows]),
+    "10,000 columns": _text(
+        lambda rows, r: [(row * (10_000 // max(len(row), 1) + 1))[:10_000] for row in rows]
+    ),
     "a line of 2 MB": lambda c, r: c + b"1 " * 1_000_000,
     "100,000 lines": lambda c, r: c + b"1\n" * 100_000,
     "open quote": lambda c, r: c.replace(b"\n", b'\n"', 1),
@@ -174,7 +180,9 @@ TEXT: dict[str, Callable[[bytes, Generator], bytes]] = {
     "semicolons": lambda c, r: _other_separator(c, b";"),
     "pipes": lambda c, r: _other_separator(c, b"|"),
     "paths as ids": _text(_first_cells("../../escaped", "/etc/passwd", "a/b", "..", "C:\\x")),
-    "strange ids": _text(_first_cells("sub-\u202etxt", "💥", " ", "=1+1", "-", "a\x0bb", "x" * 5000)),
+    "strange ids": _text(
+        _first_cells("sub-\u202etxt", "💥", " ", "=1+1", "-", "a\x0bb", "x" * 5000)
+    ),
     "paths as headers": _text(lambda rows, r: [["../../up", "/etc/x", *rows[0][2:]], *rows[1:]]),
     "comment": lambda c, r: b"# a remark\n" + c,
     "lines of numbers only": lambda c, r: b"1 2 3\n4 5 6\n7 8 9\n",
@@ -228,7 +236,9 @@ NUMPY_ONLY: dict[str, Any] = {
 }
 
 
-def npy_header(shape: str, descr: str = "'<f8'", *, version: tuple[int, int] = (1, 0), data: bytes = b"") -> bytes:
+def npy_header(
+    shape: str, descr: str = "'<f8'", *, version: tuple[int, int] = (1, 0), data: bytes = b""
+) -> bytes:
     """An `.npy` whose header says what it likes."""
     text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}".encode()
     length = len(text).to_bytes(2 if version == (1, 0) else 4, "little")

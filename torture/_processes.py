@@ -23,7 +23,15 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-WATCHED = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "shutil.rmtree")  # audit events
+WATCHED = (
+    "open",
+    "os.rename",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.chmod",
+    "shutil.rmtree",
+)  # audit events
 COLD = """
 from torture._processes import without_figures
 from nerve.cli import main
@@ -52,7 +60,9 @@ class Running:
     def kill(self, whole_group: bool = True) -> None:
         """Kill -9, of the process and all it started or of the process alone."""
         with suppress(ProcessLookupError):  # it has ended by itself
-            os.killpg(self.pid, signal.SIGKILL) if whole_group else os.kill(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL) if whole_group else os.kill(
+                self.pid, signal.SIGKILL
+            )
 
     def end(self) -> Ended:
         """Wait for the end; a command that hangs is killed and its code is that of the kill."""
@@ -66,7 +76,9 @@ def cold(arguments: Sequence[str], log: Path) -> Running:
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with open(log, "wb") as stream:
         command = [sys.executable, "-c", COLD, *arguments]
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=stream, stderr=stream, env=environment, start_new_session=True
+        )
 
     def wait(running: Running) -> tuple[int, int]:
         try:
@@ -108,13 +120,20 @@ class Warm:
         With `trace`, the names that files and folders took by a rename are written to the log's name + ``.renames``.
         With `stop_at_lock`, a pattern of paths, it stops itself (SIGSTOP) while it holds such a lock.
         """
-        job = {"arguments": list(arguments), "log": str(log), "watch": str(watch or ""), "die_at": die_at}
+        job = {
+            "arguments": list(arguments),
+            "log": str(log),
+            "watch": str(watch or ""),
+            "die_at": die_at,
+        }
         job["trace"] = trace
         job["stop_at_lock"] = stop_at_lock
         self._pipe.send(job)
         return Running(self._pipe.recv(), log, lambda running: self._pipe.recv())
 
-    def run(self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0) -> Ended:
+    def run(
+        self, arguments: Sequence[str], log: Path, watch: Path | None = None, die_at: int = 0
+    ) -> Ended:
         """Start a command and wait for its end."""
         return self.start(arguments, log, watch, die_at).end()
 
@@ -122,7 +141,9 @@ class Warm:
 def serve(pipe: Any) -> None:
     """What the parent does: fork a child for each job that it is sent, until there is none."""
     os.environ |= {name: ENVIRONMENT[name] for name in ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")}
-    threadpool_limits(1)  # libraries that are loaded already: sums of two threads are not those of one, bit for bit
+    threadpool_limits(
+        1
+    )  # libraries that are loaded already: sums of two threads are not those of one, bit for bit
     while job := pipe.recv():
         pid = os.fork()
         if pid == 0:
@@ -218,7 +239,11 @@ def _stop_at_lock(pattern: str) -> None:
     stopped = []
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in WATCHED and not stopped and any(os.path.getsize(name) for name in glob(pattern)):
+        if (
+            event in WATCHED
+            and not stopped
+            and any(os.path.getsize(name) for name in glob(pattern))
+        ):
             stopped.append(True)
             os.kill(os.getpid(), signal.SIGSTOP)
 

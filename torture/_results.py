@@ -20,13 +20,19 @@ from safetensors.numpy import load_file
 from nerve._utils.files import MARK
 
 TIMES = ("seconds", "cpu_seconds", "samples_per_second")
-OF_THIS_RUN = ("id", "files", "command")  # of protocol.json: digests of tables with times, and where it was typed
+OF_THIS_RUN = (
+    "id",
+    "files",
+    "command",
+)  # of protocol.json: digests of tables with times, and where it was typed
 
 
 def visible_files(folder: Path) -> Iterator[Path]:
     """Files that a reader would take for results: no part of their name, below the folder, starts with a dot."""
     for file in sorted(folder.rglob("*")):
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts):
+        if file.is_file() and not any(
+            part.startswith(".") for part in file.relative_to(folder).parts
+        ):
             yield file
 
 
@@ -37,7 +43,9 @@ def compared(folder: Path) -> dict[str, Any]:
 
 def debris(folder: Path) -> list[str]:
     """Temporary files and folders, drafts and locks, anywhere below a folder."""
-    return [str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name != MARK]
+    return [
+        str(entry.relative_to(folder)) for entry in sorted(folder.rglob(".*")) if entry.name != MARK
+    ]
 
 
 def unreadable(folder: Path) -> Iterator[tuple[str, str]]:
@@ -74,9 +82,15 @@ def _content(file: Path) -> Any:
     if file.name in ("history.tsv", "runs.tsv", "rows.tsv"):
         return pd.read_csv(file, sep="\t").drop(columns=list(TIMES), errors="ignore").to_csv()
     if file.name == "manifest.json":
-        return {key: value for key, value in json.loads(file.read_text()).items() if key not in TIMES}
+        return {
+            key: value for key, value in json.loads(file.read_text()).items() if key not in TIMES
+        }
     if file.name == "protocol.json":
-        return {key: value for key, value in json.loads(file.read_text()).items() if key not in OF_THIS_RUN}
+        return {
+            key: value
+            for key, value in json.loads(file.read_text()).items()
+            if key not in OF_THIS_RUN
+        }
     if file.name == "last.safetensors":
         return _checkpoint(file)
     if file.name == "report.html":
@@ -97,7 +111,9 @@ def _page(file: Path) -> str:
     text, about = file.read_text(), file.with_name("protocol.json")
     if about.is_file():
         text = text.replace(json.loads(about.read_text())["id"], "")  # of tables that hold times
-    text = re.sub(r"&#39;(\[…\][^&]*)&#39;", r"\1", text)  # a folder with blanks in its name was quoted
+    text = re.sub(
+        r"&#39;(\[…\][^&]*)&#39;", r"\1", text
+    )  # a folder with blanks in its name was quoted
     return re.sub(r'<td data-sort="([\d.e-]+)" class="number">[^<]*</td>', without_time, text)
 
 
@@ -108,5 +124,8 @@ def _checkpoint(file: Path) -> tuple[Any, ...]:
     for times in (state, *state["history"]):
         times.pop("seconds")
         times.pop("samples_per_second", None)
-    tensors = {name: hashlib.sha256(tensor.tobytes()).hexdigest() for name, tensor in load_file(file).items()}
+    tensors = {
+        name: hashlib.sha256(tensor.tobytes()).hexdigest()
+        for name, tensor in load_file(file).items()
+    }
     return json.dumps(state, sort_keys=True), json.dumps(tensors, sort_keys=True)

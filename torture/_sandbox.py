@@ -30,11 +30,18 @@ from nerve._utils.files import MARK
 
 # These end what hangs, and are minutes so that no slow or busy machine is taken for a fault.
 SECONDS = 300.0  # of the processor, that a command may take
-KILLED_AFTER = 300.0  # by the clock, if it has hardly used the processor: it waits for what never comes
+KILLED_AFTER = (
+    300.0  # by the clock, if it has hardly used the processor: it waits for what never comes
+)
 LOST_AFTER = 1200.0  # by the clock, whatever it does: it does not hear the alarm
 EXTRA_BYTES = 500 * 2**20  # memory beyond twice the files
-ADDRESS_SPACE = 6 * 2**30  # above what the process has: a runaway allocation fails instead of filling the machine
-ENOUGH, ENOUGH_WAITING = 1.0, 8.0  # seconds of the processor, or by the clock, after which a case that may work for
+ADDRESS_SPACE = (
+    6 * 2**30
+)  # above what the process has: a runaway allocation fails instead of filling the machine
+ENOUGH, ENOUGH_WAITING = (
+    1.0,
+    8.0,
+)  # seconds of the processor, or by the clock, after which a case that may work for
 # hours, itself or by processes that it has started, has shown that it works
 ROOMS = ("in", "out", "cwd", "tmp", "home")
 
@@ -73,7 +80,9 @@ class _OutOfTimeError(BaseException):
 class _Watched:
     """Processes at work, each with its case and when it began."""
 
-    def __init__(self, cases: Sequence[Case], numbers: Sequence[int], root: Path, told: Told) -> None:
+    def __init__(
+        self, cases: Sequence[Case], numbers: Sequence[int], root: Path, told: Told
+    ) -> None:
         self.cases, self.root, self.told = cases, root, told
         self.waiting = list(reversed(numbers))
         self.busy: dict[Any, tuple[Any, int, float]] = {}
@@ -117,7 +126,9 @@ class _Watched:
         """Kill what does not end: on a busy machine a process may be late without fault, but then it has worked."""
         for pipe, (process, number, began) in list(self.busy.items()):
             late = time.monotonic() - began
-            if late > LOST_AFTER or (late > KILLED_AFTER and _worked(process.pid) - self.worked.get(pipe, 0.0) < 1.0):
+            if late > LOST_AFTER or (
+                late > KILLED_AFTER and _worked(process.pid) - self.worked.get(pipe, 0.0) < 1.0
+            ):
                 process.kill()
                 process.join()
                 del self.busy[pipe]
@@ -135,7 +146,11 @@ class _Watched:
 
 
 def run_cases(
-    cases: Sequence[Case], numbers: Sequence[int], root: Path, jobs: int = 2, told: Told = lambda _: None
+    cases: Sequence[Case],
+    numbers: Sequence[int],
+    root: Path,
+    jobs: int = 2,
+    told: Told = lambda _: None,
 ) -> list[Outcome]:
     """Run the cases of these numbers, telling each outcome; `cases` may hold closures, since processes are forked."""
     watched = _Watched(cases, numbers, root, told)
@@ -147,7 +162,12 @@ def run_cases(
                 watched.hear(pipe)
             watched.end_late()
     finally:
-        for process, *_ in watched.busy.values():  # when a test has run out of its time: Python would wait for them
+        for (
+            process,
+            *_,
+        ) in (
+            watched.busy.values()
+        ):  # when a test has run out of its time: Python would wait for them
             process.kill()
     return sorted(watched.outcomes, key=lambda outcome: outcome.case)
 
@@ -197,7 +217,9 @@ def run_case(case: Case, number: int, root: Path) -> Outcome:
     fault = fault or _written_elsewhere(folder, before, root)
     if not fault:
         shutil.rmtree(folder, ignore_errors=True)
-    return Outcome(number, case.name, "nerve " + " ".join(map(repr, arguments)), fault, said, seconds, memory)
+    return Outcome(
+        number, case.name, "nerve " + " ".join(map(repr, arguments)), fault, said, seconds, memory
+    )
 
 
 def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
@@ -215,7 +237,11 @@ def _run(arguments: list[str], may_work: bool, log: Path) -> tuple[str, str]:
         except SystemExit as end:
             code = end.code
         except _OutOfTimeError as error:
-            fault = "" if may_work else f"it did not end within {SECONDS:.0f} s ({_where(error.__traceback__)})"
+            fault = (
+                ""
+                if may_work
+                else f"it did not end within {SECONDS:.0f} s ({_where(error.__traceback__)})"
+            )
         except BaseException as error:
             fault = f"{type(error).__name__} at {_where(error.__traceback__)}: {str(error)[:200]}"
         finally:
@@ -271,7 +297,10 @@ def _tree(folder: Path) -> dict[str, tuple[int, int]]:
             found[os.path.relpath(os.path.join(place, name), folder)] = (0, 0)
         for name in files:
             about = os.lstat(os.path.join(place, name))
-            found[os.path.relpath(os.path.join(place, name), folder)] = (about.st_size, about.st_mtime_ns)
+            found[os.path.relpath(os.path.join(place, name), folder)] = (
+                about.st_size,
+                about.st_mtime_ns,
+            )
     return found
 
 
@@ -279,19 +308,27 @@ def _written_elsewhere(folder: Path, before: dict[str, tuple[int, int]], root: P
     if not all((folder / name).is_dir() for name in ROOMS):
         return "a folder that was not its own was removed"
     after = _tree(folder)
-    changed = sorted(name for name in after.keys() | before.keys() if after.get(name) != before.get(name))
+    changed = sorted(
+        name for name in after.keys() | before.keys() if after.get(name) != before.get(name)
+    )
     if changed:
         return f"files outside the output folder were made, changed or removed: {', '.join(changed[:5])}"
     strange = [name for name in os.listdir(root) if not name.startswith("case-")]
     strange += [name for name in os.listdir(folder) if name not in ROOMS]
     if strange:
         return f"files outside the output folder were made: {', '.join(strange[:5])}"
-    drafts = [path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", MARK))]
+    drafts = [
+        path for path in (folder / "out").rglob(".*") if not path.name.endswith((".lock", MARK))
+    ]
     return f"an unfinished file was left: {drafts[0].name}" if drafts else ""
 
 
 def _bytes_below(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_symlink() and path.is_file())
+    return sum(
+        path.lstat().st_size
+        for path in folder.rglob("*")
+        if not path.is_symlink() and path.is_file()
+    )
 
 
 def _worked(process: int) -> float:
@@ -306,7 +343,9 @@ def _worked(process: int) -> float:
 
 def _reset_peak() -> None:
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # free memory that is still resident would hide what a case takes
+    ctypes.CDLL(None).malloc_trim(
+        0
+    )  # free memory that is still resident would hide what a case takes
     with open("/proc/self/clear_refs", "w") as stream:
         stream.write("5")  # VmHWM starts again from VmRSS
 

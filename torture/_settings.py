@@ -82,7 +82,10 @@ def with_value(content: Any, path: tuple[Any, ...], value: Any) -> Any:
         return value
     first, rest = path[0], path[1:]
     if isinstance(content, dict):
-        return {key: with_value(old, rest, value) if key == first else old for key, old in content.items()}
+        return {
+            key: with_value(old, rest, value) if key == first else old
+            for key, old in content.items()
+        }
     return [with_value(old, rest, value) if i == first else old for i, old in enumerate(content)]
 
 
@@ -95,7 +98,10 @@ def without(content: Any, path: tuple[Any, ...], new_key: str | None = None) -> 
     if not rest:
         return [value for i, value in enumerate(content) if i != first]
     if isinstance(content, dict):
-        return {key: without(old, rest, new_key) if key == first else old for key, old in content.items()}
+        return {
+            key: without(old, rest, new_key) if key == first else old
+            for key, old in content.items()
+        }
     return [without(old, rest, new_key) if i == first else old for i, old in enumerate(content)]
 
 
@@ -107,7 +113,10 @@ def changes(content: Any, each: int) -> Iterator[tuple[str, Callable[[Generator]
             yield f"{word} = value {k}", _valued(content, path)
         if path:
             yield f"{word} missing", lambda rng, path=path: without(content, path)
-            yield f"{word} misspelt", lambda rng, path=path: without(content, path, str(path[-1]) + "s")
+            yield (
+                f"{word} misspelt",
+                lambda rng, path=path: without(content, path, str(path[-1]) + "s"),
+            )
 
 
 def _valued(content: Any, path: tuple[Any, ...]) -> Callable[[Generator], Any]:

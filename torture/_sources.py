@@ -91,7 +91,13 @@ def _cpac_series(folder: Path, person: str, i: int) -> None:
 
 def _one_d(folder: Path, person: str, i: int) -> None:
     header = "\t".join(f"#{k}" for k in range(1, N_REGIONS + 1))
-    np.savetxt(folder / f"CMU_a_005064{i}_rois_cc200.1D", SERIES[i], header=header, comments="", delimiter="\t")
+    np.savetxt(
+        folder / f"CMU_a_005064{i}_rois_cc200.1D",
+        SERIES[i],
+        header=header,
+        comments="",
+        delimiter="\t",
+    )
 
 
 def _gz(folder: Path, person: str, i: int) -> None:
@@ -119,7 +125,11 @@ def _folder(folder: Path, person: str, i: int) -> None:
 
 
 def _dpabi(folder: Path, person: str, i: int) -> None:
-    arrays = {"ROISignals": SERIES[i], "ROICorrelation": FC[i], "ROICorrelation_FisherZ": _z(i, 0.0)}
+    arrays = {
+        "ROISignals": SERIES[i],
+        "ROICorrelation": FC[i],
+        "ROICorrelation_FisherZ": _z(i, 0.0),
+    }
     for name, array in arrays.items():
         savemat(folder / f"{name}_Sub_{person}.mat", {name: array})
         np.savetxt(folder / f"{name}_Sub_{person}.txt", array)
@@ -144,14 +154,18 @@ def _pairs() -> tuple[list[str], list[str], np.ndarray]:
 
 def _wide(folder: Path) -> None:
     left, right, values = _pairs()
-    table = pd.DataFrame(values, columns=[f"{a}-{b}" for a, b in zip(left, right, strict=True)], index=list(PEOPLE))
+    table = pd.DataFrame(
+        values, columns=[f"{a}-{b}" for a, b in zip(left, right, strict=True)], index=list(PEOPLE)
+    )
     table.to_csv(folder / "edges.csv", index_label="participant_id")
 
 
 def _long(folder: Path) -> None:
     left, right, values = _pairs()
     parts = [
-        pd.DataFrame({"participant_id": person, "region_a": left, "region_b": right, "r": values[i]})
+        pd.DataFrame(
+            {"participant_id": person, "region_a": left, "region_b": right, "r": values[i]}
+        )
         for i, person in enumerate(PEOPLE)
     ]
     pd.concat(parts).to_csv(folder / "edges.tsv", sep="\t", index=False)
@@ -165,20 +179,28 @@ def _giga_h5(folder: Path) -> None:
 
 
 def _decimal_comma(folder: Path, person: str, i: int) -> None:
-    pd.DataFrame(FC[i]).to_csv(folder / f"{person}.csv", sep=";", decimal=",", header=False, index=False)
+    pd.DataFrame(FC[i]).to_csv(
+        folder / f"{person}.csv", sep=";", decimal=",", header=False, index=False
+    )
 
 
 def _workbook(folder: Path) -> None:
     for i, person in enumerate(PEOPLE):
         np.save(folder / f"{person}.npy", FC[i])
-    pd.DataFrame({"participant_id": PEOPLE, "age": [10, 11]}).to_excel(folder / "people.xlsx", index=False)
+    pd.DataFrame({"participant_id": PEOPLE, "age": [10, 11]}).to_excel(
+        folder / "people.xlsx", index=False
+    )
 
 
 def _bep017(folder: Path) -> None:
     """What `nerve export` writes of two participants."""
     regions = Parcellation(tuple(LABELS), ("X",) * N_REGIONS, name="own")
     people = pd.DataFrame({"participant_id": list(PEOPLE)})
-    export_cohort(Cohort(np.stack(FC[:2]).astype(np.float32), people, regions, name="own"), folder / "bids", "bids")
+    export_cohort(
+        Cohort(np.stack(FC[:2]).astype(np.float32), people, regions, name="own"),
+        folder / "bids",
+        "bids",
+    )
 
 
 def write_hdf5(path: Path, array: np.ndarray, name: str = "corr_mat") -> None:
@@ -201,19 +223,35 @@ SOURCES = {
     "bep017 sidecar": Source(_bep017, "relmat.json", "json"),
     "bep017 nodes": Source(_bep017, "nodeindices.tsv", "text"),
     "xcpd matrix": Source(_each(_xcpd("matrix")), "relmat.tsv", "text"),
-    "xcpd series": Source(_each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)),
-    "xcpd motion": Source(_each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")),
+    "xcpd series": Source(
+        _each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)
+    ),
+    "xcpd motion": Source(
+        _each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")
+    ),
     "xcpd quality": Source(_each(_quality), "qc.tsv", "text"),
-    "4S table": Source(lambda f: (_each(_xcpd("matrix"))(f), write_four_s_table(f)), "dseg.tsv", "text"),
-    "giga": Source(_each(lambda f, p, i: write_giga(f, p, labels=LABELS, matrix=FC[i])), "relmat.tsv", "text"),
+    "4S table": Source(
+        lambda f: (_each(_xcpd("matrix"))(f), write_four_s_table(f)), "dseg.tsv", "text"
+    ),
+    "giga": Source(
+        _each(lambda f, p, i: write_giga(f, p, labels=LABELS, matrix=FC[i])), "relmat.tsv", "text"
+    ),
     "cpac matrix": Source(
-        _each(lambda f, p, i: write_cpac(f, p, matrix=FC[i], atlas="Own")), "correlations.tsv", "text"
+        _each(lambda f, p, i: write_cpac(f, p, matrix=FC[i], atlas="Own")),
+        "correlations.tsv",
+        "text",
     ),
     "cpac series": Source(_each(_cpac_series), "timeseries.1D", "text", ("--kind", "partial")),
     "cpac motion": Source(_each(_cpac_series), "motion.1D", "text"),
-    "pconn": Source(_each(lambda f, p, i: write_pconn(f / f"{p}.own.pconn.nii", FC[i], LABELS)), ".pconn.nii", "cifti"),
+    "pconn": Source(
+        _each(lambda f, p, i: write_pconn(f / f"{p}.own.pconn.nii", FC[i], LABELS)),
+        ".pconn.nii",
+        "cifti",
+    ),
     "ptseries": Source(
-        _each(lambda f, p, i: write_ptseries(f / f"{p}.own.ptseries.nii", SERIES[i], LABELS)), ".ptseries.nii", "cifti"
+        _each(lambda f, p, i: write_ptseries(f / f"{p}.own.ptseries.nii", SERIES[i], LABELS)),
+        ".ptseries.nii",
+        "cifti",
     ),
     "bold": Source(_images, "_bold.nii.gz", "nifti", IMAGE),
     "bold sidecar": Source(_images, "_bold.json", "json", IMAGE),
@@ -222,26 +260,46 @@ SOURCES = {
     "dtseries": Source(lambda f: _images(f, surface=True), ".dtseries.nii", "cifti", SURFACE),
     "dlabel": Source(lambda f: _images(f, surface=True), ".dlabel.nii", "cifti", SURFACE),
     "ukb table": Source(_netmats, "netmats.txt", "text"),
-    "ukb bulk": Source(lambda f: [write_ukb_bulk(f, f"100000{i}", FC[i]) for i in (1, 2)], "1_25750_2_0.txt", "text"),
+    "ukb bulk": Source(
+        lambda f: [write_ukb_bulk(f, f"100000{i}", FC[i]) for i in (1, 2)],
+        "1_25750_2_0.txt",
+        "text",
+    ),
     "abide": Source(_each(_one_d), "0_rois_cc200.1D", "text"),
-    "cbig v7.3": Source(_each(lambda f, p, i: write_hdf5(f / f"sub-{p}_corrMat.mat", FC[i])), "01_corrMat.mat", "hdf5"),
+    "cbig v7.3": Source(
+        _each(lambda f, p, i: write_hdf5(f / f"sub-{p}_corrMat.mat", FC[i])),
+        "01_corrMat.mat",
+        "hdf5",
+    ),
     "cbig v5": Source(
-        _each(lambda f, p, i: savemat(f / f"sub-{p}_corrMat.mat", {"corr_mat": FC[i]})), "01_corrMat.mat", "mat5"
+        _each(lambda f, p, i: savemat(f / f"sub-{p}_corrMat.mat", {"corr_mat": FC[i]})),
+        "01_corrMat.mat",
+        "mat5",
     ),
     "mat compressed": Source(
-        _each(lambda f, p, i: savemat(f / f"{p}.mat", {"fc": FC[i]}, do_compression=True)), "S01.mat", "mat5"
+        _each(lambda f, p, i: savemat(f / f"{p}.mat", {"fc": FC[i]}, do_compression=True)),
+        "S01.mat",
+        "mat5",
     ),
     "npy": Source(_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i])), "S01.npy", "npy"),
     "npy of all": Source(_stack, "all.npy", "npy"),
     "npz": Source(_each(lambda f, p, i: np.savez(f / f"{p}.npz", fc=FC[i])), "S01.npz", "npz"),
-    "npz of all": Source(lambda f: np.savez_compressed(f / "all.npz", S01=FC[0], S02=FC[1]), "all.npz", "npz"),
-    "csv": Source(_each(lambda f, p, i: np.savetxt(f / f"{p}.csv", FC[i], delimiter=",")), "S01.csv", "text"),
+    "npz of all": Source(
+        lambda f: np.savez_compressed(f / "all.npz", S01=FC[0], S02=FC[1]), "all.npz", "npz"
+    ),
+    "csv": Source(
+        _each(lambda f, p, i: np.savetxt(f / f"{p}.csv", FC[i], delimiter=",")), "S01.csv", "text"
+    ),
     "tsv series": Source(
-        _each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")), "S01.tsv", "text"
+        _each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")),
+        "S01.tsv",
+        "text",
     ),
     "tsv.gz": Source(_each(_gz), "S01.tsv.gz", "gz"),
     "folders": Source(_each(_folder), "S01/fc_matrix.txt", "text"),
-    "fisher z": Source(_each(lambda f, p, i: np.savetxt(f / f"{p}.txt", _z(i, np.inf))), "S01.txt", "text"),
+    "fisher z": Source(
+        _each(lambda f, p, i: np.savetxt(f / f"{p}.txt", _z(i, np.inf))), "S01.txt", "text"
+    ),
     "dpabi": Source(_each(_dpabi), "ROICorrelation_Sub_S01.mat", "mat5"),
     "dpabi text": Source(_each(_dpabi), "ROISignals_Sub_S01.txt", "text", ("--data", "series")),
     "vectors": Source(
@@ -256,7 +314,11 @@ SOURCES = {
     "long table": Source(_long, "edges.tsv", "text"),
     "giga h5": Source(_giga_h5, "atlas-Own_desc-simple.h5", "hdf5"),
     "1D with tabs": Source(
-        _each(lambda f, p, i: np.savetxt(f / f"{p}.1D", np.c_[SERIES[i]], fmt="\t%.6f", delimiter="")), "S01.1D", "text"
+        _each(
+            lambda f, p, i: np.savetxt(f / f"{p}.1D", np.c_[SERIES[i]], fmt="\t%.6f", delimiter="")
+        ),
+        "S01.1D",
+        "text",
     ),
     "decimal comma": Source(_each(_decimal_comma), "S01.csv", "text"),
     "workbook": Source(_workbook, "people.xlsx", "npz", ("--participants", "{source}/people.xlsx")),
@@ -268,7 +330,11 @@ def files_of(write: Callable[[Path], object]) -> Files:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write(folder)
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
 
 
 def put(folder: Path, files: Files) -> None:

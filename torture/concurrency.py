@@ -39,16 +39,22 @@ def many_on_an_experiment(case: Case, folder: Path, warm: list[Warm], alone: boo
     place = folder / "together"
     place.mkdir()
     logs = [place / f"log{number}" for number in range(len(warm))]
-    running = [one.start(case.arguments(place), log, trace=True) for one, log in zip(warm, logs, strict=True)]
+    running = [
+        one.start(case.arguments(place), log, trace=True)
+        for one, log in zip(warm, logs, strict=True)
+    ]
     ended = [one.end() for one in running]
     made = Counter(
         str(Path(name).relative_to(place / "out"))
         for log in logs
         for name in Path(f"{log}.renames").read_text().splitlines()
-        if name.endswith(("manifest.json", "model.safetensors")) or Path(name).parent.name == "cohorts"
+        if name.endswith(("manifest.json", "model.safetensors"))
+        or Path(name).parent.name == "cohorts"
     )
     troubles = [f"{name} was made {count} times" for name, count in made.items() if count > 1]
-    troubles += [f"a process ended with {one.code}: {one.output[-200:]}" for one in ended if one.code]
+    troubles += [
+        f"a process ended with {one.code}: {one.output[-200:]}" for one in ended if one.code
+    ]
     troubles += [f"{name}: {why}" for name, why in unreadable(place / "out")]
     troubles += [f"{name} was left behind" for name in debris(place)]
     if alone:
@@ -89,7 +95,9 @@ def the_dead_are_relieved(case: Case, folder: Path, warm: list[Warm]) -> Promise
     )
 
 
-def second_is_refused(case: Case, folder: Path, warm: list[Warm], what: str, lock: str | None) -> Promise:
+def second_is_refused(
+    case: Case, folder: Path, warm: list[Warm], what: str, lock: str | None
+) -> Promise:
     """The second is refused by the name of the first, which then finishes; a lock of a killed one is no obstacle."""
     place = folder / what.replace(" ", "-")
     place.mkdir()

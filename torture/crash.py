@@ -53,16 +53,24 @@ class Kill(NamedTuple):
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     """42 kills; the short form 4, all at file operations, without what `concurrency` also does."""
     moments = random.Random(seed)
-    cases = [case for case in make_cases(folder) if not short or case.name not in ("evaluate", "experiment")]
+    cases = [
+        case
+        for case in make_cases(folder)
+        if not short or case.name not in ("evaluate", "experiment")
+    ]
     kills: list[Kill] = []
     with Warm() as warm:
         for case in cases:
             measure(case, folder, warm)
         for number in range(4 if short else 42):
             case = cases[number % len(cases)]
-            from_cold = number % 12 == 11 - (number // 12) % 4  # one in twelve, another command each time
+            from_cold = (
+                number % 12 == 11 - (number // 12) % 4
+            )  # one in twelve, another command each time
             at_operation = short or number % 2 == 0
-            kills.append(kill_once(case, folder / f"kill{number}", warm, moments, at_operation, from_cold))
+            kills.append(
+                kill_once(case, folder / f"kill{number}", warm, moments, at_operation, from_cold)
+            )
     return report(kills, cases)
 
 
@@ -72,7 +80,9 @@ def make_cases(folder: Path) -> list[Case]:
     people = simulate.simulate_cohort(PEOPLE, REGIONS, 40, keep_timeseries=False, name="simulated")
     people.save(cohort)
     source.mkdir()
-    for person, matrix in zip(people.participants["participant_id"], people.connectivity, strict=True):
+    for person, matrix in zip(
+        people.participants["participant_id"], people.connectivity, strict=True
+    ):
         np.save(source / f"{person}.npy", matrix)
     people.participants.to_csv(folder / "participants.tsv", sep="\t", index=False)
     config.write_text(yaml.safe_dump(experiment_config()))
@@ -92,7 +102,16 @@ def make_cases(folder: Path) -> list[Case]:
 
     def evaluate(place: Path, folds: int = 3) -> list[str]:
         return [
-            *("evaluate", str(cohort), "--targets", "p_factor,null", "--features", "raw,pca", "--n-folds", str(folds)),
+            *(
+                "evaluate",
+                str(cohort),
+                "--targets",
+                "p_factor,null",
+                "--features",
+                "raw,pca",
+                "--n-folds",
+                str(folds),
+            ),
             *("--n-bootstrap", "50", "--n-permutations", "5", "--out", str(place / "out")),
         ]
 
@@ -109,13 +128,25 @@ def make_cases(folder: Path) -> list[Case]:
         Case(
             "pretrain",
             lambda place: [
-                *("pretrain", str(cohort), "--out", str(place / "out"), "--preset", "small", "--device", "cpu"),
+                *(
+                    "pretrain",
+                    str(cohort),
+                    "--out",
+                    str(place / "out"),
+                    "--preset",
+                    "small",
+                    "--device",
+                    "cpu",
+                ),
                 *("--resume", *training),
             ],
         ),
         Case("evaluate", evaluate),
         Case("evaluate again", evaluate, evaluated),
-        Case("experiment", lambda place: ["experiment", str(config), "--out", str(place / "out"), "--jobs", "1"]),
+        Case(
+            "experiment",
+            lambda place: ["experiment", str(config), "--out", str(place / "out"), "--jobs", "1"],
+        ),
         Case(
             "ingest --overwrite",
             lambda place: ["ingest", reading[0], str(place / "out"), *reading[1:], "--overwrite"],
@@ -134,7 +165,11 @@ def experiment_config() -> dict[str, object]:
         "preset": "small",
         "device": "cpu",
         "cohorts": {"alpha": {"simulate": scan, "targets": ["p_factor"]}},
-        "methods": [{"method": "raw"}, {"method": "pca"}, {"method": "nerve", "settings": settings}],
+        "methods": [
+            {"method": "raw"},
+            {"method": "pca"},
+            {"method": "nerve", "settings": settings},
+        ],
         "protocol": {"n_folds": 3, "n_inner_folds": 2, "n_bootstrap": 50},
     }
 
@@ -157,18 +192,26 @@ def prepared(case: Case, place: Path) -> Path:
     return place
 
 
-def kill_once(case: Case, place: Path, warm: Warm, moments: random.Random, at_operation: bool, from_cold: bool) -> Kill:
+def kill_once(
+    case: Case, place: Path, warm: Warm, moments: random.Random, at_operation: bool, from_cold: bool
+) -> Kill:
     """Start, kill, look at what is there, start again, compare."""
     prepared(case, place)
     log = place.with_suffix(".log")
     arguments = case.arguments(place)
     troubles: list[str] = []
     if from_cold:
-        ended, running = killed_in_time(cold(arguments, log), moments.uniform(0.5, 3.0 + case.seconds))
+        ended, running = killed_in_time(
+            cold(arguments, log), moments.uniform(0.5, 3.0 + case.seconds)
+        )
     elif at_operation:
         running = warm.start(arguments, log, watch=place, die_at=moments.randint(1, case.events))
         ended = running.end()
-        troubles += [] if ended.code == -9 else [f"it was to die at a file operation and ended with {ended.code}"]
+        troubles += (
+            []
+            if ended.code == -9
+            else [f"it was to die at a file operation and ended with {ended.code}"]
+        )
     else:
         alone = moments.random() < 1 / 3
         running = warm.start(arguments, log)
@@ -204,8 +247,14 @@ def all_gone(group: int, patience: float = 300.0) -> bool:
 
 def has_begun(place: Path, case: Case) -> bool:
     """Whether the command has left a trace: a file, a draft or a lock that was not there before."""
-    found = {str(file.relative_to(place / "out")) for file in (place / "out").rglob("*") if file.is_file()}
-    return bool(found - set(case.old)) or any(entry.name.startswith(".") for entry in place.iterdir())
+    found = {
+        str(file.relative_to(place / "out"))
+        for file in (place / "out").rglob("*")
+        if file.is_file()
+    }
+    return bool(found - set(case.old)) or any(
+        entry.name.startswith(".") for entry in place.iterdir()
+    )
 
 
 def half_written(case: Case, out: Path) -> list[str]:
@@ -214,21 +263,36 @@ def half_written(case: Case, out: Path) -> list[str]:
     if case.name.startswith("ingest"):  # a cohort is there whole, old or new, or not at all
         there = compared(out) if out.is_dir() else {}
         set_aside = any(entry.suffix == ".old" for entry in out.parent.iterdir())
-        if there not in ([case.old, case.result] if case.old else [{}, case.result]) and not set_aside:
-            troubles.append(f"the folder holds {len(there)} files that are neither the old nor the new cohort")
+        if (
+            there not in ([case.old, case.result] if case.old else [{}, case.result])
+            and not set_aside
+        ):
+            troubles.append(
+                f"the folder holds {len(there)} files that are neither the old nor the new cohort"
+            )
     return troubles
 
 
 def not_the_same(case: Case, place: Path, again: Ended, finished: bool) -> list[str]:
     """How the second attempt differs from an undisturbed one."""
     if case.name == "ingest" and finished:
-        return [] if again.code == 1 and "already exists" in again.output else ["a finished ingest was not refused"]
+        return (
+            []
+            if again.code == 1 and "already exists" in again.output
+            else ["a finished ingest was not refused"]
+        )
     if case.name == "ingest" and again.code == 1 and "already exists" in again.output:
         again = again._replace(code=0)  # it had taken its name: the kill came after its last rename
     if again.code:
-        return [f"the same command again ended with {again.code}: {again.output.strip().splitlines()[-1:]}"]
+        return [
+            f"the same command again ended with {again.code}: {again.output.strip().splitlines()[-1:]}"
+        ]
     found = compared(place / "out")
-    differing = sorted(name for name in found.keys() | case.result.keys() if found.get(name) != case.result.get(name))
+    differing = sorted(
+        name
+        for name in found.keys() | case.result.keys()
+        if found.get(name) != case.result.get(name)
+    )
     troubles = [f"{name} differs from the undisturbed run" for name in differing]
     if "Traceback" in again.output:
         troubles.append("a traceback was shown")
@@ -248,7 +312,8 @@ def report(kills: list[Kill], cases: list[Case]) -> list[Promise]:
             "killed (-9) at any moment, the same command again ends well, with the results of an undisturbed run, and "
             "nothing half written is seen under its final name in between",
             f"{len(kills)} kills ({spread}): {when['before']} before real work, {when['during']} during and "
-            f"{when['after']} after it; {files} result files compared" + (f"; {said}" if said else ""),
+            f"{when['after']} after it; {files} result files compared"
+            + (f"; {said}" if said else ""),
             not troubles and when["during"] > 0,
         )
     ]

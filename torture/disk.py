@@ -36,7 +36,13 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     with Warm() as warm:
         trained(cases, folder, warm)
         if not can_mount(folder / "try"):
-            return [Promise("a full disk or a read-only folder", "not tried: this user may not mount a tmpfs", False)]
+            return [
+                Promise(
+                    "a full disk or a read-only folder",
+                    "not tried: this user may not mount a tmpfs",
+                    False,
+                )
+            ]
         full = [on_a_full_disk(case, folder, warm) for case in cases]
         locked = [on_a_read_only_one(case, folder, warm) for case in cases]
     return [
@@ -49,13 +55,18 @@ def disk_cases(folder: Path) -> list[Case]:
     """The commands of the crash torture and `embed`."""
     cases = [case for case in make_cases(folder) if case.name != "ingest --overwrite"]
     model, cohort = folder / "model", folder / "cohort"
-    embed = Case("embed", lambda place: ["embed", str(model), str(cohort), str(place / "out" / "embedding.tsv")])
+    embed = Case(
+        "embed",
+        lambda place: ["embed", str(model), str(cohort), str(place / "out" / "embedding.tsv")],
+    )
     return [*cases, embed]
 
 
 def trained(cases: list[Case], folder: Path, warm: Warm) -> None:
     """Run everything once where there is space; the trained model serves `embed`."""
-    training = [*("--out", str(folder / "model"), "--preset", "small", "--device", "cpu", "--set", "dim=16")]
+    training = [
+        *("--out", str(folder / "model"), "--preset", "small", "--device", "cpu", "--set", "dim=16")
+    ]
     training += ["--set", "depth=1", "--set", "heads=2", "--set", "epochs=1"]
     warm.run(["pretrain", str(folder / "cohort"), *training], folder / "log")
     for case in cases:
@@ -96,10 +107,14 @@ def on_a_read_only_one(case: Case, folder: Path, warm: Warm) -> Trial:
 def not_clear(ended: Ended) -> list[str]:
     """What is wrong with how a command failed: it should end with 1 and one sentence that names a path and a reason."""
     lines = [line for line in ended.output.splitlines() if line.startswith("nerve: ")]
-    troubles = [] if ended.code == 1 else [f"it ended with {ended.code}: {ended.output.strip()[-200:]}"]
+    troubles = (
+        [] if ended.code == 1 else [f"it ended with {ended.code}: {ended.output.strip()[-200:]}"]
+    )
     if "Traceback" in ended.output:
         troubles.append(f"a traceback was shown: {ended.output.strip().splitlines()[-1]}")
-    if ended.code == 1 and not any(re.search(r"No space left|Read-only file system", line) for line in lines):
+    if ended.code == 1 and not any(
+        re.search(r"No space left|Read-only file system", line) for line in lines
+    ):
         troubles.append(f"the sentence does not say why: {ended.output.strip()[-200:]!r}")
     return troubles
 

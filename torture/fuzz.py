@@ -31,12 +31,20 @@ from torture.promise import Promise
 
 ODD_VALUES = 7  # values for every option
 SOURCE_FILES = files_of(SOURCES["npy"].write)
-BESIDE = ("xcpd motion", "xcpd quality", "4S table", "cpac motion", "confounds")  # tables beside the data: every other
+BESIDE = (
+    "xcpd motion",
+    "xcpd quality",
+    "4S table",
+    "cpac motion",
+    "confounds",
+)  # tables beside the data: every other
 SHARE = 4  # one torture runs every fourth case
 SHORT = 24  # cases of the short form, spread evenly over all of them
 Generator = np.random.Generator
 Prepare = Callable[[Path, Generator], Sequence[str]]
-Maker = tuple[str, Prepare, bool]  # name, what writes the files and gives the arguments, whether it may work for long
+Maker = tuple[
+    str, Prepare, bool
+]  # name, what writes the files and gives the arguments, whether it may work for long
 Write = Callable[[Path, Generator], None]
 
 
@@ -91,7 +99,10 @@ def all_cases(seed: int) -> list[Case]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         makers = [*_reader_cases(), *_own_cases(), *_settings_cases(), *_option_cases()]
-    return [Case(name, _seeded(prepare, seed, number), may) for number, (name, prepare, may) in enumerate(makers)]
+    return [
+        Case(name, _seeded(prepare, seed, number), may)
+        for number, (name, prepare, may) in enumerate(makers)
+    ]
 
 
 def _seeded(prepare: Prepare, seed: int, number: int) -> Callable[[Path], Sequence[str]]:
@@ -104,11 +115,16 @@ def damages(kind: str, name: str) -> Iterator[tuple[str, Callable[..., bytes]]]:
     if kind in ("text", "gz"):
         yield from TEXT.items()
     if kind == "npy":
-        yield from ((f"header: {what}", lambda c, r, content=content: content) for what, content in LYING_NPY.items())
+        yield from (
+            (f"header: {what}", lambda c, r, content=content: content)
+            for what, content in LYING_NPY.items()
+        )
     if kind not in ("npy", "npz", "mat5", "hdf5", "nifti", "cifti"):
         return
     ending = "corrMat" if "corrMat" in name else "." + name.partition(".")[2]
-    for what in _other_arrays(kind):  # where a format cannot hold such an array, the sound one stays
+    for what in _other_arrays(
+        kind
+    ):  # where a format cannot hold such an array, the sound one stays
         yield f"array: {what}", lambda c, r, what=what: _holding(kind, ending, what) or c
 
 
@@ -156,7 +172,12 @@ def _ingest(write: Write, source: Source) -> Prepare:
         write(folder / "in/source", rng)
         (folder / "in/regions.tsv").write_bytes(regions)
         options = [word.format(source=folder / "in/source") for word in source.options]
-        places = [folder / "in/source", folder / "out/cohort", "--parcellation", folder / "in/regions.tsv"]
+        places = [
+            folder / "in/source",
+            folder / "out/cohort",
+            "--parcellation",
+            folder / "in/regions.tsv",
+        ]
         return ["ingest", *map(str, places), *options]
 
     return prepare
@@ -212,34 +233,48 @@ def _own_cases() -> Iterator[Maker]:
     for family, ending, kind, parts, command in OWN_FILES:
         label = f"{family} · {command.split()[0]} {ending}"
         for what, change in damages(kind, ending):
-            yield f"{label} · {what}", _command(files, ending, change, parts, command), "pretrain" in command
+            yield (
+                f"{label} · {what}",
+                _command(files, ending, change, parts, command),
+                "pretrain" in command,
+            )
     for folder, endings in REPORTED.items():
         for ending in endings:
             if not any(name.startswith(folder) and name.endswith(ending) for name in files):
                 continue  # so few participants leave no example of a reconstruction
             kind = "text" if ending.endswith(".tsv") else "json"
             for what, change in list(damages(kind, ending))[:: 13 if kind == "json" else 29]:
-                prepare = _command(files, ending, change, (folder, "cohort", "copy"), "report {out}/" + folder)
+                prepare = _command(
+                    files, ending, change, (folder, "cohort", "copy"), "report {out}/" + folder
+                )
                 yield f"results · report {folder}{ending} · {what}", prepare, False
     for name, written in (("results/protocol.json", as_json), ("study/protocol.json", as_json)):
         folder = name.split("/")[0] + "/"
         for what, change in list(changes(yaml.safe_load(files[name]), 1))[::11]:
             rewritten = partial(_rewritten, change, written)
-            prepare = _command(files, name, rewritten, (folder, "cohort", "copy"), "report {out}/" + folder)
+            prepare = _command(
+                files, name, rewritten, (folder, "cohort", "copy"), "report {out}/" + folder
+            )
             yield f"results · report {name} · {what}", prepare, False
 
 
-def _rewritten(change: Callable[[Generator], Any], written: Callable[[Any], bytes], _: bytes, rng: Generator) -> bytes:
+def _rewritten(
+    change: Callable[[Generator], Any], written: Callable[[Any], bytes], _: bytes, rng: Generator
+) -> bytes:
     """Settings with something changed, as a file."""
     return written(change(rng))
 
 
-def _command(files: Files, ending: str, change: Callable[..., bytes], parts: tuple[str, ...], command: str) -> Prepare:
+def _command(
+    files: Files, ending: str, change: Callable[..., bytes], parts: tuple[str, ...], command: str
+) -> Prepare:
     """Write what a command needs, one file damaged; a run or report that is written to lies in the output folder."""
     inside = {name: text for name, text in files.items() if name.startswith(parts)}
     first = tuple(part for part in parts if part not in ("out", "copy", "cohort"))
     name = next(
-        name for name in inside if name.endswith(ending) and (name.startswith(first) or not first or "cohort" in ending)
+        name
+        for name in inside
+        if name.endswith(ending) and (name.startswith(first) or not first or "cohort" in ending)
     )
 
     def prepare(folder: Path, rng: Generator) -> list[str]:
@@ -255,7 +290,10 @@ def _command(files: Files, ending: str, change: Callable[..., bytes], parts: tup
 
 def _words(command: str | Sequence[str], folder: Path) -> list[str]:
     words = command.split() if isinstance(command, str) else command
-    return [word.replace("{in}", str(folder / "in")).replace("{out}", str(folder / "out")) for word in words]
+    return [
+        word.replace("{in}", str(folder / "in")).replace("{out}", str(folder / "out"))
+        for word in words
+    ]
 
 
 SETTINGS = {
@@ -277,11 +315,17 @@ def _settings_cases() -> Iterator[Maker]:
         may_work = command.startswith(("pretrain", "experiment"))
         for what, change in changes(content, each):
             prepare = _with_settings(
-                files, name, command, lambda rng, change=change, written=written: written(change(rng))
+                files,
+                name,
+                command,
+                lambda rng, change=change, written=written: written(change(rng)),
             )
             yield f"settings · {name} · {what}", prepare, may_work
         key = next(iter(content))
-        texts = {what: text.replace("{{", "{").replace("}}", "}").replace("{key}", key) for what, text in TEXTS.items()}
+        texts = {
+            what: text.replace("{{", "{").replace("}}", "}").replace("{key}", key)
+            for what, text in TEXTS.items()
+        }
         for what, text in texts.items():
             prepare = _with_settings(files, name, command, lambda rng, text=text: text.encode())
             yield f"settings · {name} · {what}", prepare, may_work
@@ -292,7 +336,9 @@ def _settings_cases() -> Iterator[Maker]:
             yield f"settings · {name} · {what}", prepare, may_work
 
 
-def _with_settings(files: Files, name: str, command: str, text: Callable[[Generator], bytes]) -> Prepare:
+def _with_settings(
+    files: Files, name: str, command: str, text: Callable[[Generator], bytes]
+) -> Prepare:
     def prepare(folder: Path, rng: Generator) -> list[str]:
         put_here(folder / "in", files | {name: text(rng)}, "cohort", "run", "table.csv", name)
         put(folder / "in/source", SOURCE_FILES)
@@ -321,7 +367,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, nargs="*", help="numbers")
     parser.add_argument("--some", default="", help="the cases whose name holds this")
-    parser.add_argument("--keep", type=Path, help="only write the files of the case here, and say the command")
+    parser.add_argument(
+        "--keep", type=Path, help="only write the files of the case here, and say the command"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
     preload()

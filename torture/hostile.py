@@ -52,7 +52,10 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     """All attacks; the short form leaves out the bomb that takes as long to read as all others together."""
     preload()
     left_out = (TEXT_BOMB,) if short else ()  # tests/_utils/test_archives.py has its cells
-    found = {name: [case for case in cases if case.name not in left_out] for name, cases in attacks().items()}
+    found = {
+        name: [case for case in cases if case.name not in left_out]
+        for name, cases in attacks().items()
+    }
     cases = [case for some in found.values() for case in some]
     outcomes = iter(run_cases(cases, range(len(cases)), folder, jobs=usable_cores()))
     return [_promise(name, [next(outcomes) for _ in some]) for name, some in found.items()]
@@ -63,13 +66,19 @@ def _promise(name: str, outcomes: list[Outcome]) -> Promise:
     hungriest = max(outcome.memory for outcome in outcomes)
     measured = f"{len(outcomes)} files, most memory {max(hungriest, 0) / 2**20:.0f} MB"
     for outcome in faults:
-        measured += f"; {outcome.name}: {outcome.fault or 'it was not refused: ' + outcome.said[-200:]}"
+        measured += (
+            f"; {outcome.name}: {outcome.fault or 'it was not refused: ' + outcome.said[-200:]}"
+        )
     return Promise(name, " ".join(measured.split()).replace("|", "/"), not faults)
 
 
 def _refused(outcome: Outcome) -> bool:
     """Whether the command failed with a sentence, or left the hostile file out and said so."""
-    return "nerve: " in outcome.said or "1 left out" in outcome.said or outcome.name.startswith("harmless")
+    return (
+        "nerve: " in outcome.said
+        or "1 left out" in outcome.said
+        or outcome.name.startswith("harmless")
+    )
 
 
 def attacks() -> dict[str, Iterator[Case]]:
@@ -97,7 +106,9 @@ def _ingested(name: str, ending: str, write: Write) -> Case:
         put(inside, files if kind != "npy" else {})
         if kind == "npy":
             _sound_beside(inside, ending)
-        hostile = next((p for p in sorted(inside.rglob(f"*{source.damaged}"))), inside / f"S01{ending}")
+        hostile = next(
+            (p for p in sorted(inside.rglob(f"*{source.damaged}"))), inside / f"S01{ending}"
+        )
         write(hostile if kind != "npy" else inside / f"S01{ending}")
         (folder / "in/regions.tsv").write_bytes(regions)
         words = ["ingest", inside, folder / "out/new", "--parcellation", folder / "in/regions.tsv"]
@@ -132,16 +143,26 @@ def _arrays_of_objects() -> Iterator[Case]:
     np.savez(archive, allow_pickle=True, fc=objects)
     yield _ingested("npy of objects", ".npy", _bytes(stream.getvalue()))
     yield _ingested("pickle called npy", ".npy", _bytes(PICKLED))
-    yield _ingested("npy header, then a pickle", ".npy", _bytes(npy_header("(1,)", "'|O'", data=PICKLED)))
+    yield _ingested(
+        "npy header, then a pickle", ".npy", _bytes(npy_header("(1,)", "'|O'", data=PICKLED))
+    )
     yield _ingested("npz of objects", ".npz", _bytes(archive.getvalue()))
     yield _ingested("pickle called npz", ".npz", _bytes(PICKLED))
-    yield _ingested("pickle in a zip called npz", ".npz", _bytes(_zipped({"fc.npy": PICKLED, "fc.pkl": PICKLED})))
+    yield _ingested(
+        "pickle in a zip called npz",
+        ".npz",
+        _bytes(_zipped({"fc.npy": PICKLED, "fc.pkl": PICKLED})),
+    )
     yield _ingested("pickle called mat", ".mat", _bytes(PICKLED))
     for array_class in (3, 16, 17):
-        yield _ingested(f"mat v5 of class {array_class}", ".mat", _bytes(mat5_of_class(array_class)))
+        yield _ingested(
+            f"mat v5 of class {array_class}", ".mat", _bytes(mat5_of_class(array_class))
+        )
     yield _ingested("mat v7.3 object", ".mat", _matlab_object)
     yield _ingested(
-        "mat v7.3 function", ".mat", lambda path: _hdf5(path, FC[0], MATLAB_class=np.bytes_("function_handle"))
+        "mat v7.3 function",
+        ".mat",
+        lambda path: _hdf5(path, FC[0], MATLAB_class=np.bytes_("function_handle")),
     )
     yield _ingested("pickle called tsv.gz", ".tsv.gz", _bytes(gzip.compress(PICKLED)))
     yield _ingested("pickle called nii.gz", ".nii.gz", _bytes(gzip.compress(PICKLED)))
@@ -152,11 +173,26 @@ def mat5_of_class(array_class: int) -> bytes:
     flags = struct.pack("<IIII", 6, 8, array_class, 0)
     name = struct.pack("<II", 1, 2) + b"fc" + bytes(6)
     if array_class == 17:
-        body = flags + name + struct.pack("<II", 1, 4) + b"MCOS" + bytes(4) + struct.pack("<II", 1, 6) + b"string\0\0"
+        body = (
+            flags
+            + name
+            + struct.pack("<II", 1, 4)
+            + b"MCOS"
+            + bytes(4)
+            + struct.pack("<II", 1, 6)
+            + b"string\0\0"
+        )
     else:
         body = flags + struct.pack("<IIii", 5, 8, 1, 1) + name
-        body += struct.pack("<II", 1, 8) + b"evilclas" + struct.pack("<HHI", 5, 4, 8) + struct.pack("<II", 1, 0)
-    return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 14, len(body)) + body
+        body += (
+            struct.pack("<II", 1, 8)
+            + b"evilclas"
+            + struct.pack("<HHI", 5, 4, 8)
+            + struct.pack("<II", 1, 0)
+        )
+    return (
+        b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 14, len(body)) + body
+    )
 
 
 def _hdf5(path: Path, array: np.ndarray, **attributes: Any) -> None:
@@ -182,13 +218,23 @@ def _settings() -> Iterator[Case]:
         "tuple": "!!python/tuple [1]",
     }
     for what, tag in tags.items():
-        yield _with_file(f"pretrain settings, {what}", "small.yaml", f"epochs: {tag}\n".encode(), PRETRAIN)
-        yield _with_file(f"experiment, {what}", "study.yaml", f"name: {tag}\ncohorts: {tag}\n".encode(), EXPERIMENT)
+        yield _with_file(
+            f"pretrain settings, {what}", "small.yaml", f"epochs: {tag}\n".encode(), PRETRAIN
+        )
+        yield _with_file(
+            f"experiment, {what}",
+            "study.yaml",
+            f"name: {tag}\ncohorts: {tag}\n".encode(),
+            EXPERIMENT,
+        )
         yield _with_file(f"columns, {what}", "columns.yaml", f"age: {tag}\n".encode(), COLUMNS)
         yield Case(f"--set, {what}", _assigned(f"device={tag}"))
     out = "  '../../../escaped': {simulate: {n: 12, timepoints: 20}, targets: [p_factor]}"
     yield _with_file(
-        "cohort called by a path", "study.yaml", f"cohorts:\n{out}\nmethods: [{{method: raw}}]\n".encode(), EXPERIMENT
+        "cohort called by a path",
+        "study.yaml",
+        f"cohorts:\n{out}\nmethods: [{{method: raw}}]\n".encode(),
+        EXPERIMENT,
     )
     yield _with_file("method called by a module", "study.yaml", _method("os.system"), EXPERIMENT)
 
@@ -231,7 +277,10 @@ def _with_file(name: str, file: str, content: bytes | None, command: str) -> Cas
 
 
 def _words(command: str, folder: Path) -> list[str]:
-    return [word.replace("{in}", str(folder / "in")).replace("{out}", str(folder / "out")) for word in command.split()]
+    return [
+        word.replace("{in}", str(folder / "in")).replace("{out}", str(folder / "out"))
+        for word in command.split()
+    ]
 
 
 # ---- models
@@ -246,15 +295,25 @@ def _models() -> Iterator[Case]:
 
     yield _with_file("pickle called model.safetensors", "run/model.safetensors", PICKLED, EMBED)
     yield _with_file(
-        "torch archive called model.safetensors", "run/model.safetensors", _zipped({"archive/data.pkl": PICKLED}), EMBED
+        "torch archive called model.safetensors",
+        "run/model.safetensors",
+        _zipped({"archive/data.pkl": PICKLED}),
+        EMBED,
     )
     yield _with_file("harmless: a pickle beside the model", "run/model.pkl", PICKLED, EMBED)
     for name in ("os.system", "builtins.eval", "../evil", "Malice", ""):
         yield _with_file(f"class {name!r}", "run/config.json", changed(method=name), EMBED)
-    yield _with_file("newer format", "run/config.json", changed(format_version=99, nerve_version="9.9"), EMBED)
+    yield _with_file(
+        "newer format", "run/config.json", changed(format_version=99, nerve_version="9.9"), EMBED
+    )
     for dim, depth in ((65536, 100), (2048, 50)):  # 5·10¹² and 2·10⁹ numbers
         larger = config["parameters"] | {"dim": dim, "depth": depth}
-        yield _with_file(f"parameters of a giant, {dim} wide", "run/config.json", changed(parameters=larger), EMBED)
+        yield _with_file(
+            f"parameters of a giant, {dim} wide",
+            "run/config.json",
+            changed(parameters=larger),
+            EMBED,
+        )
     unknown = config["parameters"] | {"__class__": "os.system"}
     yield _with_file("unknown parameter", "run/config.json", changed(parameters=unknown), EMBED)
     for file in ("run/model.safetensors", "run/config.json", "run/history.tsv"):
@@ -271,7 +330,9 @@ def lying_safetensors(weights: bytes) -> dict[str, bytes]:
     first, second = tensors[0], tensors[1]
 
     def file(changes: dict[str, Any], kept: bytes = data) -> bytes:
-        text = json.dumps({key: value for key, value in (header | changes).items() if value is not None}).encode()
+        text = json.dumps(
+            {key: value for key, value in (header | changes).items() if value is not None}
+        ).encode()
         return struct.pack("<Q", len(text)) + text + kept
 
     one = header[first]
@@ -283,7 +344,9 @@ def lying_safetensors(weights: bytes) -> dict[str, bytes]:
         "deep header": struct.pack("<Q", 100_000) + b"[" * 100_000,
         "cut off": weights[: len(weights) // 2],
         "offsets beyond the file": file({first: one | {"data_offsets": [begin, end + 10**12]}}),
-        "offsets that overlap": file({second: header[second] | {"data_offsets": one["data_offsets"]}}),
+        "offsets that overlap": file(
+            {second: header[second] | {"data_offsets": one["data_offsets"]}}
+        ),
         "offsets backwards": file({first: one | {"data_offsets": [end, begin]}}),
         "negative shape": file({first: one | {"shape": [-1, 8]}}),
         "huge shape": file({first: one | {"shape": [2**62, 2**62]}}),
@@ -300,18 +363,24 @@ def lying_safetensors(weights: bytes) -> dict[str, bytes]:
 def _bombs() -> Iterator[Case]:
     row = b"\t".join([b"0"] * 2000) + b"\n"
     yield _ingested(TEXT_BOMB, ".tsv.gz", lambda path: _put(path, _gzipped(row, 2**30)))
-    yield _ingested("gzip bomb of one line", ".tsv.gz", lambda path: _put(path, _gzipped(b"0\t", 2**30)))
+    yield _ingested(
+        "gzip bomb of one line", ".tsv.gz", lambda path: _put(path, _gzipped(b"0\t", 2**30))
+    )
     yield _ingested("gzip bomb called nii.gz", ".nii.gz", lambda path: _put(path, _nifti_bomb()))
     yield _ingested("zip bomb called npz", ".npz", lambda path: _put(path, _npz_bomb()))
     yield _ingested("zip that lies about its size", ".npz", lambda path: _put(path, _npz_lie()))
     for what, shape in {"2 GB": "(16384, 16384)", "exabytes": "(2000000000, 2000000000)"}.items():
         yield _ingested(
-            f"npz header of {what}", ".npz", _bytes(_zipped({"fc.npy": npy_header(shape, data=bytes(800))}))
+            f"npz header of {what}",
+            ".npz",
+            _bytes(_zipped({"fc.npy": npy_header(shape, data=bytes(800))})),
         )
         yield _ingested(f"npy header of {what}", ".npy", _bytes(npy_header(shape, data=bytes(800))))
     yield _ingested("mat v5 bomb", ".mat", lambda path: _put(path, _mat_bomb()))
     yield _ingested(
-        "mat v5 sparse giant", ".mat", lambda path: savemat(path, {"fc": sparse.csc_matrix((60_000, 60_000))})
+        "mat v5 sparse giant",
+        ".mat",
+        lambda path: savemat(path, {"fc": sparse.csc_matrix((60_000, 60_000))}),
     )
     yield _ingested("mat v7.3 of nothing but zeros", ".mat", lambda path: _hdf5_giant(path, None))
     yield _ingested("mat v7.3 bomb", ".mat", lambda path: _hdf5_giant(path, "gzip"))
@@ -355,12 +424,19 @@ def _mat_bomb() -> bytes:
     for _ in range(size // 2**20):
         packed += packer.compress(bytes(2**20))
     packed += packer.flush()
-    return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(packed)) + packed
+    return (
+        b"MATLAB 5.0 MAT-file".ljust(124)
+        + b"\x00\x01IM"
+        + struct.pack("<II", 15, len(packed))
+        + packed
+    )
 
 
 def _hdf5_giant(path: Path, compression: str | None) -> None:
     with h5py.File(path, "w", userblock_size=512) as file:
-        giant = file.create_dataset("fc", (30_000, 30_000), "f8", chunks=(3000, 3000), compression=compression)
+        giant = file.create_dataset(
+            "fc", (30_000, 30_000), "f8", chunks=(3000, 3000), compression=compression
+        )
         if compression:
             giant[:3000, :3000] = 0.0
     sign_as_matlab(path)
@@ -370,12 +446,24 @@ def _hdf5_giant(path: Path, compression: str | None) -> None:
 
 
 def _links() -> Iterator[Case]:
-    yield _ingested("mat v7.3 external link", ".mat", _linked(lambda file, other: h5py.ExternalLink(str(other), "fc")))
-    yield _ingested("mat v7.3 soft link to itself", ".mat", _linked(lambda file, other: h5py.SoftLink("/fc")))
-    yield _ingested("mat v7.3 soft link to nothing", ".mat", _linked(lambda file, other: h5py.SoftLink("/nothing")))
+    yield _ingested(
+        "mat v7.3 external link",
+        ".mat",
+        _linked(lambda file, other: h5py.ExternalLink(str(other), "fc")),
+    )
+    yield _ingested(
+        "mat v7.3 soft link to itself", ".mat", _linked(lambda file, other: h5py.SoftLink("/fc"))
+    )
+    yield _ingested(
+        "mat v7.3 soft link to nothing",
+        ".mat",
+        _linked(lambda file, other: h5py.SoftLink("/nothing")),
+    )
     yield _ingested("mat v7.3 external storage", ".mat", _external_storage)
     yield _ingested("mat v7.3 virtual dataset", ".mat", _virtual)
-    yield _ingested("harmless: npy linked to a device", ".npy", lambda path: path.symlink_to("/dev/zero"))
+    yield _ingested(
+        "harmless: npy linked to a device", ".npy", lambda path: path.symlink_to("/dev/zero")
+    )
     yield _ingested("npy linked to itself", ".npy", lambda path: path.symlink_to(path.name))
 
 

@@ -19,7 +19,10 @@ from torture.promise import Promise
 LIMIT = 20.0  # GiB resident
 SIZES = (1_000, 4_000, 10_000, 40_000)
 BYTES = 400 * 400 * 2  # of a person in the store
-EXACT_RAW, MOST_RAW = 1_000, 4_000  # people whose raw FC is evaluated exactly, and through landmarks
+EXACT_RAW, MOST_RAW = (
+    1_000,
+    4_000,
+)  # people whose raw FC is evaluated exactly, and through landmarks
 TIMEOUT = 3600
 
 
@@ -32,16 +35,24 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     return grow(folder, SIZES, seed, LIMIT, raw_up_to=MOST_RAW)
 
 
-def grow(folder: Path, sizes: tuple[int, ...], seed: int, limit: float, raw_up_to: float) -> list[Promise]:
+def grow(
+    folder: Path, sizes: tuple[int, ...], seed: int, limit: float, raw_up_to: float
+) -> list[Promise]:
     """A row for each size."""
     promises = []
     for n in sizes:
         if shutil.disk_usage(folder).free < 1.2 * n * BYTES:
-            promises.append(Promise(PROMISED.format(n, limit), f"not tried: {n * BYTES / 1e9:.0f} GB of disk", False))
+            promises.append(
+                Promise(
+                    PROMISED.format(n, limit), f"not tried: {n * BYTES / 1e9:.0f} GB of disk", False
+                )
+            )
             continue
         place = folder / str(n)
         place.mkdir(parents=True)
-        steps = ["ingest"] + ([] if (folder / "model").is_dir() else ["train"]) + ["embed", "evaluate"]
+        steps = (
+            ["ingest"] + ([] if (folder / "model").is_dir() else ["train"]) + ["embed", "evaluate"]
+        )
         steps += ["raw" if n <= EXACT_RAW else "landmarks"] if n <= raw_up_to else []
         found: dict[str, Any] = {}
         for step in steps:
@@ -56,8 +67,12 @@ def one_step(step: str, place: Path, n: int, seed: int) -> dict[str, Any]:
     """A step, or several with commas between, in a process of its own; what went wrong under "error"."""
     command = [sys.executable, "-m", "torture._load_steps", step, str(place), str(n), str(seed)]
     path = ":".join(entry for entry in sys.path if entry)
-    environment = {key: value for key, value in ENVIRONMENT.items() if key != "OMP_NUM_THREADS"} | {"PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, check=False)
+    environment = {key: value for key, value in ENVIRONMENT.items() if key != "OMP_NUM_THREADS"} | {
+        "PYTHONPATH": path
+    }
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, check=False
+    )
     if done.returncode:
         return {"error": f"ended with {done.returncode}: {done.stderr.strip()[-300:]}"}
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
@@ -67,7 +82,10 @@ def row(n: int, found: dict[str, Any], limit: float) -> Promise:
     """Time and memory of every step at one size."""
     errors = [f"{step} {one['error']}" for step, one in found.items() if "error" in one]
     good = {step: one for step, one in found.items() if "error" not in one}
-    said = [f"{NAMES[step]} {one['seconds']:.0f} s, {one['gibibytes']:.1f} GiB" for step, one in good.items()]
+    said = [
+        f"{NAMES[step]} {one['seconds']:.0f} s, {one['gibibytes']:.1f} GiB"
+        for step, one in good.items()
+    ]
     said += [f"r from {NAMES[step]} {one['r']:.2f}" for step, one in good.items() if "r" in one]
     peak = max((one["gibibytes"] for one in good.values()), default=float("inf"))
     predicts = all(one["r"] > 0.2 for one in good.values() if "r" in one)
@@ -78,7 +96,9 @@ def row(n: int, found: dict[str, Any], limit: float) -> Promise:
     )
 
 
-PROMISED = "{:,} participants × 400 regions (float16) are ingested, embedded and evaluated within {:g} GiB"
+PROMISED = (
+    "{:,} participants × 400 regions (float16) are ingested, embedded and evaluated within {:g} GiB"
+)
 NAMES = {
     "all": "all steps",
     "ingest": "ingest",
@@ -92,11 +112,16 @@ NAMES = {
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="torture.load", description=__doc__)
     parser.add_argument("sizes", nargs="+", type=int)
-    parser.add_argument("--folder", default=None, help="where a new temporary folder is made; removed at the end")
+    parser.add_argument(
+        "--folder", default=None, help="where a new temporary folder is made; removed at the end"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-raw", action="store_true", help="leave out raw FC")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nerve-load-", dir=options.folder) as scratch:
         most = 0 if options.no_raw else float("inf")
         for promise in grow(Path(scratch), tuple(options.sizes), options.seed, LIMIT, most):
-            print(f"{'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}", flush=True)
+            print(
+                f"{'kept  ' if promise.kept else 'BROKEN'} {promise.promise}: {promise.measured}",
+                flush=True,
+            )

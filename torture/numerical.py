@@ -46,13 +46,22 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     cases = [*evaluation_cases(seed, kernels, features), *method_cases(seed, short)]
     began = time.perf_counter()
     outcomes = [judged(case, folder / f"case-{i}") for i, case in enumerate(cases)]
-    wrong = [f"{case.label}: {said}" for case, (kind, said) in zip(cases, outcomes, strict=True) if kind == "wrong"]
-    counts = {kind: sum(found == kind for found, _ in outcomes) for kind in ("numbers", "warned", "refused")}
+    wrong = [
+        f"{case.label}: {said}"
+        for case, (kind, said) in zip(cases, outcomes, strict=True)
+        if kind == "wrong"
+    ]
+    counts = {
+        kind: sum(found == kind for found, _ in outcomes)
+        for kind in ("numbers", "warned", "refused")
+    }
     measured = (
         f"{len(cases)} cases in {time.perf_counter() - began:.0f} s: {counts['numbers']} gave numbers, "
         f"{counts['warned']} a warning and {counts['refused']} an error that names participants, site or target"
     )
-    silent = Promise("No NaN or infinity reaches a table silently", "; ".join([measured, *wrong]), not wrong)
+    silent = Promise(
+        "No NaN or infinity reaches a table silently", "; ".join([measured, *wrong]), not wrong
+    )
     promises = [silent, batches_promise(seed, short), order_promise(seed)]
     return promises if short else [*promises, threads_promise(seed)]
 
@@ -64,11 +73,17 @@ def judged(case: Case, folder: Path) -> tuple[str, str]:
         try:
             fault = case.do(folder)
         except NerveError as error:
-            return ("refused", "") if case.says and case.says in str(error) else ("wrong", f"says {error}")
+            return (
+                ("refused", "")
+                if case.says and case.says in str(error)
+                else ("wrong", f"says {error}")
+            )
         except Exception as error:  # what a user would see as a traceback
             return "wrong", f"{type(error).__name__}: {error}"
     said = [str(one.message) for one in shown if issubclass(one.category, NerveWarning)]
-    numeric = sorted({str(one.message) for one in shown if issubclass(one.category, RuntimeWarning)})
+    numeric = sorted(
+        {str(one.message) for one in shown if issubclass(one.category, RuntimeWarning)}
+    )
     if numeric:
         return "wrong", f"numpy warns: {numeric[0]}"
     if fault and not any(fault in sentence for sentence in said):
@@ -94,7 +109,12 @@ def evaluated(cohort: Cohort, features: Any, targets: Any = ("y",), **options: A
             if feature_set.permutes:
                 prepared = feature_set.prepare(cohort, people, protocol)
                 nulls.append(null_of_one(feature_set, prepared, people, protocol))
-        tables = [predictions, score_table(predictions, 20), all_comparisons(predictions, None, 20), *nulls]
+        tables = [
+            predictions,
+            score_table(predictions, 20),
+            all_comparisons(predictions, None, 20),
+            *nulls,
+        ]
         return next((gap for table in tables for gap in gaps(table)), None)
 
     return do
@@ -105,7 +125,9 @@ def gaps(table: pd.DataFrame) -> Iterator[str]:
     for column in table.select_dtypes("number"):
         if column in ONLY_OF_TWO_CLASSES or column.startswith("variant"):  # names, often empty
             continue
-        if column.endswith("stability") and (table["n_seeds"] == 1).all():  # one seed agrees with nobody, as it says
+        if (
+            column.endswith("stability") and (table["n_seeds"] == 1).all()
+        ):  # one seed agrees with nobody, as it says
             continue
         if not np.isfinite(table[column].to_numpy(float)).all():
             yield str(column)
@@ -116,7 +138,9 @@ def embedded(name: str, cohort: Cohort) -> Callable:
 
     def do(folder: Path) -> str | None:
         model = (
-            small_nerve() if name == "nerve" else method_class(name)(**({} if name == "raw" else {"n_components": 8}))
+            small_nerve()
+            if name == "nerve"
+            else method_class(name)(**({} if name == "raw" else {"n_components": 8}))
         )
         model.fit(cohort)
         if not np.isfinite(model.transform(cohort)).all():
@@ -132,7 +156,9 @@ def interpreted(cohort: Cohort) -> Callable:
     """Every table of `nerve interpret`."""
 
     def do(folder: Path) -> str | None:
-        tables = interpret_to(folder, [small_nerve().fit(cohort)], cohort, ["y"], n_folds=4, n_bootstrap=20)
+        tables = interpret_to(
+            folder, [small_nerve().fit(cohort)], cohort, ["y"], n_folds=4, n_bootstrap=20
+        )
         return next((gap for table in tables.values() for gap in gaps(table)), None)
 
     return do
@@ -157,20 +183,29 @@ def cohort_of(fc: np.ndarray, seed: int = 0, **columns: Any) -> Cohort:
     n = len(fc)
     people = pd.DataFrame({"participant_id": [f"sub-{i:03}" for i in range(n)]})
     people = people.assign(y=np.random.default_rng([seed, 2]).normal(size=n), **columns)
-    regions = pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)})
+    regions = pd.DataFrame(
+        {"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)}
+    )
     return Cohort(fc, people, Parcellation.from_table(regions, name="twelve"), name="odd")
 
 
 def odd_connectivity(seed: int) -> dict[str, np.ndarray]:
     """FC with little or nothing in it."""
     signs = np.sign(np.random.default_rng(seed).normal(size=(N, R)))
-    odd = {"rank one": signs[:, :, None] * signs[:, None, :], "float16": connectivity(seed).astype(np.float16)}
+    odd = {
+        "rank one": signs[:, :, None] * signs[:, None, :],
+        "float16": connectivity(seed).astype(np.float16),
+    }
     odd["twins"] = np.concatenate([connectivity(seed, N // 2)] * 2)
     for name, value in (("a constant region", 0.5), ("an empty region", 0.0)):
         odd[name] = connectivity(seed)
         odd[name][:, 3, :] = odd[name][:, :, 3] = value
-    odd |= {f"FC × {scale:g}": connectivity(seed) * np.float32(scale) for scale in (1e-30, 1e-10, 1e10)}
-    return {name: fc if fc.dtype == np.float16 else fc.astype(np.float32) for name, fc in odd.items()}
+    odd |= {
+        f"FC × {scale:g}": connectivity(seed) * np.float32(scale) for scale in (1e-30, 1e-10, 1e10)
+    }
+    return {
+        name: fc if fc.dtype == np.float16 else fc.astype(np.float32) for name, fc in odd.items()
+    }
 
 
 def one_changed(seed: int, person: int, value: float) -> np.ndarray:
@@ -196,33 +231,74 @@ def evaluation_cases(seed: int, kernels: tuple[str, ...], sets: tuple[str, ...])
         for name, odd in odd_connectivity(seed).items():
             yield case(name, cohort_of(odd))
         yield case("FC × 1e30", cohort_of(fc * np.float32(1e30)))
-        yield case("identical participants", cohort_of(same), "have the same FC", features=("raw", "pca"))
-        yield case("a participant without FC", cohort_of(one_changed(seed, 5, 0.0)), "sub-005" if angles else "")
-        yield case("a participant with missing FC", cohort_of(one_changed(seed, 7, np.nan)), "sub-007")
+        yield case(
+            "identical participants", cohort_of(same), "have the same FC", features=("raw", "pca")
+        )
+        yield case(
+            "a participant without FC",
+            cohort_of(one_changed(seed, 5, 0.0)),
+            "sub-005" if angles else "",
+        )
+        yield case(
+            "a participant with missing FC", cohort_of(one_changed(seed, 7, np.nan)), "sub-007"
+        )
         for scale, offset in ((1e-8, 0.0), (1e8, 0.0), (1e-8, 1.0), (1.0, 1e8)):
-            yield case(f"target × {scale:g} + {offset:g}", cohort_of(fc, y2=y * scale + offset), targets=("y2", "y"))
+            yield case(
+                f"target × {scale:g} + {offset:g}",
+                cohort_of(fc, y2=y * scale + offset),
+                targets=("y2", "y"),
+            )
         for scale in (1e-300, 1e300):
-            yield case(f"target × {scale:g}", cohort_of(fc, y2=y * scale), "target 'y2'", targets=("y2", "y"))
-        yield case("target in its last digits", cohort_of(fc, y2=y * 1e-7 + 1e8), "y2: its values", targets=("y2",))
+            yield case(
+                f"target × {scale:g}",
+                cohort_of(fc, y2=y * scale),
+                "target 'y2'",
+                targets=("y2", "y"),
+            )
+        yield case(
+            "target in its last digits",
+            cohort_of(fc, y2=y * 1e-7 + 1e8),
+            "y2: its values",
+            targets=("y2",),
+        )
         yield case("one class", cohort_of(fc, y2=["a"] * N), "target 'y2'", targets=("y2",))
-        yield case("a constant target", cohort_of(fc, y2=np.ones(N)), "target 'y2'", targets=("y2",))
+        yield case(
+            "a constant target", cohort_of(fc, y2=np.ones(N)), "target 'y2'", targets=("y2",)
+        )
         yield case("a class of one", cohort_of(fc, y2=["a"] * (N - 1) + ["b"]), targets=("y2",))
-        yield case("an infinite value", cohort_of(fc, y2=np.r_[np.inf, y[1:]]), "target 'y2'", targets=("y2",))
+        yield case(
+            "an infinite value",
+            cohort_of(fc, y2=np.r_[np.inf, y[1:]]),
+            "target 'y2'",
+            targets=("y2",),
+        )
         yield case(
             "fewer participants than folds",
             cohort_of(connectivity(seed, 6)),
             "target 'y': there are values",
             n_folds=10,
         )
-        yield case("one participant per fold", cohort_of(connectivity(seed, 6)), "r_fold_mean of y", n_folds=6)
-        yield case("collinear covariates", cohort_of(fc, age=age, months=12 * age), covariates=("age", "months"))
+        yield case(
+            "one participant per fold",
+            cohort_of(connectivity(seed, 6)),
+            "r_fold_mean of y",
+            n_folds=6,
+        )
+        yield case(
+            "collinear covariates",
+            cohort_of(fc, age=age, months=12 * age),
+            covariates=("age", "months"),
+        )
         yield case("a constant covariate", cohort_of(fc, age=np.ones(N)), covariates=("age",))
         yield case("a huge covariate", cohort_of(fc, age=age * 1e200), covariates=("age",))
         yield case("a covariate that is the target", cohort_of(fc, y2=2 * y, c=y), "y2: the covariates explain",
                    targets=("y2",), covariates=("c",))  # fmt: skip
         many = {f"c{i}": rng.normal(size=N) for i in range(N + 5)}
         yield case(
-            "more covariates than participants", cohort_of(fc, **many), "y: the covariates", covariates=tuple(many)
+            "more covariates than participants",
+            cohort_of(fc, **many),
+            "y: the covariates",
+            covariates=tuple(many),
         )
         yield case("ComBat", cohort_of(fc, site=site), site="site", combat=True)
         yield case("ComBat, one participant per site", cohort_of(fc, site=[f"S{i}" for i in range(N)]), "site S0",
@@ -243,17 +319,33 @@ def method_cases(seed: int, short: bool) -> Iterator[Case]:
     for name in ("pca", "ppca", "nerve"):
         for label, fc in odd_connectivity(seed).items() if not short or name != "nerve" else []:
             # float32 has no squares of 1e-30, and NERVE's view, which has a diagonal of ones, no logarithm of 1e10
-            said = {("ppca", "FC × 1e-30"): "no value of FC", ("nerve", "FC × 1e+10"): "not positive definite"}
-            yield Case(f"{label}, {name}", embedded(name, cohort_of(fc)), said.get((name, label), ""))
+            said = {
+                ("ppca", "FC × 1e-30"): "no value of FC",
+                ("nerve", "FC × 1e+10"): "not positive definite",
+            }
+            yield Case(
+                f"{label}, {name}", embedded(name, cohort_of(fc)), said.get((name, label), "")
+            )
         yield Case(
-            f"identical participants, {name}", embedded(name, cohort_of(same)), "" if name == "nerve" else "is the same"
+            f"identical participants, {name}",
+            embedded(name, cohort_of(same)),
+            "" if name == "nerve" else "is the same",
         )
-        missing, huge = cohort_of(one_changed(seed, 7, np.nan)), cohort_of(one_changed(seed, 7, 1e20))
+        missing, huge = (
+            cohort_of(one_changed(seed, 7, np.nan)),
+            cohort_of(one_changed(seed, 7, 1e20)),
+        )
         yield Case(f"missing FC, {name}", embedded(name, missing), "sub-007")
         yield Case(f"FC of 1e20, {name}", embedded(name, huge), "sub-007")
-    yield Case("missing FC, raw", embedded("raw", cohort_of(one_changed(seed, 7, np.nan))), "sub-007")
+    yield Case(
+        "missing FC, raw", embedded("raw", cohort_of(one_changed(seed, 7, np.nan))), "sub-007"
+    )
     for label in () if short else ("rank one", "twins", "a constant region"):
-        yield Case(f"{label}, interpretation", interpreted(cohort_of(odd_connectivity(seed)[label])), "chance")
+        yield Case(
+            f"{label}, interpretation",
+            interpreted(cohort_of(odd_connectivity(seed)[label])),
+            "chance",
+        )
 
 
 # ---- the same data in other hands
@@ -282,7 +374,9 @@ def order_promise(seed: int) -> Promise:
     other = cohort.subset(np.random.default_rng([seed, 4]).permutation(N))
     model = small_nerve(seed=seed).fit(cohort)
     values = [model.transform(one) for one in (cohort, other)]
-    places = pd.Index(other.participants["participant_id"]).get_indexer(cohort.participants["participant_id"])
+    places = pd.Index(other.participants["participant_id"]).get_indexer(
+        cohort.participants["participant_id"]
+    )
     embedding = difference(values[0], values[1][places])
     scores = [scores_of(one, {"raw": "raw", "pca": "pca", "nerve": value}) for one, value in
               zip((cohort, other), values, strict=True)]  # fmt: skip
@@ -302,7 +396,9 @@ def threads_promise(seed: int) -> Promise:
     )
     found = []
     for threads in ("1", "2"):
-        limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        limits = dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads
+        )
         done = subprocess.run(
             [sys.executable, "-c", code, threads, str(seed)], capture_output=True, env=os.environ | limits,
             cwd=Path(__file__).parents[1],
@@ -326,7 +422,9 @@ def with_threads(seed: int) -> np.ndarray:
     cohort = cohort_of(connectivity(seed))
     model = small_nerve(seed=seed).fit(cohort)
     values = model.transform(cohort)
-    return np.concatenate([scores_of(cohort, {"raw": "raw", "pca": "pca", "nerve": values}), values.ravel()])
+    return np.concatenate(
+        [scores_of(cohort, {"raw": "raw", "pca": "pca", "nerve": values}), values.ravel()]
+    )
 
 
 def scores_of(cohort: Cohort, features: dict[str, Any]) -> np.ndarray:

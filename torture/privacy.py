@@ -24,10 +24,20 @@ from nerve.data.cohort import Cohort
 from torture.promise import Promise
 
 N, R = 40, 12
-MARK, DATE = "ZQX", "1987-06-05"  # ids and folders begin with the one, everyone was scanned on the other
+MARK, DATE = (
+    "ZQX",
+    "1987-06-05",
+)  # ids and folders begin with the one, everyone was scanned on the other
 NUMBER = 914270000  # every second id is a number from here on
 # what holds ids by design: the cohort itself and tables with one row a person
-OF_PEOPLE = ("cohort/*", "broken/*", "embeddings.tsv", "*/predictions.tsv", "*/folds.tsv", "*/parts/*")
+OF_PEOPLE = (
+    "cohort/*",
+    "broken/*",
+    "embeddings.tsv",
+    "*/predictions.tsv",
+    "*/folds.tsv",
+    "*/parts/*",
+)
 # the record of a run that failed names whose data were at fault; the report of it does not
 OF_PEOPLE += ("failed/runs.tsv", "failed/runs/*/manifest.json")
 # records of where the cohorts are, so that work can go on and reports find them: folders, but nobody's id or date
@@ -93,14 +103,19 @@ def recognised(work: Path) -> Promise:
             square = array.shape[-2:] == (cohort.n_regions,) * 2
             flat = array[..., *above] if square else array
             if flat.shape[-1:] == above[0].shape:
-                vectors |= {f"{name} {i}": one for i, one in enumerate(flat.reshape(-1, len(above[0])))}
-        pairs = [(f"{a} less {b}", vectors[a] - vectors[b]) for a in vectors for b in vectors if a < b]
+                vectors |= {
+                    f"{name} {i}": one for i, one in enumerate(flat.reshape(-1, len(above[0])))
+                }
+        pairs = [
+            (f"{a} less {b}", vectors[a] - vectors[b]) for a in vectors for b in vectors if a < b
+        ]
         for name, vector in [*vectors.items(), *pairs]:
             if vector.std() > 0 and np.corrcoef(vector, people)[0, 1:].max() > 0.9:
                 troubles.append(f"a participant is recognised by {name}")
     return Promise(
         "Nobody's FC is in a model folder, nor left when one of its means is taken from another",
-        f"{n_arrays} arrays, {len(people)} participants" + "".join(f"; {trouble}" for trouble in troubles[:5]),
+        f"{n_arrays} arrays, {len(people)} participants"
+        + "".join(f"; {trouble}" for trouble in troubles[:5]),
         not troubles and n_arrays > 20,
     )
 
@@ -115,7 +130,10 @@ def arrays(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
             opened = np.load(file)
             content = opened if file.suffix == ".npz" else {"": opened}
         for name in content:
-            yield f"{file.parent.name}/{file.name}:{name}", np.nan_to_num(np.asarray(content[name], float))
+            yield (
+                f"{file.parent.name}/{file.name}:{name}",
+                np.nan_to_num(np.asarray(content[name], float)),
+            )
 
 
 def write_people(source: Path, seed: int) -> None:
@@ -127,12 +145,16 @@ def write_people(source: Path, seed: int) -> None:
         if person == ids[5]:  # cannot be read: left out, with a sentence
             (source / f"{person}_{DATE}.csv").write_text("1,2\n3\n")
             continue
-        np.savetxt(source / f"{person}_{DATE}.csv", np.corrcoef(rng.normal(size=(R, 60))), delimiter=",")
+        np.savetxt(
+            source / f"{person}_{DATE}.csv", np.corrcoef(rng.normal(size=(R, 60))), delimiter=","
+        )
     pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": list("ABC") * (R // 3)}).to_csv(
         source.parent / "regions.tsv", sep="\t", index=False
     )
     people = pd.DataFrame({"participant_id": ids, "age": rng.uniform(8, 20, N), "acq_time": DATE})
-    people = people.assign(sex=rng.choice(["F", "M"], N), score=rng.normal(size=N), mean_fd=rng.gamma(2, 0.1, N))
+    people = people.assign(
+        sex=rng.choice(["F", "M"], N), score=rng.normal(size=N), mean_fd=rng.gamma(2, 0.1, N)
+    )
     people.loc[3, "score"] = np.nan
     people.to_csv(source.parent / "participants.tsv", sep="\t", index=False)
 
@@ -147,7 +169,9 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         "protocol": {"n_folds": 3, "n_bootstrap": 50},
     }  # fmt: skip
     (work / "experiment.yaml").write_text(yaml.safe_dump(experiment))
-    cohorts = {name: {"path": str(work / name), "targets": ["score"]} for name in ("cohort", "broken")}
+    cohorts = {
+        name: {"path": str(work / name), "targets": ["score"]} for name in ("cohort", "broken")
+    }
     failing = {"interpret": False, "cohorts": cohorts, "methods": [{"method": "raw"}]}
     (work / "failing.yaml").write_text(yaml.safe_dump(experiment | failing))
     table, regions = str(source.parent / "participants.tsv"), str(source.parent / "regions.tsv")
@@ -161,7 +185,10 @@ def commands(source: Path, work: Path, short: bool) -> list[list[str]]:
         ["report", "model"],
         ["experiment", "experiment.yaml", "--out", "experiment", "--jobs", "1"],
     ]  # fmt: skip
-    more = [["report", "evaluated"], ["interpret", "model", "cohort", "--targets", "score", "--n-folds", "3"]]
+    more = [
+        ["report", "evaluated"],
+        ["interpret", "model", "cohort", "--targets", "score", "--n-folds", "3"],
+    ]
     return found if short else [*found, *more]
 
 
@@ -228,7 +255,9 @@ def marks(text: str, home: Path, folders: bool = True) -> Iterator[str]:
     yield from re.findall(rf"\b{str(NUMBER)[:6]}\d{{3}}\b", text)
     yield from (found for found in (DATE, DATE.replace("-", "")) if found in text)
     if folders:
-        yield from (found for found in (f"{MARK}study", f"{MARK}home", str(home.parent)) if found in text)
+        yield from (
+            found for found in (f"{MARK}study", f"{MARK}home", str(home.parent)) if found in text
+        )
 
 
 def of_people(name: str) -> bool:

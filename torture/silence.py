@@ -25,7 +25,11 @@ from torture._processes import without_figures
 from torture._results import compared
 from torture.promise import Promise
 
-REGIONS, PEOPLE, PATIENCE = "schaefer100-7", 60, 40.0  # seconds until a command that lost a helper must have ended
+REGIONS, PEOPLE, PATIENCE = (
+    "schaefer100-7",
+    60,
+    40.0,
+)  # seconds until a command that lost a helper must have ended
 TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=32")
 STRANGE = os.fsdecode(b"caf\xe9")  # no UTF-8
 
@@ -35,7 +39,9 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
 
     Those are test_changed_cohort.py, test_doubtful_tables.py, test_parallel.py and test_strange_names.py.
     """
-    people = simulate_cohort(PEOPLE, REGIONS, 40, keep_timeseries=False, seed=seed, name="simulated")
+    people = simulate_cohort(
+        PEOPLE, REGIONS, 40, keep_timeseries=False, seed=seed, name="simulated"
+    )
     people.save(folder / "cohort")
     some = [
         changed_cohorts(folder, ["matrices reversed"] if short else list(CHANGES)),
@@ -44,7 +50,12 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
     ]
     if short:
         return some
-    return [*some, doubtful_tables(folder), strange_names(folder, people), impossible_settings(folder)]
+    return [
+        *some,
+        doubtful_tables(folder),
+        strange_names(folder, people),
+        impossible_settings(folder),
+    ]
 
 
 def command(*words: object) -> tuple[int, str]:
@@ -96,23 +107,36 @@ def changed_cohorts(folder: Path, names: list[str]) -> Promise:
         change(cohort)
         codes = evaluate(cohort, results / "again"), evaluate(cohort, results / "fresh")
         again, fresh = (
-            {k: v for k, v in compared(results / w).items() if not k.startswith("runs/")} for w in ("again", "fresh")
+            {k: v for k, v in compared(results / w).items() if not k.startswith("runs/")}
+            for w in ("again", "fresh")
         )
         if codes != (0, 0) or again != fresh:
             troubles.append(f"{name}: not what a fresh folder gives")
         if said not in command("check", cohort)[1]:
             troubles.append(f"{name}: check says nothing of it")
-    troubles += resumed(Path(shutil.copytree(folder / "cohort", folder / "resumed")), folder / "run")
+    troubles += resumed(
+        Path(shutil.copytree(folder / "cohort", folder / "resumed")), folder / "run"
+    )
     return Promise(
         "A cohort that was changed is another one: results are made anew, training does not go on, `check` says what",
-        f"{len(names)} changes and one before --resume" + "".join(f"; {trouble}" for trouble in troubles),
+        f"{len(names)} changes and one before --resume"
+        + "".join(f"; {trouble}" for trouble in troubles),
         not troubles,
     )
 
 
 def evaluate(cohort: Path, out: Path) -> int:
     """One small evaluation."""
-    options = ("--targets", "p_factor", "--features", "raw", "--n-folds", "3", "--n-bootstrap", "50")
+    options = (
+        "--targets",
+        "p_factor",
+        "--features",
+        "raw",
+        "--n-folds",
+        "3",
+        "--n-bootstrap",
+        "50",
+    )
     return command("evaluate", cohort, *options, "--out", out)[0]
 
 
@@ -123,7 +147,11 @@ def resumed(cohort: Path, run: Path) -> list[str]:
     first = command(*words)[0]
     reversed_matrices(cohort)
     code, said = command(*words, "--resume")
-    return [] if (first, code) == (0, 1) and "Traceback" not in said else [f"--resume ended with {code}"]
+    return (
+        []
+        if (first, code) == (0, 1) and "Traceback" not in said
+        else [f"--resume ended with {code}"]
+    )
 
 
 # ---- files of the user's
@@ -133,7 +161,15 @@ def files_of_others(folder: Path) -> Promise:
     """Every command is asked to write where something of the user's lies."""
     mine = folder / "mine"
     mine.mkdir()
-    for name in ("README.md", "config.yaml", "config.json", "experiment.yaml", "settings.json", "x.npy", "x.json"):
+    for name in (
+        "README.md",
+        "config.yaml",
+        "config.json",
+        "experiment.yaml",
+        "settings.json",
+        "x.npy",
+        "x.json",
+    ):
         (mine / name).write_text("precious\n")
     (mine / "participants.tsv").write_text("participant_id\tage\n")
     cohort = Path(shutil.copytree(folder / "cohort", folder / "annotated"))
@@ -142,7 +178,16 @@ def files_of_others(folder: Path) -> Promise:
     attempts = {
         "pretrain": ("pretrain", folder / "cohort", "--out", mine, "--preset", "small"),
         "pretrain --resume": ("pretrain", folder / "cohort", "--out", mine, "--resume"),
-        "evaluate": ("evaluate", folder / "cohort", "--targets", "p_factor", "--out", mine, "--n-folds", "3"),
+        "evaluate": (
+            "evaluate",
+            folder / "cohort",
+            "--targets",
+            "p_factor",
+            "--out",
+            mine,
+            "--n-folds",
+            "3",
+        ),
         "embed .tsv": ("embed", folder / "run", folder / "cohort", mine / "participants.tsv"),
         "embed .npy": ("embed", folder / "run", folder / "cohort", mine / "x.npy"),
         "check": ("check", folder / "cohort", "--out", mine / "participants.tsv"),
@@ -151,13 +196,18 @@ def files_of_others(folder: Path) -> Promise:
     }
     accepted = [name for name, words in attempts.items() if command(*words)[0] != 1]
     harmed = sorted(
-        name for name, content in (compared(mine) | compared(cohort)).items() if before.get(name) != content
+        name
+        for name, content in (compared(mine) | compared(cohort)).items()
+        if before.get(name) != content
     )
     gone = sorted(before.keys() - (compared(mine) | compared(cohort)).keys())
-    troubles = [f"{name} was not refused" for name in accepted] + [f"{name} was changed" for name in harmed + gone]
+    troubles = [f"{name} was not refused" for name in accepted] + [
+        f"{name} was changed" for name in harmed + gone
+    ]
     return Promise(
         "Nothing that nerve did not write is replaced or removed",
-        f"{len(attempts)} commands over {len(before)} files" + "".join(f"; {trouble}" for trouble in troubles),
+        f"{len(attempts)} commands over {len(before)} files"
+        + "".join(f"; {trouble}" for trouble in troubles),
         not troubles,
     )
 
@@ -174,7 +224,16 @@ def doubtful_tables(folder: Path) -> Promise:
     for cells in (["unknown"], [">89"], clean.round(2).astype(str).str.replace(".", ",").tolist()):
         table["age"] = [*cells, *clean.astype(str)[len(cells) :]]
         table.to_csv(cohort / "participants.tsv", sep="\t", index=False)
-        words = ("--targets", "p_factor", "--covariates", "age", "--n-folds", "3", "--out", folder / "doubtful-results")
+        words = (
+            "--targets",
+            "p_factor",
+            "--covariates",
+            "age",
+            "--n-folds",
+            "3",
+            "--out",
+            folder / "doubtful-results",
+        )
         code, said = command("evaluate", cohort, *words)
         if code != 1 or "age" not in said or str(cells[0]) not in said:
             troubles.append(f"{cells[0]!r} among ages was taken")
@@ -183,7 +242,9 @@ def doubtful_tables(folder: Path) -> Promise:
     twice = Path(shutil.copytree(folder / "cohort", folder / "twice"))
     np.save(twice / "connectivity.npy", matrices)
     evaluate(twice, folder / "twice-results")
-    folds = pd.read_csv(folder / "twice-results" / "folds.tsv", sep="\t").set_index("participant")["fold"]
+    folds = pd.read_csv(folder / "twice-results" / "folds.tsv", sep="\t").set_index("participant")[
+        "fold"
+    ]
     ids = pd.read_csv(twice / "connectivity.tsv", sep="\t")["participant_id"]
     parted = int((folds[ids[:30]].to_numpy() != folds[ids[30:]].to_numpy()).sum())
     troubles += [f"{parted} participants stood on both sides of a fold"] * bool(parted)
@@ -210,7 +271,9 @@ def impossible_settings(folder: Path) -> Promise:
         rows = [{"method": "raw"}, {"method": method, "settings": settings}]
         cohorts = {"a": {"path": str(folder / "cohort"), "targets": ["p_factor"], "covariates": []}}
         file = folder / f"impossible{number}.yaml"
-        file.write_text(yaml.safe_dump({"cohorts": cohorts, "methods": rows, "protocol": {"n_folds": 3}}))
+        file.write_text(
+            yaml.safe_dump({"cohorts": cohorts, "methods": rows, "protocol": {"n_folds": 3}})
+        )
         code, said = command("experiment", file, "--out", folder / "impossible", "--dry-run")
         if code != 1 or "Traceback" in said:
             troubles.append(f"{method} {settings} was taken")
@@ -240,7 +303,8 @@ def dead_readers(folder: Path, people: object, times: int) -> Promise:
             troubles.append("it hung" if ended is None else "it left a cohort")
     return Promise(
         "An ingest that loses a reading process ends with a sentence",
-        f"{times} kills, at most {slowest:.1f} s until it ended" + "".join(f"; {trouble}" for trouble in troubles),
+        f"{times} kills, at most {slowest:.1f} s until it ended"
+        + "".join(f"; {trouble}" for trouble in troubles),
         not troubles,
     )
 
@@ -272,7 +336,12 @@ def strange_names(folder: Path, people: object) -> Promise:
     source.mkdir()
     for number in range(9):
         np.save(source / f"{STRANGE}{number}.npy", people.connectivity[number])  # type: ignore[attr-defined]
-    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ascii_only = {
+        "PYTHONIOENCODING": "ascii",
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }
     attempts: list[tuple[list[str], dict[str, str]]] = [
         (["ingest", str(source), str(folder / STRANGE), "--parcellation", REGIONS], {}),
         (["check", str(folder / STRANGE)], {}),
@@ -281,7 +350,9 @@ def strange_names(folder: Path, people: object) -> Promise:
     troubles = []
     for words, environment in attempts:
         done = subprocess.run(
-            [sys.executable, "-m", "nerve", *map(os.fsencode, words)], env=os.environ | environment, capture_output=True
+            [sys.executable, "-m", "nerve", *map(os.fsencode, words)],
+            env=os.environ | environment,
+            capture_output=True,
         )
         if done.returncode or b"Traceback" in done.stderr:
             troubles.append(f"{words[0]} ended with {done.returncode}")

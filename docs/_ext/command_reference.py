@@ -22,7 +22,10 @@ class Commands(Directive):
 
     def run(self):
         """Sphinx calls this."""
-        return [_section(words, command) for words, command in commands_of(typer.main.get_command(program))]
+        return [
+            _section(words, command)
+            for words, command in commands_of(typer.main.get_command(program))
+        ]
 
 
 def _section(words, command):
@@ -30,7 +33,9 @@ def _section(words, command):
     section += nodes.title(text=words)
     for paragraph in (command.help or "").split("\n\n"):
         section += _paragraph(" ".join(paragraph.split()))
-    described = [(_name(one), [one.help, _default(one)]) for one in command.params if one.name != "help"]
+    described = [
+        (_name(one), [one.help, _default(one)]) for one in command.params if one.name != "help"
+    ]
     if described:
         section += _definitions(described)
     return section
@@ -93,16 +98,29 @@ def _part(title, model):
 
 def _fields(model):
     if model is Protocol:
-        values = {**{name: field.default for name, field in FIELDS.items()}, **config.PAPER_PROTOCOL}
-        return [(name, [field.metadata["help"], f"Default: `{values[name]}`."]) for name, field in FIELDS.items()]
-    return [(name, [field.description, _default_of(field)]) for name, field in model.model_fields.items()]
+        values = {
+            **{name: field.default for name, field in FIELDS.items()},
+            **config.PAPER_PROTOCOL,
+        }
+        return [
+            (name, [field.metadata["help"], f"Default: `{values[name]}`."])
+            for name, field in FIELDS.items()
+        ]
+    return [
+        (name, [field.description, _default_of(field)])
+        for name, field in model.model_fields.items()
+    ]
 
 
 def _default_of(field):
     if field.is_required():
         return "Needed."
     value = field.get_default(call_default_factory=True)
-    return "" if value is None or value == "" or hasattr(value, "model_fields") else f"Default: `{value}`."
+    return (
+        ""
+        if value is None or value == "" or hasattr(value, "model_fields")
+        else f"Default: `{value}`."
+    )
 
 
 def setup(app):

@@ -7,7 +7,9 @@ text, not markup.
 import re
 
 _SECTION = re.compile(r"^-{3,}$")
-_CODE = re.compile(r"(``.+?``|`[^`]+`|:\w+:`[^`]+`|:(?:param|ivar|vartype|type|rtype|returns|raises)[^:]*:)")
+_CODE = re.compile(
+    r"(``.+?``|`[^`]+`|:\w+:`[^`]+`|:(?:param|ivar|vartype|type|rtype|returns|raises)[^:]*:)"
+)
 
 
 def keep_indented_blocks(app, what, name, obj, options, lines):
@@ -33,9 +35,13 @@ def escape_marks(app, what, name, obj, options, lines):
     literal = doctest = False
     for i, line in enumerate(lines):
         doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
-        literal = line.strip() == "::" or (literal and (not line.strip() or line.startswith("    ")))
+        literal = line.strip() == "::" or (
+            literal and (not line.strip() or line.startswith("    "))
+        )
         if not (doctest or literal):
-            lines[i] = "".join(part if k % 2 else _escaped(part) for k, part in enumerate(_CODE.split(line)))
+            lines[i] = "".join(
+                part if k % 2 else _escaped(part) for k, part in enumerate(_CODE.split(line))
+            )
 
 
 def _escaped(text):
@@ -45,6 +51,8 @@ def _escaped(text):
 
 def setup(app):
     """Registered by Sphinx."""
-    app.connect("autodoc-process-docstring", keep_indented_blocks, priority=400)  # napoleon comes at 500
+    app.connect(
+        "autodoc-process-docstring", keep_indented_blocks, priority=400
+    )  # napoleon comes at 500
     app.connect("autodoc-process-docstring", escape_marks, priority=600)
     return {"parallel_read_safe": True}

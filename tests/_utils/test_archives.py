@@ -22,7 +22,9 @@ def test_a_packed_table_is_read(tmp_path):
 def test_a_bomb_is_refused_by_what_it_gives(tmp_path, content):
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(gzip.compress(content) * 1200)  # members of a gzip file may follow one another
-    with pytest.raises(NerveError, match=r"t\.tsv\.gz: its [\d,]+ bytes unpack to .* expected at most 100 times"):
+    with pytest.raises(
+        NerveError, match=r"t\.tsv\.gz: its [\d,]+ bytes unpack to .* expected at most 100 times"
+    ):
         read_tsv(path)
 
 

@@ -10,12 +10,24 @@ from nerve._utils import cores
 
 
 def in_a_new_process(code: str, **variables: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if name not in (*cores.WAITING, *cores.THREADS)}
-    run = subprocess.run([sys.executable, "-c", code], env=kept | variables, capture_output=True, text=True, check=True)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*cores.WAITING, *cores.THREADS)
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=kept | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return run.stdout.strip()
 
 
-SAID = "import nerve, os; print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('OMP_NUM_THREADS'))"
+SAID = (
+    "import nerve, os; print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('OMP_NUM_THREADS'))"
+)
 
 
 @pytest.mark.slow
@@ -51,7 +63,9 @@ class LoadedTorch:
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [(8, 3), (2, 2)])
-def test_a_torch_that_is_already_there_is_limited_unless_the_user_did(monkeypatch, chosen, expected):
+def test_a_torch_that_is_already_there_is_limited_unless_the_user_did(
+    monkeypatch, chosen, expected
+):
     for name in cores.THREADS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cores, "_seen_by_libraries", lambda: 8)
@@ -67,7 +81,11 @@ def test_a_torch_that_is_already_there_is_limited_unless_the_user_did(monkeypatc
     [
         ("0::/job/step", {"job/cpu.max": "150000 100000", "job/step/cpu.max": "max 100000"}, [1.5]),
         ("0::/not/mounted/here", {"cpu.max": "400000 100000"}, [4.0]),
-        ("3:cpu,cpuacct:/a", {"cpu/a/cpu.cfs_quota_us": "200000", "cpu/a/cpu.cfs_period_us": "100000"}, [2.0]),
+        (
+            "3:cpu,cpuacct:/a",
+            {"cpu/a/cpu.cfs_quota_us": "200000", "cpu/a/cpu.cfs_period_us": "100000"},
+            [2.0],
+        ),
         ("3:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, []),
         ("4:memory:/a", {"cpu.max": "100000 100000"}, []),
         ("0::/", {"cpu.max": "what is this"}, []),
@@ -75,7 +93,8 @@ def test_a_torch_that_is_already_there_is_limited_unless_the_user_did(monkeypatc
 )
 def test_quotas_of_every_group_around_the_process_count(tmp_path, listed, files, expected):
     for name, text in (
-        {f"sys/fs/cgroup/{key}": value for key, value in files.items()} | {"proc/self/cgroup": listed}
+        {f"sys/fs/cgroup/{key}": value for key, value in files.items()}
+        | {"proc/self/cgroup": listed}
     ).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")

@@ -21,9 +21,13 @@ from nerve._utils.files import (
 )
 
 
-def test_a_file_is_flushed_to_the_disk_before_it_has_its_name_and_the_folder_after(tmp_path, monkeypatch):
+def test_a_file_is_flushed_to_the_disk_before_it_has_its_name_and_the_folder_after(
+    tmp_path, monkeypatch
+):
     done, replace = [], os.replace
-    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    )
     monkeypatch.setattr(os, "replace", lambda old, new: (done.append("named"), replace(old, new)))
     write_text(tmp_path / "a.txt", "text")
     draft, named, folder = done
@@ -52,7 +56,10 @@ def test_a_file_is_replaced_by_a_rename_and_never_written_over(tmp_path):
 def test_a_failed_folder_keeps_the_old_one(tmp_path):
     with atomic_folder(tmp_path / "f", "x") as draft:
         (draft / "x").write_text("1")
-    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "f", "x", overwrite=True) as draft:
+    with (
+        pytest.raises(ZeroDivisionError),
+        atomic_folder(tmp_path / "f", "x", overwrite=True) as draft,
+    ):
         (draft / "x").write_text("2")
         1 / 0  # noqa: B018
     assert (tmp_path / "f" / "x").read_text() == "1"
@@ -78,21 +85,31 @@ def test_a_folder_that_cannot_be_made_removes_nothing(tmp_path, monkeypatch, nam
 
 def test_a_folder_of_something_else_is_never_replaced(tmp_path, monkeypatch):
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(NerveError, match="not replaced"), atomic_folder(tmp_path, "x", overwrite=True):
+    with (
+        pytest.raises(NerveError, match="not replaced"),
+        atomic_folder(tmp_path, "x", overwrite=True),
+    ):
         pytest.fail("the folder was made")
     (tmp_path / "x").write_text("1")
     monkeypatch.chdir(tmp_path)
     own = ["thesis.txt"]
-    with pytest.raises(NerveError, match="inside"), atomic_folder(tmp_path, "x", own=own, overwrite=True):
+    with (
+        pytest.raises(NerveError, match="inside"),
+        atomic_folder(tmp_path, "x", own=own, overwrite=True),
+    ):
         pytest.fail("the folder was made")
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
 def test_tables_round_trip_with_missing_values(tmp_path):
-    table = pd.DataFrame({"participant_id": ["001", "002"], "score": [1.25, None], "note": ["a\tb", 'say "x"']})
+    table = pd.DataFrame(
+        {"participant_id": ["001", "002"], "score": [1.25, None], "note": ["a\tb", 'say "x"']}
+    )
     write_tsv(tmp_path / "t.tsv", table)
     assert "n/a" in (tmp_path / "t.tsv").read_text()
-    pd.testing.assert_frame_equal(read_tsv(tmp_path / "t.tsv", dtype={"participant_id": str}), table)
+    pd.testing.assert_frame_equal(
+        read_tsv(tmp_path / "t.tsv", dtype={"participant_id": str}), table
+    )
 
 
 def test_only_our_own_mark_is_missing_in_our_tables(tmp_path):
@@ -147,7 +164,10 @@ def test_a_folder_with_something_of_the_users_is_not_replaced(tmp_path):
     with atomic_folder(tmp_path / "f", "x", own=["y"], overwrite=True) as draft:
         (draft / "x").write_text("2")
     (tmp_path / "f" / "notes.txt").write_text("precious")
-    with pytest.raises(NerveError, match=r"notes\.txt"), atomic_folder(tmp_path / "f", "x", overwrite=True):
+    with (
+        pytest.raises(NerveError, match=r"notes\.txt"),
+        atomic_folder(tmp_path / "f", "x", overwrite=True),
+    ):
         pytest.fail("the folder was made")
     assert (tmp_path / "f" / "notes.txt").read_text() == "precious"
 
@@ -168,7 +188,11 @@ def test_permissions_stay_as_narrow_as_they_were(tmp_path):
         (draft / "x").write_text("1")
     write_text(tmp_path / "a.txt", "1")
     usual = (tmp_path / "a.txt").stat().st_mode
-    for path, mode in ((tmp_path / "f", 0o700), (tmp_path / "f" / "x", 0o600), (tmp_path / "a.txt", 0o600)):
+    for path, mode in (
+        (tmp_path / "f", 0o700),
+        (tmp_path / "f" / "x", 0o600),
+        (tmp_path / "a.txt", 0o600),
+    ):
         path.chmod(mode)
     write_text(tmp_path / "a.txt", "2")
     with atomic_folder(tmp_path / "f", "x", overwrite=True) as draft:

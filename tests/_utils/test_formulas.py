@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 from nerve._utils.files import read_tsv, write_tsv
 from nerve._utils.formulas import guarded, guarded_table, unguarded, unguarded_table
 
-DANGEROUS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "=cmd|'/c calc'!A1", "-", "+x", "''=x", "'-x"]
+DANGEROUS = [
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "=cmd|'/c calc'!A1",
+    "-",
+    "+x",
+    "''=x",
+    "'-x",
+]
 
 
 @given(st.text(alphabet="=+-@\t\r\n'a1 .", max_size=8))
@@ -30,7 +43,9 @@ def test_numbers_are_left_alone(number):
 
 
 def test_a_table_goes_to_disk_and_back(tmp_path):
-    table = pd.DataFrame({"participant_id": DANGEROUS, "=score": range(len(DANGEROUS)), "text": ["plain"] * 12})
+    table = pd.DataFrame(
+        {"participant_id": DANGEROUS, "=score": range(len(DANGEROUS)), "text": ["plain"] * 12}
+    )
     write_tsv(tmp_path / "table.tsv", table)
     pd.testing.assert_frame_equal(read_tsv(tmp_path / "table.tsv"), table, check_dtype=False)
     with open(tmp_path / "table.tsv", newline="") as stream:  # as another program sees it

@@ -45,7 +45,11 @@ def test_turned_scores_keep_distances_and_sum_to_zero_however_many_they_are():
 def planted() -> tuple[np.ndarray, np.ndarray]:
     """Signal in 20 of 4,000 directions, and the same with noise: 150 participants of unit length."""
     rng = np.random.default_rng(1)
-    signal = rng.normal(size=(150, 20)) * np.linspace(3, 1, 20) @ np.linalg.qr(rng.normal(size=(4000, 20)))[0].T
+    signal = (
+        rng.normal(size=(150, 20))
+        * np.linspace(3, 1, 20)
+        @ np.linalg.qr(rng.normal(size=(4000, 20)))[0].T
+    )
     noisy = signal + rng.normal(size=signal.shape) * 0.25
     return signal / np.linalg.norm(noisy, axis=1, keepdims=True), unit_rows(noisy)
 
@@ -81,4 +85,6 @@ def test_with_more_participants_than_entries_new_ones_are_like_the_others():
 
 
 def test_rows_have_unit_length_but_those_that_are_nothing():
-    np.testing.assert_allclose(unit_rows(np.array([[3.0, 4.0], [1e-9, 0.0]]), 1e-6), [[0.6, 0.8], [0.0, 0.0]])
+    np.testing.assert_allclose(
+        unit_rows(np.array([[3.0, 4.0], [1e-9, 0.0]]), 1e-6), [[0.6, 0.8], [0.0, 0.0]]
+    )

@@ -49,7 +49,9 @@ def test_a_lock_names_its_holder_and_leaves_no_file(tmp_path):
         assert is_held(lock)
         assert str(os.getpid()) in holder(lock)
         with (
-            pytest.raises(NerveError, match=rf"run: process {os.getpid()} on this machine is writing it"),
+            pytest.raises(
+                NerveError, match=rf"run: process {os.getpid()} on this machine is writing it"
+            ),
             only_one(lock, "run"),
         ):
             pass
@@ -65,7 +67,9 @@ def test_a_lock_is_given_back_after_an_error_and_after_a_kill(tmp_path):
     other = start(holding(lock))
     assert is_held(lock)
     kill(other)
-    assert socket.gethostname() not in lock.read_text()  # it stays, and may be shared with the folder
+    assert (
+        socket.gethostname() not in lock.read_text()
+    )  # it stays, and may be shared with the folder
     assert lock.exists()
     assert not is_held(lock)
     with holding(lock) as mine:
@@ -76,13 +80,18 @@ def test_a_lock_is_given_back_after_an_error_and_after_a_kill(tmp_path):
 def test_a_folder_that_another_process_fills_is_refused_by_its_name_and_free_after_a_kill(tmp_path):
     folder = tmp_path / "cohort"
     other = start(atomic_folder(folder, "x"))
-    with pytest.raises(NerveError, match=rf"cohort: process {other.pid} on this machine"), atomic_folder(folder, "x"):
+    with (
+        pytest.raises(NerveError, match=rf"cohort: process {other.pid} on this machine"),
+        atomic_folder(folder, "x"),
+    ):
         pass
     kill(other)
     assert not folder.exists()
     with atomic_folder(folder, "x") as draft:
         (draft / "x").write_text("1")
-    assert os.listdir(tmp_path) == ["cohort"]  # the draft and the lock of the killed one are gone too
+    assert os.listdir(tmp_path) == [
+        "cohort"
+    ]  # the draft and the lock of the killed one are gone too
 
 
 def test_drafts_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):

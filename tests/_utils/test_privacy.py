@@ -82,14 +82,18 @@ def test_a_note_names_nobody_unless_it_is_for_the_screen():
 
 def test_a_command_keeps_options_and_loses_paths():
     typed = "nerve evaluate ann/cohort --targets age,sex --features raw,tangent:recentre=site,runs/ann --n-folds 3"
-    command = shared_command(f"{typed} --out=ann/out --test 'ann b/c'", ["--targets", "--n-folds"], ["raw", "tangent"])
+    command = shared_command(
+        f"{typed} --out=ann/out --test 'ann b/c'", ["--targets", "--n-folds"], ["raw", "tangent"]
+    )
     assert command == (
         "nerve evaluate PATH --targets age,sex --features raw,tangent:recentre=site,PATH --n-folds 3 "
         "--out=PATH --test PATH"
     )
 
 
-@pytest.mark.parametrize("text", ["1987-06-05", "19870605", "5.6.87", "06/05/1987", "5 June 1987", "at 2020-01-01T10"])
+@pytest.mark.parametrize(
+    "text", ["1987-06-05", "19870605", "5.6.87", "06/05/1987", "5 June 1987", "at 2020-01-01T10"]
+)
 def test_dates_are_known(text):
     assert is_date(text)
 
@@ -112,7 +116,11 @@ def test_no_control_character_is_written(tmp_path):
     write_text(tmp_path / "a.txt", f"{ESCAPES}\n")
     write_json(tmp_path / "a.json", {ESCAPES: 1})
     for file in tmp_path.iterdir():
-        assert not [letter for letter in file.read_text("utf-8") if not letter.isprintable() and letter != "\n"]
+        assert not [
+            letter
+            for letter in file.read_text("utf-8")
+            if not letter.isprintable() and letter != "\n"
+        ]
     assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {ESCAPES: 1}
     table = printable_table(pd.DataFrame({ESCAPES: [ESCAPES, None], "n": [1, 2]}))
     assert all(text.isprintable() for text in [table.columns[0], table.iloc[0, 0]])

@@ -56,7 +56,10 @@ def test_nested_work_does_not_flood_a_log(monkeypatch, capsys):
         for _ in progress_bar(range(6), label="inner", unit="folds"):
             clock[0] += 3600
     lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(",")[0] for line in lines] == ["outer: 2 of 5 runs", "outer: 4 of 5 runs"]
+    assert [line.partition(",")[0] for line in lines] == [
+        "outer: 2 of 5 runs",
+        "outer: 4 of 5 runs",
+    ]
 
 
 def test_short_work_writes_nothing_into_a_log(monkeypatch, capsys):
@@ -184,7 +187,10 @@ def test_a_killed_worker_leaves_no_semaphore_behind(tmp_path):
 
 
 def test_the_bar_ends_with_its_work_even_after_an_error(at_once, capsys):
-    with pytest.raises(ZeroDivisionError), progress_bar(label="failing", total=2, unit="steps") as bar:
+    with (
+        pytest.raises(ZeroDivisionError),
+        progress_bar(label="failing", total=2, unit="steps") as bar,
+    ):
         bar.update(1 / 0)
     assert bar.disable  # tqdm's word for a bar that was closed
 

@@ -60,7 +60,9 @@ def test_a_step_is_the_same_in_one_thread_and_in_several(tokenizer, bias, monkey
     def step(worth_threads):
         monkeypatch.setattr(tokenizers, "WORTH_THREADS", worth_threads)
         torch.manual_seed(1)
-        model = MaskedAutoencoder(patching, tokenizer, dim=8, heads=2, depth=1, decoder_dim=4, tokenizer_bias=bias)
+        model = MaskedAutoencoder(
+            patching, tokenizer, dim=8, heads=2, depth=1, decoder_dim=4, tokenizer_bias=bias
+        )
         loss = model.training_loss(packed)
         loss.backward()
         with torch.no_grad():

@@ -42,6 +42,8 @@ PARTS = {
     "packing",
     "predictor",
     "probe",
+    "run_folder",
+    "training_options",
     "pretrained",
     "recentring",
     "runs",
@@ -195,7 +197,11 @@ def test_gradients_reach_every_trainable_weight(name, cohort, fitted):
         module.training_loss(source.batch(rows), Draws(0, 0, len(rows))).backward()
     weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     assert weights
-    unreached = [name for name, weight in weights.items() if weight.grad is None or not weight.grad.abs().max() > 0]
+    unreached = [
+        name
+        for name, weight in weights.items()
+        if weight.grad is None or not weight.grad.abs().max() > 0
+    ]
     assert not unreached
 
 
@@ -203,7 +209,10 @@ def test_gradients_reach_every_trainable_weight(name, cohort, fitted):
 @pytest.mark.parametrize("name", TRAINED)
 def test_same_seed_same_result_other_seed_another(name, cohort, fitted):
     torch.manual_seed(123)  # whatever the caller did with the global generator
-    again, other = fit(clone(fitted(name)), cohort), fit(clone(fitted(name)).set_params(seed=5), cohort)
+    again, other = (
+        fit(clone(fitted(name)), cohort),
+        fit(clone(fitted(name)).set_params(seed=5), cohort),
+    )
     np.testing.assert_array_equal(apply(again, cohort), apply(fitted(name), cohort))
     assert not np.array_equal(apply(other, cohort), apply(fitted(name), cohort))
 
@@ -220,8 +229,14 @@ class SumsInAnyOrder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if "index_put" in function.__name__ and len(args) > 3 and args[3]:
-            numbers = [index for index in args[1] if index is not None and index.dtype != torch.bool]
-            places = torch.stack(torch.broadcast_tensors(*numbers)).flatten(1) if numbers else torch.zeros(1, 0)
+            numbers = [
+                index for index in args[1] if index is not None and index.dtype != torch.bool
+            ]
+            places = (
+                torch.stack(torch.broadcast_tensors(*numbers)).flatten(1)
+                if numbers
+                else torch.zeros(1, 0)
+            )
             if places.unique(dim=1).shape[1] < places.shape[1]:
                 self.found.append(tuple(args[0].shape))
         return function(*args, **(kwargs or {}))
@@ -232,11 +247,15 @@ BIASED = {"tokenizer": "specific", "warmup_epochs": 0}  # of the preset paper: o
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "preset", "settings"), [*((name, "small", {}) for name in TRAINED), ("nerve", "paper", BIASED)]
+    ("name", "preset", "settings"),
+    [*((name, "small", {}) for name in TRAINED), ("nerve", "paper", BIASED)],
 )
 def test_gradients_are_summed_in_one_order(name, preset, settings, cohort):
     with SumsInAnyOrder() as mode:
-        fit(make_method(name, preset, {"epochs": 1, **settings}, device="cpu"), cohort.subset(np.arange(16)))
+        fit(
+            make_method(name, preset, {"epochs": 1, **settings}, device="cpu"),
+            cohort.subset(np.arange(16)),
+        )
     assert mode.found == []
 
 
@@ -251,7 +270,9 @@ def test_sums_in_any_order_are_seen():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
-def test_applying_is_deterministic_even_if_the_module_was_left_in_training_mode(name, cohort, fitted):
+def test_applying_is_deterministic_even_if_the_module_was_left_in_training_mode(
+    name, cohort, fitted
+):
     first = apply(fitted(name), cohort)
     fitted(name).module_.train()
     np.testing.assert_array_equal(apply(fitted(name), cohort), first)
@@ -265,7 +286,9 @@ def test_saving_and_loading_changes_nothing(name, cohort, fitted, tmp_path):
     np.testing.assert_array_equal(apply(loaded, cohort), apply(fitted(name), cohort))
     assert type(load_method(tmp_path, device="cpu")) is method_class(name)
     assert loaded.adapted_ == fitted(name).adapted_
-    text = "".join(path.read_text() for path in tmp_path.iterdir() if path.suffix in (".json", ".md", ".tsv"))
+    text = "".join(
+        path.read_text() for path in tmp_path.iterdir() if path.suffix in (".json", ".md", ".tsv")
+    )
     assert not [person for person in cohort.participants["participant_id"] if person in text]
 
 
@@ -291,7 +314,11 @@ def test_the_input_is_not_touched_nor_the_global_random_state(name, cohort):
 def test_a_cohort_in_another_region_order_gives_the_same_result(name, cohort, fitted):
     order = np.random.default_rng(0).permutation(TINY.n_regions)
     moved = cohort.align(
-        Parcellation(tuple(TINY.labels[i] for i in order), tuple(TINY.networks[i] for i in order), name="moved")
+        Parcellation(
+            tuple(TINY.labels[i] for i in order),
+            tuple(TINY.networks[i] for i in order),
+            name="moved",
+        )
     )
     assert not np.array_equal(moved.connectivity, cohort.connectivity)
     np.testing.assert_allclose(apply(fitted(name), moved), apply(fitted(name), cohort), atol=1e-6)
@@ -303,7 +330,9 @@ def test_any_number_of_regions(name):
     rng = np.random.default_rng(0)
     series = rng.normal(size=(24, 120, 13))
     labels = tuple(f"r{i}" for i in range(13))
-    people = pd.DataFrame({"participant_id": [f"p{i}" for i in range(24)], "score": rng.normal(size=24)})
+    people = pd.DataFrame(
+        {"participant_id": [f"p{i}" for i in range(24)], "score": rng.normal(size=24)}
+    )
     fc = np.stack([np.corrcoef(one.T) for one in series])
     parcellation = Parcellation(labels, tuple("aaabbbbccccdd"), name="thirteen")
     thirteen = Cohort(fc, people, parcellation, list(series))
@@ -339,7 +368,10 @@ SHORTER = {
     "nerve": {"epochs": 5, "view": "fc", "lr": 3e-3, "dim": 32, "standardise": False},
 }
 N_TRAINING = 180
-CHANCE_80, CHANCE_260 = 0.19, 0.105  # correlations that chance exceeds once in twenty times, for so many people
+CHANCE_80, CHANCE_260 = (
+    0.19,
+    0.105,
+)  # correlations that chance exceeds once in twenty times, for so many people
 # self-supervised methods that do not beat their own untrained weights here; their pages say so
 NO_BETTER_THAN_UNTRAINED = {"nerve", "graphmae", "braingsls", "gate"}
 
@@ -392,7 +424,10 @@ def test_training_beats_untrained_weights_or_the_page_says_that_it_does_not(name
         assert "untrained" in (DOCS / f"{name}.md").read_text()
         return
     found = r_of_features(trained(name).transform(planted), scores(planted))
-    untrained = [r_of_features(transform_untrained(trained(name), planted, seed), scores(planted)) for seed in range(2)]
+    untrained = [
+        r_of_features(transform_untrained(trained(name), planted, seed), scores(planted))
+        for seed in range(2)
+    ]
     assert found > np.mean(untrained)
 
 

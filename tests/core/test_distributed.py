@@ -22,7 +22,14 @@ from nerve.core.masked_autoencoder import MaskedAutoencoder
 
 SETTINGS = ["--preset", "small", "--device", "cpu"] + [
     part
-    for setting in ("dim=16", "depth=1", "epochs=8", "batch_size=10", "checkpoint_seconds=0", "lr=0.01")
+    for setting in (
+        "dim=16",
+        "depth=1",
+        "epochs=8",
+        "batch_size=10",
+        "checkpoint_seconds=0",
+        "lr=0.01",
+    )
     for part in ("--set", setting)
 ]
 MINUTES = 1200  # seconds until a process counts as hanging
@@ -64,7 +71,9 @@ def test_signals_checkpoint_and_end_with_a_sentence(cohort, tmp_path):
         for number in (signal.SIGTERM, signal.SIGINT):
             out = tmp_path / number.name
             running = warm.start(command(cohort, out, "--set", "epochs=100000"), tmp_path / "log")
-            wait_for(out / "last.safetensors", lambda pid=running.pid: Path(f"/proc/{pid}").exists())
+            wait_for(
+                out / "last.safetensors", lambda pid=running.pid: Path(f"/proc/{pid}").exists()
+            )
             os.kill(running.pid, number)
             ended = running.end()
             assert ended.code == 128 + number
@@ -99,13 +108,20 @@ def be_worker(rank: int, port: int, arguments: list[str], said: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_two_processes_draw_the_curve_of_one_and_survive_a_killed_worker(cohort, uninterrupted, tmp_path):
-    out, context = tmp_path / "two", multiprocessing.get_context("fork")  # forked: torch is imported already
+def test_two_processes_draw_the_curve_of_one_and_survive_a_killed_worker(
+    cohort, uninterrupted, tmp_path
+):
+    out, context = (
+        tmp_path / "two",
+        multiprocessing.get_context("fork"),
+    )  # forked: torch is imported already
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     workers = [
-        context.Process(target=be_worker, args=(rank, port, command(cohort, out), tmp_path / f"said{rank}"))
+        context.Process(
+            target=be_worker, args=(rank, port, command(cohort, out), tmp_path / f"said{rank}")
+        )
         for rank in range(2)
     ]
     for worker in workers:
@@ -117,12 +133,27 @@ def test_two_processes_draw_the_curve_of_one_and_survive_a_killed_worker(cohort,
     assert "Start it again with --resume" in (tmp_path / "said0").read_text()
     assert (out / "last.safetensors").exists()
     assert not (out / "model.safetensors").exists()
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "nerve"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "nerve",
+    ]
     resumed = subprocess.run(
-        torchrun + command(cohort, out, "--resume"), capture_output=True, text=True, env=ENVIRONMENT, timeout=MINUTES
+        torchrun + command(cohort, out, "--resume"),
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=MINUTES,
     )
     assert resumed.returncode == 0, resumed.stderr
     one, two = (pd.read_csv(run / "history.tsv", sep="\t") for run in (uninterrupted, out))
     for curve in ("training_loss", "validation_loss"):
-        np.testing.assert_allclose(two[curve], one[curve], atol=5e-4)  # sums in another order, over 12 steps
+        np.testing.assert_allclose(
+            two[curve], one[curve], atol=5e-4
+        )  # sums in another order, over 12 steps
     assert (out / "model.safetensors").is_file()

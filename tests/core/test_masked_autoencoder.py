@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.core.test_tokenizers import PATCHINGS, every_patching, every_tokenizer, matrices, model_for
+from tests.core.test_tokenizers import (
+    PATCHINGS,
+    every_patching,
+    every_tokenizer,
+    matrices,
+    model_for,
+)
 from tests.reference import nerve_literal
 
 import nerve
@@ -24,7 +30,9 @@ def test_a_masked_patch_reaches_neither_the_visible_tokens_nor_the_prediction(pa
     model, packed = model_for(patching, name, standardise=True), packed_for(patching)
     visible, masked = model.choose_masks(torch.rand(3, patching.n_patches))
     hidden = torch.zeros(3, patching.n_patches, dtype=torch.bool).scatter(1, masked, True)
-    entries = hidden[:, torch.from_numpy(patching.patch_of)]  # (people, S): the entries that are masked
+    entries = hidden[
+        :, torch.from_numpy(patching.patch_of)
+    ]  # (people, S): the entries that are masked
     changed = torch.where(entries, torch.randn_like(packed) * 1e3, packed)
     torch.nn.init.normal_(model.decoder_norm.weight)
     model.fit_standardisation([packed])
@@ -37,7 +45,9 @@ def test_a_masked_patch_reaches_neither_the_visible_tokens_nor_the_prediction(pa
 def test_a_visible_patch_does_reach_the_prediction(patching, name):
     model, packed = model_for(patching, name), packed_for(patching)
     _, masked = model.choose_masks(torch.rand(3, patching.n_patches))
-    assert not torch.allclose(model.reconstruct(packed, masked), model.reconstruct(packed * 1.5, masked))
+    assert not torch.allclose(
+        model.reconstruct(packed, masked), model.reconstruct(packed * 1.5, masked)
+    )
 
 
 def test_a_leak_would_be_found_by_the_gradient():
@@ -58,10 +68,14 @@ def test_count_is_exact_and_every_patch_is_masked_equally_often():
     visible, masked = model.choose_masks(Draws(0, 0, 4000).uniform(153))
     assert visible.shape == (4000, 76)
     assert masked.shape == (4000, 77)
-    assert torch.equal(torch.cat([visible, masked], 1).sort(1).values, torch.arange(153).expand(4000, -1))
+    assert torch.equal(
+        torch.cat([visible, masked], 1).sort(1).values, torch.arange(153).expand(4000, -1)
+    )
     share = torch.bincount(masked.flatten(), minlength=153) / 4000
     assert (share - 77 / 153).abs().max() < 4 * (0.25 / 4000) ** 0.5
-    assert len({tuple(row) for row in masked[:100].tolist()}) == 100  # each person has a mask of their own
+    assert (
+        len({tuple(row) for row in masked[:100].tolist()}) == 100
+    )  # each person has a mask of their own
 
 
 def test_attention_maps_are_those_the_encoder_uses():
@@ -94,13 +108,17 @@ def test_standardising_moves_and_scales_input_and_target_alike():
     model, packed = model_for(patching, standardise=True), packed_for(patching)
     plain = model_for(patching)
     torch.nn.init.ones_(model.decoder_norm.weight)
-    plain.load_state_dict({k: v for k, v in model.state_dict().items() if k not in ("mean", "scale")})
+    plain.load_state_dict(
+        {k: v for k, v in model.state_dict().items() if k not in ("mean", "scale")}
+    )
     shift = torch.randn(patching.n_entries, dtype=torch.float64)
     model.mean.copy_(shift)
     model.scale.fill_(3.0)
     draws = [Draws(0, 0, 3), Draws(0, 0, 3)]
     moved = 3 * packed + shift
-    torch.testing.assert_close(model.training_loss(moved, draws[0]), plain.training_loss(packed, draws[1]))
+    torch.testing.assert_close(
+        model.training_loss(moved, draws[0]), plain.training_loss(packed, draws[1])
+    )
     torch.testing.assert_close(model.reconstruct(moved), 3 * plain.reconstruct(packed) + shift)
 
 
@@ -109,13 +127,17 @@ def test_standardised_entries_have_mean_zero_and_unit_size_and_reconstructions_b
     model, packed = model_for(patching, standardise=True), packed_for(patching, 20) * 3 + 5
     model.fit_standardisation([packed[:13], packed[13:]])
     entries = model._standardised(packed)
-    torch.testing.assert_close(entries.mean(0), torch.zeros(patching.n_entries).double(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        entries.mean(0), torch.zeros(patching.n_entries).double(), atol=1e-5, rtol=0
+    )
     assert entries.square().mean().item() == pytest.approx(1, rel=1e-5)
     masked = model.choose_masks(torch.rand(20, patching.n_patches))[1]
-    torch.testing.assert_close(model.reconstruct(packed, masked), packed.mean(0).expand(20, -1), atol=1e-5, rtol=0)
-    assert model.masked_loss(packed, *model.choose_masks(torch.rand(20, patching.n_patches))).item() == pytest.approx(
-        1, abs=0.2
+    torch.testing.assert_close(
+        model.reconstruct(packed, masked), packed.mean(0).expand(20, -1), atol=1e-5, rtol=0
     )
+    assert model.masked_loss(
+        packed, *model.choose_masks(torch.rand(20, patching.n_patches))
+    ).item() == pytest.approx(1, abs=0.2)
 
 
 def test_poolings_and_their_shapes():

@@ -29,7 +29,11 @@ def symmetric(n, n_regions, seed=0):
         (Patching.from_parcellation(nerve.load_parcellation("schaefer400-17")), 153, 85_313),
         (Patching.from_parcellation(nerve.load_parcellation("schaefer400-7")), 28, 92_818),
         (Patching.grid(400, 16), 325, 83_200),
-        (Patching.from_parcellation(nerve.load_parcellation("schaefer400-17")).permuted(3), 153, 85_313),
+        (
+            Patching.from_parcellation(nerve.load_parcellation("schaefer400-17")).permuted(3),
+            153,
+            85_313,
+        ),
     ],
 )
 def test_sizes_of_the_papers_patchings(patching, n_patches, n_entries):

@@ -47,7 +47,12 @@ def test_tokens_equal_the_written_out_khatri_rao_product(patching, name):
 @every_tokenizer
 @pytest.mark.parametrize(
     ("patches", "kind"),
-    [("7 uneven", "sum"), ("grid", "patch_mean"), ("permuted", "patch_mean"), ("one region a group", "patch_mean")],
+    [
+        ("7 uneven", "sum"),
+        ("grid", "patch_mean"),
+        ("permuted", "patch_mean"),
+        ("one region a group", "patch_mean"),
+    ],
 )
 def test_loss_and_gradient_equal_the_written_out_equation(patches, name, kind):
     patching = PATCHINGS[patches]
@@ -67,7 +72,9 @@ def test_loss_and_gradient_equal_the_written_out_equation(patches, name, kind):
     assert fast.item() == pytest.approx(slow.item(), abs=1e-9)
     for parameter_name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            torch.testing.assert_close(gradients[parameter_name], parameter.grad, atol=1e-8, rtol=1e-6)
+            torch.testing.assert_close(
+                gradients[parameter_name], parameter.grad, atol=1e-8, rtol=1e-6
+            )
 
 
 def test_float32_agrees_with_the_literal_float64_to_1e5_at_400_regions():
@@ -90,9 +97,13 @@ def test_reconstruct_is_consistent_with_the_error_of_chosen_patches(patching, na
         torch.nn.init.normal_(parameter)
     packed = torch.from_numpy(patching.pack(fc))
     tokens = torch.randn(3, patching.n_patches, 4, dtype=torch.float64)
-    chosen = torch.stack([torch.randperm(patching.n_patches)[: max(1, patching.n_patches // 2)] for _ in fc])
+    chosen = torch.stack(
+        [torch.randperm(patching.n_patches)[: max(1, patching.n_patches // 2)] for _ in fc]
+    )
     errors = model.tokenizer.squared_errors(
-        tokens.gather(1, chosen[..., None].expand(-1, -1, 4)), packed, PatchChoice(chosen, patching.n_patches)
+        tokens.gather(1, chosen[..., None].expand(-1, -1, 4)),
+        packed,
+        PatchChoice(chosen, patching.n_patches),
     )
     whole = (model.tokenizer.reconstruct(tokens) - packed) ** 2
     for p, error in enumerate(errors):
@@ -108,10 +119,14 @@ def test_embedding_some_patches_equals_choosing_among_all(patching, name):
     for parameter in model.tokenizer.parameters():
         torch.nn.init.normal_(parameter)
     packed = torch.from_numpy(patching.pack(matrices(patching)))
-    chosen = torch.stack([torch.randperm(patching.n_patches)[: max(1, patching.n_patches // 2)] for _ in packed])
+    chosen = torch.stack(
+        [torch.randperm(patching.n_patches)[: max(1, patching.n_patches // 2)] for _ in packed]
+    )
     some = model.tokenizer.embed(packed, PatchChoice(chosen, patching.n_patches))
     every = model.tokenizer.embed(packed)
-    torch.testing.assert_close(some, every.gather(1, chosen[..., None].expand(-1, -1, every.shape[-1])))
+    torch.testing.assert_close(
+        some, every.gather(1, chosen[..., None].expand(-1, -1, every.shape[-1]))
+    )
 
 
 @every_tokenizer
@@ -141,7 +156,11 @@ def test_random_signs_give_tokens_of_unit_size_that_keep_distances(name):
 
 
 # what building the released code gives (../shared/docs/methods.md): spreads of the first linear maps, and first losses
-RELEASED = {"bilinear": (1.0, 1.0, 64.0), "shared": (0.0335, 0.0355, 0.11), "specific": (0.046, 0.057, 0.29)}
+RELEASED = {
+    "bilinear": (1.0, 1.0, 64.0),
+    "shared": (0.0335, 0.0355, 0.11),
+    "specific": (0.046, 0.057, 0.29),
+}
 
 
 @pytest.mark.slow
@@ -151,10 +170,14 @@ def test_released_init_has_the_spreads_and_the_first_loss_of_the_released_code(n
     torch.manual_seed(0)
     model = MaskedAutoencoder(patching, name, init="released", tokenizer_bias=True)
     there, back, first = RELEASED[name]
-    weights = [p for p in model.tokenizer.parameters() if p.ndim == 2 and p.shape[0] != patching.n_patches]
+    weights = [
+        p for p in model.tokenizer.parameters() if p.ndim == 2 and p.shape[0] != patching.n_patches
+    ]
     assert weights[0].std().item() == pytest.approx(there, rel=0.1)
     assert weights[1].std().item() == pytest.approx(back, rel=0.1)
-    assert model.positions.std().item() == pytest.approx(0.0071, rel=0.05)  # Xavier of (1, 154, 256)
+    assert model.positions.std().item() == pytest.approx(
+        0.0071, rel=0.05
+    )  # Xavier of (1, 154, 256)
     packed = 0.18 * torch.randn(8, patching.n_entries)  # FC of real people has this size
     loss = model.training_loss(packed, Draws(0, 0, 8)).item()
     assert loss == pytest.approx(first, rel=0.15)

@@ -15,7 +15,9 @@ from nerve.core.training import ArrayDataset, LabelledDataset, TrainingSettings,
 from nerve.methods.nerve import NERVE
 from nerve.methods.run_folder import RunFolder, load_tensors
 
-SETTINGS = TrainingSettings(epochs=6, batch_size=8, lr=1e-2, warmup_epochs=1, checkpoint_seconds=0, device="cpu")
+SETTINGS = TrainingSettings(
+    epochs=6, batch_size=8, lr=1e-2, warmup_epochs=1, checkpoint_seconds=0, device="cpu"
+)
 
 
 class Noisy(torch.nn.Module):
@@ -73,12 +75,15 @@ def test_same_seed_same_weights_and_global_generator_untouched(source, whole):
 def whole(source, tmp_path_factory):
     """A run that nothing stopped, and its weights."""
     module = Noisy()
-    result = train(module, source, SETTINGS, checkpoints=RunFolder(tmp_path_factory.mktemp("runs") / "whole"))
+    result = train(
+        module, source, SETTINGS, checkpoints=RunFolder(tmp_path_factory.mktemp("runs") / "whole")
+    )
     return result, weights(module)
 
 
 @pytest.mark.parametrize(
-    "stop_at", [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(29, marks=pytest.mark.slow)]
+    "stop_at",
+    [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(29, marks=pytest.mark.slow)],
 )
 def test_resume_after_a_kill_is_bit_for_bit(source, whole, tmp_path, monkeypatch, stop_at):
     reference, expected = whole
@@ -197,7 +202,12 @@ def test_paper_preset_has_the_batches_of_the_release():
             seen.append(np.array(rows))
             return super().batch(rows)
 
-    split = split_rows(len(x), settings.validation_fraction, settings.seed, np.repeat(["abcd", "pnc"], [1791, 1416]))
+    split = split_rows(
+        len(x),
+        settings.validation_fraction,
+        settings.seed,
+        np.repeat(["abcd", "pnc"], [1791, 1416]),
+    )
     train(Noisy(), Watching(ArrayDataset(x), np.zeros(len(x))), settings, split=split)
     batches = [rows for rows in seen if not np.isin(rows, split[1]).any()]
     assert len(split[0]) == 2886
@@ -209,7 +219,9 @@ def test_paper_preset_has_the_batches_of_the_release():
 def test_paper_preset_has_the_learning_rates_of_the_release():
     """3 steps an epoch: lr t / 1,200 in the first 400 epochs, then half a cosine to 0 at step 12,000."""
     settings = NERVE(preset="paper").training_settings()
-    rates = {step: settings.learning_rate(step, 3) for step in (0, 1, 600, 1199, 1200, 6600, 11_999)}
+    rates = {
+        step: settings.learning_rate(step, 3) for step in (0, 1, 600, 1199, 1200, 6600, 11_999)
+    }
     assert settings.total_steps(3) == 12_000
     assert rates[0] == 0.0
     assert rates[1] == pytest.approx(8.333333333e-6)
@@ -241,7 +253,12 @@ def test_full_batches_resume_bit_for_bit(source, tmp_path, stop_at):
             return super().batch(rows)
 
     with pytest.raises(OSError, match="the disk is gone"):
-        train(Noisy(), Failing(source.samples, source.targets), settings, checkpoints=RunFolder(tmp_path))
+        train(
+            Noisy(),
+            Failing(source.samples, source.targets),
+            settings,
+            checkpoints=RunFolder(tmp_path),
+        )
     resumed = Noisy()
     train(resumed, source, settings, checkpoints=RunFolder(tmp_path), resume=True)
     assert same(weights(uninterrupted), weights(resumed))
@@ -259,7 +276,13 @@ def test_adamw_agrees_with_a_literal_update(source):
             return ((batch[0] @ self.weight - batch[1]) ** 2).mean()
 
     settings = TrainingSettings(
-        epochs=1, batch_size=100, lr=0.1, weight_decay=0.01, validation_fraction=0, schedule="constant", device="cpu"
+        epochs=1,
+        batch_size=100,
+        lr=0.1,
+        weight_decay=0.01,
+        validation_fraction=0,
+        schedule="constant",
+        device="cpu",
     )
     module = Plain()
     train(module, source, settings)
@@ -273,7 +296,9 @@ def test_adamw_agrees_with_a_literal_update(source):
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
 def test_optimizers_have_the_constants_of_the_settings(name):
-    settings = TrainingSettings(optimizer=name, lr=0.1, weight_decay=0.02, betas=(0.8, 0.9), eps=1e-5, momentum=0.7)
+    settings = TrainingSettings(
+        optimizer=name, lr=0.1, weight_decay=0.02, betas=(0.8, 0.9), eps=1e-5, momentum=0.7
+    )
     optimizer = training_module.make_optimizer(Noisy(), settings)
     constants = optimizer.param_groups[0]
     assert type(optimizer).__name__.lower() == name

@@ -48,7 +48,9 @@ def test_tangent_is_the_logarithm_of_whitened_fc(fc):
     shrunk = 0.7 * fc + 0.3 * np.eye(6)
     root = linalg.inv(linalg.sqrtm(shrunk[:66].mean(0)))
     for person in (0, 65, 69):
-        np.testing.assert_allclose(found[person], linalg.logm(root @ shrunk[person] @ root), atol=1e-5)
+        np.testing.assert_allclose(
+            found[person], linalg.logm(root @ shrunk[person] @ root), atol=1e-5
+        )
 
 
 def test_somebody_like_the_group_is_at_the_origin_and_the_diagonal_is_not_read(fc):
@@ -96,7 +98,9 @@ def test_shrinking_brings_noisy_people_nearer_to_their_truth():
     truth = np.eye(12) + np.einsum("pk,ki,kj->pij", 1 + 0.5 * people, loadings, loadings)
     scale = np.sqrt(np.einsum("pii->pi", truth))
     truth /= scale[:, :, None] * scale[:, None]
-    seen = np.stack([np.corrcoef(rng.multivariate_normal(np.zeros(12), one, 60).T) for one in truth])
+    seen = np.stack(
+        [np.corrcoef(rng.multivariate_normal(np.zeros(12), one, 60).T) for one in truth]
+    )
     tangent, shrunk = TangentView().fit(seen), ShrunkView().fit(seen)
     wanted = tangent.apply(truth)
     wanted -= wanted.mean(0)
@@ -114,7 +118,9 @@ def test_a_view_maps_back_to_the_fc_that_it_was_made_of(name):
 
 
 def test_the_group_of_the_shrunk_view_maps_back_to_the_groups_fc():
-    series = np.random.default_rng(0).normal(size=(30, 8, 50)) + np.random.default_rng(1).normal(size=(30, 1, 50))
+    series = np.random.default_rng(0).normal(size=(30, 8, 50)) + np.random.default_rng(1).normal(
+        size=(30, 1, 50)
+    )
     fc = np.stack([np.corrcoef(one) for one in series])
     view = make_view("shrunk").fit(fc)
     group = view.to_fc(np.zeros((1, 8, 8)))[0]

@@ -7,7 +7,12 @@ from typer.testing import CliRunner
 
 from nerve._utils.errors import NerveError
 from nerve.cli import app
-from nerve.data.atlas_tables import SCHAEFER_SIZES, other_aliases, parcellation_names, schaefer_aliases
+from nerve.data.atlas_tables import (
+    SCHAEFER_SIZES,
+    other_aliases,
+    parcellation_names,
+    schaefer_aliases,
+)
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.readers import read_cohort
 
@@ -19,9 +24,28 @@ PUBLISHED = {
 }  # fmt: skip
 # sizes of networks that their papers state: Gordon 2016, Ji 2019 (Cole-Anticevic, cortex), Power 2011
 NETWORK_SIZES = {
-    "gordon333": {"Default": 41, "SMhand": 38, "Visual": 39, "CinguloOperc": 40, "Salience": 4, "Unassigned": 47},
-    "glasser360-lr": {"Visual1": 6, "Visual2": 54, "Somatomotor": 39, "Default": 77, "Orbito-Affective": 6},
-    "power264": {"Default": 58, "Visual": 31, "SomatomotorHand": 30, "Salience": 18, "Uncertain": 28},
+    "gordon333": {
+        "Default": 41,
+        "SMhand": 38,
+        "Visual": 39,
+        "CinguloOperc": 40,
+        "Salience": 4,
+        "Unassigned": 47,
+    },
+    "glasser360-lr": {
+        "Visual1": 6,
+        "Visual2": 54,
+        "Somatomotor": 39,
+        "Default": 77,
+        "Orbito-Affective": 6,
+    },
+    "power264": {
+        "Default": 58,
+        "Visual": 31,
+        "SomatomotorHand": 30,
+        "Salience": 18,
+        "Uncertain": 28,
+    },
 }
 
 
@@ -49,7 +73,9 @@ def test_regions_and_networks_are_as_many_as_published(name):
 @pytest.mark.parametrize("name", NETWORK_SIZES)
 def test_networks_are_of_the_size_that_their_papers_state(name):
     networks = load_parcellation(name).networks
-    assert {network: networks.count(network) for network in NETWORK_SIZES[name]} == NETWORK_SIZES[name]
+    assert {network: networks.count(network) for network in NETWORK_SIZES[name]} == NETWORK_SIZES[
+        name
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,11 +103,16 @@ def test_networks_are_of_the_size_that_their_papers_state(name):
 )
 def test_regions_stand_where_the_published_tables_have_them(name, position, label, network):
     parcellation = load_parcellation(name)
-    assert (parcellation.labels[position - 1], parcellation.networks[position - 1]) == (label, network)
+    assert (parcellation.labels[position - 1], parcellation.networks[position - 1]) == (
+        label,
+        network,
+    )
 
 
 def test_hemispheres_come_first_where_they_do():
-    first = {name: load_parcellation(name).hemispheres[0] for name in ("shen268", "tian-s2", "gordon333")}
+    first = {
+        name: load_parcellation(name).hemispheres[0] for name in ("shen268", "tian-s2", "gordon333")
+    }
     assert first == {"shen268": "R", "tian-s2": "R", "gordon333": "L"}
     right, left = load_parcellation("glasser360-rl"), load_parcellation("glasser360-lr")
     assert np.array_equal(right.reordering_to(left), np.r_[180:360, 0:180])
@@ -106,7 +137,9 @@ def test_4s_atlases_of_different_sizes_are_different_parcels():
 
 def test_regions_are_known_by_the_names_of_other_tables():
     left_first = load_parcellation("glasser360-lr")
-    names = [f"{side}_{label[2:-4]}" for side in ("Right", "Left") for label in left_first.labels[:180]]  # XCP-D's
+    names = [
+        f"{side}_{label[2:-4]}" for side in ("Right", "Left") for label in left_first.labels[:180]
+    ]  # XCP-D's
     assert np.array_equal(_file(names).reordering_to(left_first), np.r_[180:360, 0:180])
     parcels = [f"Parcel_{i}" for i in range(333, 0, -1)]  # Gordon's own names, backwards
     assert np.array_equal(_file(parcels).reordering_to("gordon333"), np.arange(333)[::-1])
@@ -154,7 +187,9 @@ def test_the_commands_list_and_show_them():
         ("Tian", "tian-s3", load_parcellation("tian-s3").labels),
     ],
 )  # fmt: skip
-def test_files_with_labels_name_their_atlas_themselves_and_are_matched_by_label(tmp_path, atlas, target, labels):
+def test_files_with_labels_name_their_atlas_themselves_and_are_matched_by_label(
+    tmp_path, atlas, target, labels
+):
     regions = load_parcellation(target)
     truth = np.corrcoef(np.random.default_rng(0).normal(size=(regions.n_regions, 60)))
     shuffle = np.random.default_rng(1).permutation(regions.n_regions)

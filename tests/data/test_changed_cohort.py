@@ -36,7 +36,9 @@ ATLAS = "schaefer100-7"
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     people = simulate_cohort(40, ATLAS, 40, keep_timeseries=False, seed=1)
-    people.participants["participant_id"] = [f"p{number:02}" for number in range(40)]  # as BIDS has them
+    people.participants["participant_id"] = [
+        f"p{number:02}" for number in range(40)
+    ]  # as BIDS has them
     return people.save(tmp_path_factory.mktemp("original") / "cohort")
 
 
@@ -64,7 +66,9 @@ def sort_table(folder):
     table.to_csv(folder / "participants.tsv", sep="\t", index=False)
 
 
-def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder_gives(tmp_path, folder):
+def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder_gives(
+    tmp_path, folder
+):
     config = ExperimentConfig.model_validate(
         {
             "name": "tiny",
@@ -79,7 +83,9 @@ def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder
     for change, again in ((sort_table, False), (shuffle_target, True), (reverse_matrices, True)):
         change(folder)
         seen = []
-        after = Experiment.prepare(config, tmp_path / "out").run(jobs=1, report=lambda *told: seen.append(told))  # noqa: B023
+        after = Experiment.prepare(config, tmp_path / "out").run(
+            jobs=1, report=lambda *told: seen.append(told)
+        )  # noqa: B023
         assert bool(seen) == again
         now = after.scores["r"].item()
         if again:
@@ -181,7 +187,9 @@ def test_a_touched_or_copied_array_is_the_same(folder):
     assert cohort.fingerprint == before
 
 
-def test_ingest_does_not_replace_a_cohort_that_was_edited_while_it_read(tmp_path, original, folder, monkeypatch):
+def test_ingest_does_not_replace_a_cohort_that_was_edited_while_it_read(
+    tmp_path, original, folder, monkeypatch
+):
     source = export_cohort(Cohort.load(original), tmp_path / "bids")
     check_order = ingesting.check_order  # called when everyone is read
 
@@ -190,7 +198,9 @@ def test_ingest_does_not_replace_a_cohort_that_was_edited_while_it_read(tmp_path
         return check_order(*given)
 
     monkeypatch.setattr(ingesting, "check_order", edit_and_check)
-    with pytest.raises(NerveError, match="changed while new ones were being made, so it is not replaced"):
+    with pytest.raises(
+        NerveError, match="changed while new ones were being made, so it is not replaced"
+    ):
         ingest(source, folder, parcellation=ATLAS, overwrite=True)
     assert Cohort.load(folder).changes == ["columns of participants.tsv changed: p_factor"]
 
@@ -206,26 +216,42 @@ def model(original):
 
 WRITERS = {
     "pretrain": lambda cohort, model, out: pretrain(
-        [cohort], out, preset="small", device="cpu", assignments=[f"{name}={value}" for name, value in TINY.items()]
+        [cohort],
+        out,
+        preset="small",
+        device="cpu",
+        assignments=[f"{name}={value}" for name, value in TINY.items()],
     ),
     "reference": lambda cohort, model, out: TangentSpace().fit(cohort).save(out),
-    "embed": lambda cohort, model, out: embed_file(model, cohort, out.with_suffix(".tsv"), device="cpu"),
+    "embed": lambda cohort, model, out: embed_file(
+        model, cohort, out.with_suffix(".tsv"), device="cpu"
+    ),
     "probe": lambda cohort, model, out: (
         Probe(TangentSpace(), Protocol(targets="age", n_inner_folds=2)).fit(cohort).save(out)
     ),
-    "interpret": lambda cohort, model, out: interpret_to(out, NERVE.load(model, device="cpu"), cohort),
+    "interpret": lambda cohort, model, out: interpret_to(
+        out, NERVE.load(model, device="cpu"), cohort
+    ),
     "export": lambda cohort, model, out: export_cohort(cohort, out),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_nothing_is_written_of_a_cohort_that_changed_meanwhile(tmp_path, folder, model, write, change):
+def test_nothing_is_written_of_a_cohort_that_changed_meanwhile(
+    tmp_path, folder, model, write, change
+):
     cohort = Cohort.load(folder)
     change(folder)
     with pytest.raises(NerveError, match="changed after the cohort was opened"):
         write(cohort, model, tmp_path / "out")
-    results = ("model.safetensors", "out.tsv", "probe.json", "attention.tsv", "dataset_description.json")
+    results = (
+        "model.safetensors",
+        "out.tsv",
+        "probe.json",
+        "attention.tsv",
+        "dataset_description.json",
+    )
     written = {path.name for path in tmp_path.rglob("*") if folder not in path.parents}
     assert not written & {*results}
 
@@ -265,7 +291,9 @@ def test_an_experiment_does_not_mix_two_versions_of_a_table(tmp_path, folder):
 
 
 def test_a_run_whose_cohort_changed_while_it_ran_is_not_done(tmp_path, folder, monkeypatch):
-    experiment = Experiment.prepare(experiment_of(folder, methods=[{"method": "raw"}]), tmp_path / "out")
+    experiment = Experiment.prepare(
+        experiment_of(folder, methods=[{"method": "raw"}]), tmp_path / "out"
+    )
     task = experiment.plan.unique[0]
     run = type(task).run
 
@@ -284,7 +312,9 @@ def test_a_worker_does_not_compute_with_another_cohort(tmp_path, folder, change)
     change(folder)
     run = experiment.plan.unique[0].id
     assert work(str(experiment.folder), run) == FAILED
-    assert "was changed after the experiment was started" in experiment.store.manifest(run)["reason"]
+    assert (
+        "was changed after the experiment was started" in experiment.store.manifest(run)["reason"]
+    )
 
 
 def test_a_worker_does_not_compute_with_other_code(tmp_path, folder, monkeypatch):
@@ -343,7 +373,10 @@ def test_interpretation_follows_the_target_the_protocol_and_the_row(tmp_path, or
     shuffle_target(folder)
     second = interpreted(config)
     assert second != first
-    assert interpreted(config.model_copy(update={"protocol": {**config.protocol, "seed": 5}})) != second
+    assert (
+        interpreted(config.model_copy(update={"protocol": {**config.protocol, "seed": 5}}))
+        != second
+    )
     raw = config.model_copy(update={"methods": experiment_of(folder).methods})
     Experiment.prepare(raw, tmp_path / "out").run(jobs=1)
     assert not importance.exists()  # there is no NERVE row any more
@@ -356,7 +389,9 @@ def test_a_simulated_cohort_is_made_again_by_other_code(tmp_path, monkeypatch):
 
     def prepared():
         experiment = Experiment.prepare(config, tmp_path / "out")
-        return (experiment.path("alpha") / "connectivity.npy").stat().st_ino, experiment.plan.unique[0].id
+        return (
+            experiment.path("alpha") / "connectivity.npy"
+        ).stat().st_ino, experiment.plan.unique[0].id
 
     first = prepared()
     assert prepared() == first
@@ -366,7 +401,9 @@ def test_a_simulated_cohort_is_made_again_by_other_code(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("columns", [{}, {"scanner": "site"}])
-def test_a_model_of_this_cohort_is_known_to_have_seen_it_whoever_works(tmp_path, folder, original, model, columns):
+def test_a_model_of_this_cohort_is_known_to_have_seen_it_whoever_works(
+    tmp_path, folder, original, model, columns
+):
     """Also where the experiment renames a column, and in a worker that has only opened the folder."""
     cohorts = {"alpha": {"path": str(folder), "targets": ["p_factor"], "columns": columns}}
     rows = [{"features": str(model), "label": "mine"}]
@@ -400,11 +437,24 @@ def test_a_cohort_folder_holds_what_ingest_wrote_whatever_is_computed_from_it(tm
     before = contents()
     assert not [name for name in before if name.startswith(".")]
     settings = [f"{name}={value}" for name, value in TINY.items()]
-    pretrain([folder], tmp_path / "run", preset="small", device="cpu", assignments=[*settings, "view=tangent"])
+    pretrain(
+        [folder],
+        tmp_path / "run",
+        preset="small",
+        device="cpu",
+        assignments=[*settings, "view=tangent"],
+    )
     embed_file(tmp_path / "run", folder, tmp_path / "features.tsv", device="cpu")
-    rows = [{"method": "raw"}, {"method": "shrunk"}, {"features": str(tmp_path / "run"), "label": "NERVE"}]
+    rows = [
+        {"method": "raw"},
+        {"method": "shrunk"},
+        {"features": str(tmp_path / "run"), "label": "NERVE"},
+    ]
     protocol = Protocol(targets="p_factor", n_folds=3, n_inner_folds=2, n_bootstrap=20)
     assert (
-        commands.evaluate(str(folder), rows, protocol, str(tmp_path / "out"), check_cohort(Cohort.load(folder))) == []
+        commands.evaluate(
+            str(folder), rows, protocol, str(tmp_path / "out"), check_cohort(Cohort.load(folder))
+        )
+        == []
     )
     assert contents() == before

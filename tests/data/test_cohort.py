@@ -23,9 +23,13 @@ ATLAS = Parcellation(tuple("abcdef"), ("N1", "N1", "N2", "N2", "N3", "N3"), name
 
 def make(n=5, *, parcellation=ATLAS, series=True, first=0, name="one", seed=0):
     rng = np.random.default_rng(seed + first)
-    timeseries = [rng.normal(size=(20 + i, parcellation.n_regions)).astype(np.float32) for i in range(n)]
+    timeseries = [
+        rng.normal(size=(20 + i, parcellation.n_regions)).astype(np.float32) for i in range(n)
+    ]
     fc = np.stack([np.corrcoef(one.T) for one in timeseries]).astype(np.float32)
-    people = pd.DataFrame({"participant_id": [f"sub-{first + i}" for i in range(n)], "age": np.arange(n) + 10.5})
+    people = pd.DataFrame(
+        {"participant_id": [f"sub-{first + i}" for i in range(n)], "age": np.arange(n) + 10.5}
+    )
     return Cohort(fc, people, parcellation, timeseries if series else None, name)
 
 
@@ -39,7 +43,9 @@ def test_save_and_load_give_back_everything(tmp_path):
     assert isinstance(loaded.connectivity, np.memmap)
     pd.testing.assert_frame_equal(loaded.participants, cohort.participants)
     assert loaded.parcellation == cohort.parcellation
-    assert all(np.array_equal(a, b) for a, b in zip(loaded.timeseries, cohort.timeseries, strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(loaded.timeseries, cohort.timeseries, strict=True)
+    )
     assert loaded.exclusions["reason"].tolist() == ["too much motion"]
     assert loaded.notes == {"source": "test"}
     assert loaded.fingerprint == cohort.fingerprint
@@ -88,9 +94,13 @@ def rewritten(folder, what):
         np.save(file, np.load(file) + 1)
     elif what == "order of axes":  # the same bytes, read in another order
         file = folder / "connectivity.npy"
-        file.write_bytes(file.read_bytes().replace(b"'fortran_order': False", b"'fortran_order': True ", 1))
+        file.write_bytes(
+            file.read_bytes().replace(b"'fortran_order': False", b"'fortran_order': True ", 1)
+        )
     elif what == "label":
-        (folder / "regions.tsv").write_text((folder / "regions.tsv").read_text().replace("f\t", "g\t", 1))
+        (folder / "regions.tsv").write_text(
+            (folder / "regions.tsv").read_text().replace("f\t", "g\t", 1)
+        )
     else:
         table[what] = table[what].to_numpy()[::-1]
         table.to_csv(folder / "participants.tsv", sep="\t", index=False)
@@ -145,11 +155,15 @@ def test_rows_of_the_table_belong_to_matrices_by_id(tmp_path):
     assert loaded.changes == []
 
 
-@pytest.mark.parametrize(("change", "sentence"), [("sub-3\t13.5\n", "lacks sub-3"), (None, "sub-9, who has no matrix")])
+@pytest.mark.parametrize(
+    ("change", "sentence"), [("sub-3\t13.5\n", "lacks sub-3"), (None, "sub-9, who has no matrix")]
+)
 def test_a_table_that_lacks_somebody_or_has_others_is_refused(tmp_path, change, sentence):
     folder = make().save(tmp_path / "c")
     text = (folder / "participants.tsv").read_text()
-    (folder / "participants.tsv").write_text(text.replace(change, "") if change else text + "sub-9\t3\n")
+    (folder / "participants.tsv").write_text(
+        text.replace(change, "") if change else text + "sub-9\t3\n"
+    )
     with pytest.raises(NerveError, match=sentence):
         Cohort.load(folder)
 
@@ -171,7 +185,9 @@ def test_align_and_subset_commute_and_move_every_entry_with_its_label(order, peo
     two = cohort.subset(people).align(target)
     assert np.array_equal(one.connectivity, two.connectivity)
     for new, old in enumerate(order):
-        assert np.array_equal(one.connectivity[:, new, 0], cohort.connectivity[people][:, old, order[0]])
+        assert np.array_equal(
+            one.connectivity[:, new, 0], cohort.connectivity[people][:, old, order[0]]
+        )
         assert np.array_equal(one.timeseries[0][:, new], cohort.timeseries[people[0]][:, old])
     assert one.participants["participant_id"].tolist() == [f"sub-{i}" for i in people]
 
@@ -188,7 +204,9 @@ def test_concat_aligns_to_the_first_cohort():
 
 def test_concat_refuses_unknown_regions_and_the_same_person_twice():
     with pytest.raises(NerveError, match="matched by label"):
-        Cohort.concat([make(), make(first=50, parcellation=Parcellation(tuple("uvwxyz"), ATLAS.networks))])
+        Cohort.concat(
+            [make(), make(first=50, parcellation=Parcellation(tuple("uvwxyz"), ATLAS.networks))]
+        )
     with pytest.raises(NerveError, match="sub-0, sub-1"):
         Cohort.concat([make(), make(2)])
 
@@ -199,11 +217,24 @@ def test_a_lazy_stack_reads_what_a_plain_array_would(tmp_path, monkeypatch):
     other = make(4, first=20)
     monkeypatch.setattr("nerve.data.stack.MATERIALISE_BELOW", 0)
     order = [3, 1, 0, 5, 4, 2]
-    lazy = Cohort.concat([Cohort.load(tmp_path / "a"), other]).align(ATLAS.subset(order)).subset([8, 0, 3])
+    lazy = (
+        Cohort.concat([Cohort.load(tmp_path / "a"), other])
+        .align(ATLAS.subset(order))
+        .subset([8, 0, 3])
+    )
     assert isinstance(lazy.connectivity, Stack)
-    plain = np.concatenate([cohort.connectivity, other.connectivity])[[8, 0, 3]][:, order][:, :, order]
+    plain = np.concatenate([cohort.connectivity, other.connectivity])[[8, 0, 3]][:, order][
+        :, :, order
+    ]
     assert lazy.connectivity.shape == plain.shape
-    for key in (1, slice(1, 3), np.array([2, 0]), np.array([True, False, True]), (slice(None), 2, 3), (0, 1)):
+    for key in (
+        1,
+        slice(1, 3),
+        np.array([2, 0]),
+        np.array([True, False, True]),
+        (slice(None), 2, 3),
+        (0, 1),
+    ):
         assert np.array_equal(lazy.connectivity[key], plain[key])
     assert np.array_equal(np.asarray(lazy.connectivity), plain)
     assert np.array_equal(lazy.inputs("upper"), plain[:, *np.triu_indices(R, 1)])
@@ -232,14 +263,21 @@ def test_subset_by_id_mask_and_position():
         ({"connectivity": np.zeros((5, R, R - 1))}, r"shape \(5, 6, 5\), expected \(5, 6, 6\)"),
         ({"participants": pd.DataFrame({"id": range(5)})}, "no column 'participant_id'"),
         ({"participants": pd.DataFrame({"participant_id": list("aabcd")})}, r"occur twice \(a\)"),
-        ({"participants": pd.DataFrame({"participant_id": ["a", None, "b", "c", "d"]})}, "has no id"),
+        (
+            {"participants": pd.DataFrame({"participant_id": ["a", None, "b", "c", "d"]})},
+            "has no id",
+        ),
         ({"timeseries": [np.zeros((9, R))] * 4}, "4 time series, expected one for each of 5"),
         ({"timeseries": [np.zeros((9, R + 1))] * 5}, r"time series has shape \(9, 7\)"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(change, sentence):
     cohort = make()
-    parts = {"connectivity": cohort.connectivity, "participants": cohort.participants, "parcellation": ATLAS}
+    parts = {
+        "connectivity": cohort.connectivity,
+        "participants": cohort.participants,
+        "parcellation": ATLAS,
+    }
     with pytest.raises(NerveError, match=sentence):
         Cohort(**(parts | change))
 
@@ -288,14 +326,18 @@ def test_stages_matches_ucla_only_once_aligned(shared_data):
     ucla[np.triu_indices(419, 1)] = upper
     ucla = (ucla + np.triu(ucla, 1).T)[:400, :400]
     archive = np.load(shared_data / "stages" / "timeseries_ses-1.npz")
-    series = [archive[key].T if archive[key].shape[0] == 419 else archive[key] for key in archive.files]
+    series = [
+        archive[key].T if archive[key].shape[0] == 419 else archive[key] for key in archive.files
+    ]
     fc = np.stack([np.corrcoef(one.T) for one in series])
     people = pd.DataFrame({"participant_id": archive.files})
     stages = Cohort(fc, people, load_parcellation("schaefer400-7+aseg19"))
     triangle = np.triu_indices(400, 1)
 
     def agreement(cohort):
-        return np.corrcoef(cohort.connectivity.mean(axis=0)[:400, :400][triangle], ucla[triangle])[0, 1]
+        return np.corrcoef(cohort.connectivity.mean(axis=0)[:400, :400][triangle], ucla[triangle])[
+            0, 1
+        ]
 
     assert agreement(stages) <= 0.45
     assert agreement(stages.align("schaefer400-17")) >= 0.92
@@ -305,7 +347,9 @@ def test_a_column_called_cohort_is_the_users_and_names_no_cohort():
     cohorts = []
     for name in ("one", "two"):
         fc = np.stack([np.eye(4)] * 3)
-        table = pd.DataFrame({"participant_id": [f"{name}{i}" for i in range(3)], "cohort": ["x", "y", "z"]})
+        table = pd.DataFrame(
+            {"participant_id": [f"{name}{i}" for i in range(3)], "cohort": ["x", "y", "z"]}
+        )
         cohorts.append(Cohort(fc, table, Parcellation(tuple("abcd"), tuple("AABB")), name=name))
     assert set(cohorts[0].cohort_names) == {"one"}
     both = Cohort.concat(cohorts)

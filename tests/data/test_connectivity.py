@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 
 from nerve._utils.errors import NerveError
+from nerve._utils.linalg import symmetric_log
 from nerve.data.connectivity import (
     connectivity_from_series,
     constant_regions,
@@ -13,7 +14,6 @@ from nerve.data.connectivity import (
     kept_volumes,
     partial_from_fc,
     pearson,
-    symmetric_log,
 )
 
 
@@ -27,13 +27,17 @@ def test_pearson_agrees_with_numpy(series):
     assert np.allclose(connectivity_from_series(series), np.corrcoef(series.T), atol=1e-12)
 
 
-@pytest.mark.parametrize(("kind", "theirs"), [("ledoit_wolf", "correlation"), ("partial", "partial correlation")])
+@pytest.mark.parametrize(
+    ("kind", "theirs"), [("ledoit_wolf", "correlation"), ("partial", "partial correlation")]
+)
 def test_shrunk_kinds_agree_with_nilearn(series, kind, theirs):
     from nilearn.connectome import ConnectivityMeasure  # a second of imports, for this test alone
 
     measure = ConnectivityMeasure(kind=theirs, standardize="zscore_sample")
     scaled = (series - series.mean(0)) / series.std(0)
-    assert np.allclose(connectivity_from_series(series, kind), measure.fit_transform([scaled])[0], atol=5e-3)
+    assert np.allclose(
+        connectivity_from_series(series, kind), measure.fit_transform([scaled])[0], atol=5e-3
+    )
 
 
 def test_partial_correlation_of_a_chain_vanishes_between_its_ends():
@@ -66,7 +70,9 @@ def test_volumes_of_much_motion_are_left_out(series):
     spoilt[40] = 1e3
     fc = connectivity_from_series(spoilt[kept_volumes(motion, 0.5, 120)])
     assert np.allclose(fc, np.corrcoef(np.delete(series, 40, axis=0).T))
-    assert np.flatnonzero(~kept_volumes(motion[1:], 0.5, 120)).tolist() == [40]  # a file without the first volume
+    assert np.flatnonzero(~kept_volumes(motion[1:], 0.5, 120)).tolist() == [
+        40
+    ]  # a file without the first volume
 
 
 def test_bad_arguments_get_one_sentence(series):
@@ -95,7 +101,9 @@ def test_logarithms_are_scipys_in_one_thread_or_several():
     np.testing.assert_allclose(symmetric_log(matrices), expected, atol=1e-10)
     np.testing.assert_array_equal(symmetric_log(matrices[:3]), symmetric_log(matrices)[:3])
     around = matrices[0] @ matrices[0]
-    np.testing.assert_allclose(symmetric_log(matrices, around), symmetric_log(around @ matrices @ around), atol=1e-12)
+    np.testing.assert_allclose(
+        symmetric_log(matrices, around), symmetric_log(around @ matrices @ around), atol=1e-12
+    )
 
 
 def test_logarithm_of_a_matrix_that_is_not_positive_is_not_a_number_and_stays_its_own():
@@ -103,4 +111,6 @@ def test_logarithm_of_a_matrix_that_is_not_positive_is_not_a_number_and_stays_it
     matrices[2] -= 2 * np.eye(12)
     known = np.isfinite(symmetric_log(matrices)).all(axis=(1, 2))
     assert np.flatnonzero(~known).tolist() == [2]
-    np.testing.assert_allclose(scipy.linalg.expm(symmetric_log(matrices[:1])[0]), matrices[0], atol=1e-12)
+    np.testing.assert_allclose(
+        scipy.linalg.expm(symmetric_log(matrices[:1])[0]), matrices[0], atol=1e-12
+    )

@@ -17,7 +17,9 @@ PAPER_NETWORKS = dict(  # noqa: C408
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [f"schaefer{size}-{order}" for size in SCHAEFER_SIZES for order in (17, 7)])
+@pytest.mark.parametrize(
+    "name", [f"schaefer{size}-{order}" for size in SCHAEFER_SIZES for order in (17, 7)]
+)
 def test_schaefer_parcellations_are_complete(name):
     parcellation = load_parcellation(name)
     size, order = name.removeprefix("schaefer").split("-")
@@ -37,11 +39,16 @@ def test_schaefer400_17_has_the_networks_of_the_paper_in_file_order():
 
 @pytest.mark.parametrize("size", SCHAEFER_SIZES)
 def test_reordering_between_7_and_17_is_a_permutation_that_undoes_itself(size):
-    seven, seventeen = load_parcellation(f"schaefer{size}-7"), load_parcellation(f"schaefer{size}-17")
+    seven, seventeen = (
+        load_parcellation(f"schaefer{size}-7"),
+        load_parcellation(f"schaefer{size}-17"),
+    )
     there, back = seven.reordering_to(seventeen), seventeen.reordering_to(seven)
     assert sorted(there) == list(range(size))
     assert np.array_equal(there[back], np.arange(size))
-    assert np.array_equal(seven.coordinates[there], seventeen.coordinates)  # the same place in the brain
+    assert np.array_equal(
+        seven.coordinates[there], seventeen.coordinates
+    )  # the same place in the brain
 
 
 def test_only_four_positions_coincide_in_schaefer400():
@@ -54,10 +61,15 @@ def test_other_dialects_are_known_to_be_the_same_parcels(dialect):
     target = load_parcellation("schaefer400-17")
     if dialect == "prefix dropped":  # the 4S atlas of XCP-D, with its 56 subcortical regions
         seven = load_parcellation("schaefer400-7")
-        labels = [label.removeprefix("7Networks_") for label in seven.labels] + [f"LH-sub{i}" for i in range(56)]
+        labels = [label.removeprefix("7Networks_") for label in seven.labels] + [
+            f"LH-sub{i}" for i in range(56)
+        ]
         expected = seven.reordering_to(target)
     else:
-        labels = [label.replace("LimbicA", "Limbic").replace("LimbicB", "Limbic") for label in target.labels]
+        labels = [
+            label.replace("LimbicA", "Limbic").replace("LimbicB", "Limbic")
+            for label in target.labels
+        ]
         expected = np.arange(400)
     found = Parcellation(tuple(labels), ("?",) * len(labels), name="file")
     assert np.array_equal(found.reordering_to(target), expected)
@@ -104,7 +116,9 @@ def test_regions_outside_the_networks_become_one_of_their_own():
 
 
 @given(
-    labels=st.lists(st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=12, unique=True),
+    labels=st.lists(
+        st.text(min_size=1, max_size=8).filter(str.strip), min_size=1, max_size=12, unique=True
+    ),
     data=st.data(),
 )
 @settings(max_examples=50, deadline=None)
@@ -116,7 +130,9 @@ def test_reordering_any_atlas_puts_every_label_in_its_place(labels, data):
 
 
 def test_a_table_of_any_other_atlas_round_trips(tmp_path):
-    table = pd.DataFrame({"label": [1, 2, 3], "network": ["A", "B", "A"], "x": [1, 2, 3.5], "y": 0.0, "z": -1.0})
+    table = pd.DataFrame(
+        {"label": [1, 2, 3], "network": ["A", "B", "A"], "x": [1, 2, 3.5], "y": 0.0, "z": -1.0}
+    )
     table.to_csv(tmp_path / "my_atlas.tsv", sep="\t", index=False)
     parcellation = load_parcellation(tmp_path / "my_atlas.tsv")
     assert parcellation.labels == ("1", "2", "3")

@@ -37,7 +37,9 @@ def row(quality, check):
 def test_a_sound_cohort_is_usable():
     ages = np.linspace(8, 20, 12)
     quality = check_cohort(
-        cohort(networked(load_parcellation("schaefer100-17")), age=ages, mean_fd=0.1, score=[1.0] * 12)
+        cohort(
+            networked(load_parcellation("schaefer100-17")), age=ages, mean_fd=0.1, score=[1.0] * 12
+        )
     )
     assert quality.usable
     assert quality.drops.empty
@@ -50,7 +52,9 @@ def test_a_sound_cohort_is_usable():
 
 
 @pytest.mark.parametrize(("true", "declared"), [("17", "7"), ("7", "17")])
-def test_a_cohort_declared_in_the_wrong_order_is_unusable_and_the_right_one_is_named(true, declared):
+def test_a_cohort_declared_in_the_wrong_order_is_unusable_and_the_right_one_is_named(
+    true, declared
+):
     truly = load_parcellation(f"schaefer200-{true}")
     # one set of matrices, in the order `true`, whose networks are those of the declared scheme
     fc = networked(truly.with_networks_of(f"schaefer200-{declared}"))
@@ -65,7 +69,10 @@ def test_a_cohort_declared_in_the_wrong_order_is_unusable_and_the_right_one_is_n
 def test_subcortical_regions_do_not_disturb_the_order_check():
     seven = load_parcellation("schaefer100-7+aseg19")
     fc = networked(seven.with_networks_of("schaefer100-17+aseg19"))
-    assert check_order(fc.mean(axis=0), load_parcellation("schaefer100-17+aseg19")).better == "schaefer100-7"
+    assert (
+        check_order(fc.mean(axis=0), load_parcellation("schaefer100-17+aseg19")).better
+        == "schaefer100-7"
+    )
 
 
 def test_noise_is_no_reason_to_doubt_an_order():
@@ -78,16 +85,23 @@ def test_noise_is_no_reason_to_doubt_an_order():
 def test_a_custom_atlas_must_show_its_networks():
     custom = Parcellation(tuple(map(str, range(30))), ("A", "B", "C") * 10)
     assert check_order(networked(custom).mean(axis=0), custom).plausible
-    shuffled = Parcellation(custom.labels, tuple(np.random.default_rng(1).permutation(custom.networks)))
+    shuffled = Parcellation(
+        custom.labels, tuple(np.random.default_rng(1).permutation(custom.networks))
+    )
     order = check_order(networked(custom).mean(axis=0), shuffled)
     assert order.contrast < 0.2 * check_order(networked(custom).mean(axis=0), custom).contrast
 
 
 def test_network_means_against_a_loop():
-    fc, networks = networked(load_parcellation("schaefer100-17"), 1)[0], load_parcellation("schaefer100-17").networks
+    fc, networks = (
+        networked(load_parcellation("schaefer100-17"), 1)[0],
+        load_parcellation("schaefer100-17").networks,
+    )
     within = [fc[i, j] for i in range(100) for j in range(i) if networks[i] == networks[j]]
     between = [fc[i, j] for i in range(100) for j in range(i) if networks[i] != networks[j]]
-    np.testing.assert_allclose(network_means(fc, np.array(networks)), (np.mean(within), np.mean(between)))
+    np.testing.assert_allclose(
+        network_means(fc, np.array(networks)), (np.mean(within), np.mean(between))
+    )
 
 
 def test_each_planted_fault_is_listed_with_its_participant():
@@ -141,7 +155,9 @@ def test_the_command_writes_its_table_and_exits_1_when_unusable(tmp_path):
     fc[3] = fc[2]
     cohort(fc, truly).align("schaefer100-17").save(tmp_path / "good")
     cohort(fc, "schaefer100-17").save(tmp_path / "wrong")
-    good = CliRunner().invoke(app, ["check", str(tmp_path / "good"), "--out", str(tmp_path / "q.tsv")])
+    good = CliRunner().invoke(
+        app, ["check", str(tmp_path / "good"), "--out", str(tmp_path / "q.tsv")]
+    )
     assert good.exit_code == 0, good.output
     assert "would drop p3: the same matrix as participant p2" in good.output
     table = pd.read_csv(tmp_path / "q.tsv", sep="\t", dtype=str, keep_default_na=False)
@@ -212,7 +228,11 @@ def test_index_and_id_columns_are_no_targets_and_scores_are():
         }
     )
     rows = {row[0]: row for row in column_rows(table)}
-    assert [name for name in rows if name.startswith("target ")] == ["target iq", "target p_factor", "target grid"]
+    assert [name for name in rows if name.startswith("target ")] == [
+        "target iq",
+        "target p_factor",
+        "target grid",
+    ]
     assert rows["not targets"][1:] == (
         "6 columns",
         "ok",
@@ -226,12 +246,17 @@ def test_index_and_id_columns_are_no_targets_and_scores_are():
     [
         (["unknown", ">89", "unknown"], "8 to 24; not numbers: 'unknown' (2), '>89' (1)."),
         (["12,5", "9,25", "11"], "8 to 24; 2 with a decimal comma."),
-        (["12,5", "?", "1987-06-05"], "8 to 24; 1 with a decimal comma; not numbers: '?' (1), '…' (1)."),
+        (
+            ["12,5", "?", "1987-06-05"],
+            "8 to 24; 1 with a decimal comma; not numbers: '?' (1), '…' (1).",
+        ),
     ],
 )
 def test_a_column_of_numbers_with_a_few_words_is_shown_with_them(cells, said):
     ages = [*map(str, range(8, 25)), *cells]
-    table = pd.DataFrame({"participant_id": [f"p{i}" for i in range(20)], "age": ages, "score": ages})
+    table = pd.DataFrame(
+        {"participant_id": [f"p{i}" for i in range(20)], "age": ages, "score": ages}
+    )
     for check, value, verdict, detail in column_rows(table):
         assert check in ("covariate age", "target score")
         assert (value, verdict) == ("20 of 20", "warning")
@@ -248,7 +273,9 @@ def unfolded_wrongly(fc):
 
 
 def z_as_r(fc):
-    return np.where(np.eye(len(fc)) > 0, 1.0, np.clip(np.arctanh(np.clip(fc, -0.999, 0.999)), -1, 1))
+    return np.where(
+        np.eye(len(fc)) > 0, 1.0, np.clip(np.arctanh(np.clip(fc, -0.999, 0.999)), -1, 1)
+    )
 
 
 @pytest.mark.parametrize("spoil", [unfolded_wrongly, z_as_r])
@@ -273,7 +300,10 @@ def test_one_damaged_matrix_is_a_participant_to_drop():
     quality = check_cohort(cohort(fc))
     assert quality.usable
     assert quality.drops["participant_id"].tolist() == ["p5"]
-    assert "not a matrix of Pearson correlations (r) (smallest eigenvalue -" in quality.drops["reason"].item()
+    assert (
+        "not a matrix of Pearson correlations (r) (smallest eigenvalue -"
+        in quality.drops["reason"].item()
+    )
 
 
 def test_what_rounding_and_averaging_do_is_told_from_damage():
@@ -289,9 +319,13 @@ def test_what_rounding_and_averaging_do_is_told_from_damage():
     averaged = np.tanh(np.mean(clipped, axis=0))
     quality = check_cohort(cohort(averaged, n_scans=2))
     assert row(quality, "smallest eigenvalue")["verdict"] in ("ok", "note")
-    assert row(quality, "scans")["detail"] == "100% of the participants are averages of several scans"
+    assert (
+        row(quality, "scans")["detail"] == "100% of the participants are averages of several scans"
+    )
     wrong = check_cohort(
-        cohort(np.stack([unfolded_wrongly(one) for one in networked(regions, strength=2.0)]), n_scans=2)
+        cohort(
+            np.stack([unfolded_wrongly(one) for one in networked(regions, strength=2.0)]), n_scans=2
+        )
     )
     assert not wrong.usable  # averaging is no excuse for that much
 
@@ -316,7 +350,11 @@ def test_other_measures_are_not_held_to_the_rules_of_correlations(measure):
 
 @pytest.mark.parametrize(
     ("match", "value", "verdict"),
-    [("label", "by label", "ok"), ("stated", "as the user stated", "ok"), ("size", "not confirmed", "warning")],
+    [
+        ("label", "by label", "ok"),
+        ("stated", "as the user stated", "ok"),
+        ("size", "not confirmed", "warning"),
+    ],
 )
 def test_how_regions_were_matched_is_shown(match, value, verdict):
     made = cohort(networked(load_parcellation("schaefer100-17")))
@@ -326,10 +364,15 @@ def test_how_regions_were_matched_is_shown(match, value, verdict):
 
 def test_reasons_are_told_to_their_end():
     made = cohort(networked(load_parcellation("schaefer100-17")))
-    reason = "a/very/long/path/" * 12 + "file.tsv: the matrix is 3 x 4, expected a square matrix. Write it again."
+    reason = (
+        "a/very/long/path/" * 12
+        + "file.tsv: the matrix is 3 x 4, expected a square matrix. Write it again."
+    )
     made.exclusions = pd.DataFrame({"participant_id": ["q"], "reason": [reason]})
     detail = row(check_cohort(made), "already left out")["detail"]
-    assert detail == "exclusions.tsv says who and why"  # whole there; here it would name a participant's file
+    assert (
+        detail == "exclusions.tsv says who and why"
+    )  # whole there; here it would name a participant's file
 
 
 @pytest.mark.slow
@@ -337,7 +380,11 @@ def test_of_very_many_columns_some_are_shown_and_all_are_written(tmp_path):
     regions = load_parcellation("schaefer100-17")
     scores = {f"score{i}": np.arange(12.0) for i in range(50)} | {"sex": ["F", "M"] * 6}
     cohort(networked(regions), regions, **scores).save(tmp_path / "c")
-    said = CliRunner().invoke(app, ["check", str(tmp_path / "c"), "--out", str(tmp_path / "q.tsv")]).output
+    said = (
+        CliRunner()
+        .invoke(app, ["check", str(tmp_path / "c"), "--out", str(tmp_path / "q.tsv")])
+        .output
+    )
     assert "score39" in said
     assert "score40" not in said
     assert "covariate sex" in said
@@ -366,7 +413,9 @@ def test_the_table_of_eigenvalues_in_the_documents_is_what_the_data_give(shared_
     halves = []
     for name in series.files[:6]:
         runs = [np.corrcoef(run.astype(float)) for run in np.split(series[name], 2, axis=1)]
-        mean = np.tanh(np.mean([np.arctanh(np.clip(run, -1 + 1e-7, 1 - 1e-7)) for run in runs], axis=0))
+        mean = np.tanh(
+            np.mean([np.arctanh(np.clip(run, -1 + 1e-7, 1 - 1e-7)) for run in runs], axis=0)
+        )
         np.fill_diagonal(mean, 1.0)
         halves.append(np.linalg.eigvalsh(mean)[0])
     found = {

@@ -67,7 +67,11 @@ def self_and_others(first, second):
     n = len(first)
     similarity = np.corrcoef(first, second)[:n, n:]
     others = similarity[~np.eye(n, dtype=bool)]
-    return np.diag(similarity).mean(), others.mean(), (similarity.argmax(axis=1) == np.arange(n)).mean()
+    return (
+        np.diag(similarity).mean(),
+        others.mean(),
+        (similarity.argmax(axis=1) == np.arange(n)).mean(),
+    )
 
 
 @pytest.mark.parametrize("name", ["schaefer100-17", "schaefer200-17"])
@@ -87,7 +91,9 @@ def test_the_group_mean_resembles_that_of_ucla(shared_data):
     cohort = simulate_cohort(60, "schaefer400-17", keep_timeseries=False)
     simulated = cohort.connectivity.mean(axis=0)
     np.testing.assert_allclose(
-        within_and_between(simulated, cohort.parcellation), within_and_between(real, cohort.parcellation), atol=0.03
+        within_and_between(simulated, cohort.parcellation),
+        within_and_between(real, cohort.parcellation),
+        atol=0.03,
     )
     patching = nerve.Patching.from_parcellation(cohort.parcellation)
     both = np.corrcoef(patch_means(real, patching), patch_means(simulated, patching))
@@ -96,7 +102,9 @@ def test_the_group_mean_resembles_that_of_ucla(shared_data):
     assert np.corrcoef(real[edges], simulated[edges])[0, 1] > 0.7
 
 
-def test_mirrored_and_neighbouring_regions_are_strongly_coupled_and_default_opposes_attention(cohort):
+def test_mirrored_and_neighbouring_regions_are_strongly_coupled_and_default_opposes_attention(
+    cohort,
+):
     fc = cohort.connectivity.mean(axis=0)
     places = cohort.parcellation.coordinates
     left = np.flatnonzero(np.array(cohort.parcellation.hemispheres) == "L")
@@ -123,7 +131,9 @@ def test_every_matrix_is_a_correlation_matrix(scanned, cohort):
 def test_connectivity_is_that_of_the_time_series(scanned):
     cohort = scanned[0]
     assert cohort.timeseries[3].shape == (200, 100)
-    np.testing.assert_allclose(cohort.connectivity[3], np.corrcoef(cohort.timeseries[3].T), atol=1e-5)
+    np.testing.assert_allclose(
+        cohort.connectivity[3], np.corrcoef(cohort.timeseries[3].T), atol=1e-5
+    )
 
 
 def test_volumes_are_autocorrelated_as_stated():
@@ -136,7 +146,8 @@ def test_the_two_halves_of_a_scan_and_two_sessions_resemble_each_other(scanned):
     first, second = scanned
     edges = np.triu_indices(100, 1)
     halves = [
-        np.array([pearson(one[half])[edges] for one in first.timeseries]) for half in (slice(100), slice(100, 200))
+        np.array([pearson(one[half])[edges] for one in first.timeseries])
+        for half in (slice(100), slice(100, 200))
     ]
     same, others, recognised = self_and_others(*halves)
     assert same > others + 0.1
@@ -150,7 +161,9 @@ def test_the_two_halves_of_a_scan_and_two_sessions_resemble_each_other(scanned):
 def test_between_two_visits_only_the_visits_own_part_of_the_coupling_changes():
     first, second = (Plan(n=1, session=session) for session in (1, 2))
     person = Plan(n=1).people[0]
-    change = (first.state(person) - second.state(person))[np.triu_indices(first.population.n_signals, 1)]
+    change = (first.state(person) - second.state(person))[
+        np.triu_indices(first.population.n_signals, 1)
+    ]
     assert np.sqrt((change**2).mean()) == pytest.approx(np.sqrt(2) * SESSION_COUPLING, rel=0.2)
 
 
@@ -160,7 +173,9 @@ def test_fewer_independent_volumes_have_the_sampling_noise_of_the_time_series():
     edges = np.triu_indices(100, 1)
     kept, direct = [], []
     fixed = plan.state(person)
-    for session in range(40):  # the coupling is kept, so that only the volumes differ from scan to scan
+    for session in range(
+        40
+    ):  # the coupling is kept, so that only the volumes differ from scan to scan
         for keep, found in ((True, kept), (False, direct)):
             scanner = Plan(n=1, timepoints=400, session=session + 1, keep_timeseries=keep)
             scanner.state = lambda _: fixed
@@ -184,12 +199,17 @@ def test_the_pairs_that_correlate_most_with_a_target_are_the_planted_ones(cohort
 
 def test_the_null_target_correlates_with_nothing(cohort):
     found = correlations_with(cohort.participants["null"], cohort)
-    assert found.abs().max() < 4.2 / np.sqrt(len(cohort))  # the largest of 153 under the null, p < 0.005
+    assert found.abs().max() < 4.2 / np.sqrt(
+        len(cohort)
+    )  # the largest of 153 under the null, p < 0.005
     assert cohort.notes["truth"]["targets"]["null"]["pairs"] == []
 
 
 def test_effects_of_age_and_sex_are_found_where_they_were_planted(cohort):
-    for name, values in (("age", cohort.participants["age"]), ("sex", cohort.participants["sex"] == "F")):
+    for name, values in (
+        ("age", cohort.participants["age"]),
+        ("sex", cohort.participants["sex"] == "F"),
+    ):
         found = correlations_with(values, cohort).abs().sort_values(ascending=False)
         assert set(found.index[:2]) <= planted(cohort.notes["truth"]["covariates"][name])
 
@@ -221,7 +241,9 @@ def test_stated_changes_of_connectivity_are_those_that_people_show(cohort):
     means = pd.DataFrame(patch_means(cohort.connectivity, patching), columns=patching.pair_names)
     factors = list(cohort.notes["truth"]["factors"])
     design = np.column_stack([np.ones(len(cohort)), scores[factors]])
-    slopes = pd.DataFrame(np.linalg.lstsq(design, means, rcond=None)[0][1:], factors, patching.pair_names)
+    slopes = pd.DataFrame(
+        np.linalg.lstsq(design, means, rcond=None)[0][1:], factors, patching.pair_names
+    )
     stated = {
         (factor, "–".join(entry["networks"])): entry["fc_change_per_sd"]
         for factor in factors
@@ -246,7 +268,9 @@ def test_targets_have_the_stated_relation_to_their_factors():
 
 
 def test_a_larger_cohort_begins_with_the_smaller_one_and_seeds_decide():
-    small, large, other = (simulate_cohort(n, seed=seed, timepoints=50) for n, seed in ((5, 3), (70, 3), (5, 4)))
+    small, large, other = (
+        simulate_cohort(n, seed=seed, timepoints=50) for n, seed in ((5, 3), (70, 3), (5, 4))
+    )
     np.testing.assert_array_equal(small.connectivity, large.connectivity[:5])
     pd.testing.assert_frame_equal(small.participants, large.participants[:5])
     assert simulate_cohort(5, seed=3, timepoints=50).fingerprint == small.fingerprint
@@ -259,15 +283,21 @@ def test_writing_in_chunks_gives_the_same_cohort(tmp_path, monkeypatch):
     monkeypatch.setattr("nerve.data.simulate.plan.CHUNK", 3)
     loaded = nerve.Cohort.load(simulate_to(tmp_path / "cohort", 10, scores=True, **settings))
     assert loaded.fingerprint == whole.fingerprint
-    assert loaded.notes == whole.notes == {"source": "nerve simulate", "truth": whole.notes["truth"]}
+    assert (
+        loaded.notes == whole.notes == {"source": "nerve simulate", "truth": whole.notes["truth"]}
+    )
     assert json.loads((tmp_path / "cohort" / "truth.json").read_text()) == whole.notes["truth"]
     table = pd.read_csv(tmp_path / "cohort" / "truth_scores.tsv", sep="\t")
     pd.testing.assert_frame_equal(table, factor_scores(whole), check_dtype=False)
-    pd.testing.assert_frame_equal(factor_scores(whole.subset([7, 2])), table.iloc[[7, 2]].reset_index(drop=True))
+    pd.testing.assert_frame_equal(
+        factor_scores(whole.subset([7, 2])), table.iloc[[7, 2]].reset_index(drop=True)
+    )
 
 
 def test_cohorts_share_structure_but_not_people_or_scanners():
-    alpha, beta = simulate_cohorts(["alpha", "beta"], [6, 4], without_timeseries=["beta"], structure_seed=9)
+    alpha, beta = simulate_cohorts(
+        ["alpha", "beta"], [6, 4], without_timeseries=["beta"], structure_seed=9
+    )
     assert alpha.notes["truth"]["factors"] == beta.notes["truth"]["factors"]
     assert alpha.timeseries is not None
     assert beta.timeseries is None
@@ -280,7 +310,9 @@ def test_cohorts_share_structure_but_not_people_or_scanners():
 
 def test_pairs_planted_in_one_cohort_are_found_in_another():
     cohorts = simulate_cohorts(["alpha", "beta"], 200, keep_timeseries=False)
-    first, second = (correlations_with(cohort.participants["p_factor"], cohort) for cohort in cohorts)
+    first, second = (
+        correlations_with(cohort.participants["p_factor"], cohort) for cohort in cohorts
+    )
     pairs = planted(cohorts[0].notes["truth"]["factors"]["general"])
     assert set(first.abs().nlargest(3).index) == set(second.abs().nlargest(3).index) == pairs
 
@@ -288,17 +320,26 @@ def test_pairs_planted_in_one_cohort_are_found_in_another():
 def test_siblings_are_alike():
     people = [draw_person(0, number, 8, family_size=2, n_sites=3) for number in range(2000)]
     scores = np.array([person.scores for person in people])
-    assert np.corrcoef(scores[::2].ravel(), scores[1::2].ravel())[0, 1] == pytest.approx(0.5, abs=0.04)
+    assert np.corrcoef(scores[::2].ravel(), scores[1::2].ravel())[0, 1] == pytest.approx(
+        0.5, abs=0.04
+    )
     assert scores.std() == pytest.approx(1, abs=0.03)
     assert all(one.site == other.site for one, other in zip(people[::2], people[1::2], strict=True))
 
 
 def test_stated_pairs_and_any_parcellation_are_taken():
-    table = pd.DataFrame({"label": list("abcdefghij"), "network": ["one"] * 3 + ["two"] * 3 + ["three"] * 4})
+    table = pd.DataFrame(
+        {"label": list("abcdefghij"), "network": ["one"] * 3 + ["two"] * 3 + ["three"] * 4}
+    )
     parcellation = nerve.Parcellation.from_table(table)
     mine = Target("mine", 0.8, {"general": 1.0})
     cohort = simulate_cohort(
-        200, parcellation, targets=[mine], pairs={"general": [("three", "one")]}, n_factors=1, strength=0.12
+        200,
+        parcellation,
+        targets=[mine],
+        pairs={"general": [("three", "one")]},
+        n_factors=1,
+        strength=0.12,
     )
     assert cohort.notes["truth"]["targets"]["mine"]["pairs"] == [["one", "three"]]
     assert correlations_with(cohort.participants["mine"], cohort).abs().idxmax() == "one–three"
@@ -318,11 +359,23 @@ def test_stated_pairs_and_any_parcellation_are_taken():
         ({"sites": 0}, "sites is 0"),
         ({"sites": ["a", "a"]}, "expected a number or different names"),
         ({"n_factors": 2}, "n_factors is 2, expected at least 3"),
-        ({"pairs": {"generl": []}}, "A factor of pairs is 'generl', expected one of .* Did you mean 'general'"),
-        ({"pairs": {"general": [("DefaultA", "DefalutB")]}}, "'general' is 'DefalutB', .* Did you mean 'DefaultB'"),
-        ({"pairs": {"general": []}}, "The pairs of 'general': no network pair, expected at least one"),
+        (
+            {"pairs": {"generl": []}},
+            "A factor of pairs is 'generl', expected one of .* Did you mean 'general'",
+        ),
+        (
+            {"pairs": {"general": [("DefaultA", "DefalutB")]}},
+            "'general' is 'DefalutB', .* Did you mean 'DefaultB'",
+        ),
+        (
+            {"pairs": {"general": []}},
+            "The pairs of 'general': no network pair, expected at least one",
+        ),
         ({"pairs": {"general": [("DefaultA",)]}}, "'general': .* expected two networks"),
-        ({"targets": [Target("a", 0.1, {"x": 1.0})]}, "A factor of target 'a' is 'x', expected one of"),
+        (
+            {"targets": [Target("a", 0.1, {"x": 1.0})]},
+            "A factor of target 'a' is 'x', expected one of",
+        ),
         ({"targets": [Target("a", 0.0), Target("a", 0.0)]}, "Two targets have the same name"),
         ({"parcellation": "schaefer99"}, "neither a built-in parcellation nor a file"),
     ],
@@ -335,7 +388,9 @@ def test_bad_settings_are_refused_in_one_sentence(settings, sentence):
 def test_bad_targets_are_refused_in_one_sentence():
     with pytest.raises(nerve.NerveError, match="the name is taken"):
         Target("age")
-    with pytest.raises(nerve.NerveError, match=r"explain 1\.06 of its variance, expected at most 1"):
+    with pytest.raises(
+        nerve.NerveError, match=r"explain 1\.06 of its variance, expected at most 1"
+    ):
         Target("y", 0.9, {"general": 1.0}, age=0.5)
     with pytest.raises(nerve.NerveError, match="no factor has a weight"):
         Target("y", 0.5)
@@ -350,7 +405,17 @@ def test_scores_of_a_cohort_that_was_not_simulated_are_refused():
 
 def test_the_command_writes_what_the_function_makes(tmp_path):
     out = tmp_path / "first"
-    options = ["--subjects", "6", "--timepoints", "30", "--seed", "3", "--effect", "0.4", "--scores"]
+    options = [
+        "--subjects",
+        "6",
+        "--timepoints",
+        "30",
+        "--seed",
+        "3",
+        "--effect",
+        "0.4",
+        "--scores",
+    ]
     result = CliRunner().invoke(app, ["simulate", str(out), *options])
     assert result.exit_code == 0, result.output
     assert "6 participants" in result.output

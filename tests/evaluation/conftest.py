@@ -10,8 +10,12 @@ from nerve import Cohort, Parcellation
 def make_cohort(n=80, n_regions=8, seed=0, **columns):
     """A cohort of random FC with the given columns."""
     rng = np.random.default_rng(seed)
-    fc = np.stack([np.corrcoef(rng.normal(size=(n_regions, 60))) for _ in range(n)]).astype(np.float32)
-    regions = pd.DataFrame({"label": [f"r{i}" for i in range(n_regions)], "network": list("AB") * (n_regions // 2)})
+    fc = np.stack([np.corrcoef(rng.normal(size=(n_regions, 60))) for _ in range(n)]).astype(
+        np.float32
+    )
+    regions = pd.DataFrame(
+        {"label": [f"r{i}" for i in range(n_regions)], "network": list("AB") * (n_regions // 2)}
+    )
     table = pd.DataFrame({"participant_id": [f"sub-{i:03}" for i in range(n)], **columns})
     return Cohort(fc, table, Parcellation.from_table(regions, name="toy"), name="toy")
 

@@ -6,7 +6,12 @@ import pytest
 
 from nerve import NerveError
 from nerve.evaluation import ComBat
-from nerve.evaluation.covariates import CovariateRegression, Design, FeatureRegression, motion_column
+from nerve.evaluation.covariates import (
+    CovariateRegression,
+    Design,
+    FeatureRegression,
+    motion_column,
+)
 
 
 @pytest.fixture
@@ -17,7 +22,11 @@ def rng():
 def test_residuals_are_those_of_least_squares_with_dummies(rng):
     n = 80
     table = pd.DataFrame(
-        {"age": rng.normal(12, 3, n), "sex": rng.choice(["F", "M"], n), "site": rng.choice(list("abc"), n)}
+        {
+            "age": rng.normal(12, 3, n),
+            "sex": rng.choice(["F", "M"], n),
+            "site": rng.choice(list("abc"), n),
+        }
     )
     y = rng.normal(size=(n, 2)) + table["age"].to_numpy()[:, None]
     train, test = slice(0, 60), slice(60, n)
@@ -67,7 +76,9 @@ class TestComBat:
         slope = rng.normal(size=d)
         shift = {name: rng.normal(size=d) for name in "abc"}
         scale = {"a": 0.5, "b": 1.0, "c": 2.0}
-        X = np.stack([age[i] * slope + shift[s] + scale[s] * rng.normal(size=d) for i, s in enumerate(site)])
+        X = np.stack(
+            [age[i] * slope + shift[s] + scale[s] * rng.normal(size=d) for i, s in enumerate(site)]
+        )
         return X, pd.DataFrame({"site": site, "age": age}), slope
 
     def test_planted_shifts_and_scales_are_removed_and_age_is_kept(self, rng):
@@ -85,7 +96,10 @@ class TestComBat:
     def test_new_people_of_known_sites_are_harmonised_with_what_training_learned(self, rng):
         X, table, _ = self.sites(rng)
         combat = ComBat("site", ["age"]).fit(X[:200], table[:200])
-        together, alone = combat.transform(X[200:], table[200:]), combat.transform(X[200:201], table[200:201])
+        together, alone = (
+            combat.transform(X[200:], table[200:]),
+            combat.transform(X[200:201], table[200:201]),
+        )
         assert np.allclose(together[0], alone[0])
 
     def test_shifts_equal_the_plain_estimates_when_sites_are_large(self, rng):

@@ -23,7 +23,9 @@ def planted():
     rng = np.random.default_rng(5)
     group = rng.choice(3, N, p=[0.5, 0.25, 0.25])
     names = pd.Series(LABELS[group]).where(rng.random(N) > 0.05)
-    cohort = make_cohort(N, group=names, code=names.map({"control": 1.0, "mdd": 2.0, "scz": 3.0}), age=group * 4.0)
+    cohort = make_cohort(
+        N, group=names, code=names.map({"control": 1.0, "mdd": 2.0, "scz": 3.0}), age=group * 4.0
+    )
     fc = cohort.connectivity.copy()
     for k in range(3):
         fc[group == k, 2 * k, 2 * k + 1] = fc[group == k, 2 * k + 1, 2 * k] = 0.6
@@ -63,8 +65,14 @@ def test_planted_classes_are_found_and_scored_as_scikit_learn_scores_them(plante
 @pytest.mark.slow
 def test_a_shuffled_class_is_at_chance(planted):
     shuffled = planted.subset(np.arange(N))
-    shuffled.participants["group"] = np.random.default_rng(0).permutation(planted.participants["group"])
-    score = score_table(evaluate("raw", shuffled, "group", n_folds=5), n_bootstrap=0).set_index("target").loc["group"]
+    shuffled.participants["group"] = np.random.default_rng(0).permutation(
+        planted.participants["group"]
+    )
+    score = (
+        score_table(evaluate("raw", shuffled, "group", n_folds=5), n_bootstrap=0)
+        .set_index("target")
+        .loc["group"]
+    )
     assert 0.35 < score["auc"] < 0.65
     assert 0.15 < score["balanced_accuracy"] < 0.5
 
@@ -102,7 +110,10 @@ def test_methods_are_compared_on_the_whole_and_on_each_class(planted):
 def test_a_class_with_too_few_participants_is_named(planted):
     rare = planted.subset(np.arange(N))
     rare.participants.loc[:2, "group"] = "other"
-    with pytest.raises(NerveError, match=r"class other \(3\) has too few participants, expected at least 5 of every"):
+    with pytest.raises(
+        NerveError,
+        match=r"class other \(3\) has too few participants, expected at least 5 of every",
+    ):
         evaluate("raw", rare, "group", n_folds=5)
 
 
@@ -118,7 +129,9 @@ def test_check_lists_classes_as_a_target(planted):
 
 
 @pytest.mark.slow
-def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(planted, tmp_path, undrawn):
+def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(
+    planted, tmp_path, undrawn
+):
     planted.save(tmp_path / "cohort")
     out = tmp_path / "out"
     words = ["evaluate", str(tmp_path / "cohort"), "--targets", "group", "--features", "raw", "--n-folds", "5",
@@ -128,7 +141,12 @@ def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(plan
     assert "balanced accuracy" in result.output
     results = read_results(out)
     assert set(results.predictions["whole"]) == {"group"}
-    assert list(results.scores["target"].unique()) == ["group: control", "group: mdd", "group: scz", "group"]
+    assert list(results.scores["target"].unique()) == [
+        "group: control",
+        "group: mdd",
+        "group: scz",
+        "group",
+    ]
     page = (out / "report.html").read_text()
     assert "3 classes, each against all others: control, mdd, scz" in page
     assert "group: mdd" in page

@@ -31,7 +31,11 @@ def planted():
 
 def slope(features, patient, effect):
     """How much of the planted difference is left."""
-    return (features[patient].mean(axis=0) - features[~patient].mean(axis=0)) @ effect / (effect @ effect)
+    return (
+        (features[patient].mean(axis=0) - features[~patient].mean(axis=0))
+        @ effect
+        / (effect @ effect)
+    )
 
 
 def test_the_difference_of_patients_stays_and_that_of_sites_goes(planted):
@@ -42,14 +46,18 @@ def test_the_difference_of_patients_stays_and_that_of_sites_goes(planted):
     assert slope(on_controls, patient, effect) == pytest.approx(1.0, abs=0.15)
     for site in "abc":
         mine = (table["site"] == site).to_numpy() & ~patient
-        np.testing.assert_allclose(on_controls[mine].mean(axis=0), on_controls[~patient].mean(axis=0), atol=0.35)
+        np.testing.assert_allclose(
+            on_controls[mine].mean(axis=0), on_controls[~patient].mean(axis=0), atol=0.35
+        )
 
 
 def test_it_is_combat_of_the_controls_applied_to_all(planted):
     features, table, patient, _ = planted
     subset = ComBat("site", on=CONTROLS).fit(features, table)
     alone = ComBat("site").fit(features[~patient], table[~patient])
-    np.testing.assert_array_equal(subset.transform(features, table), alone.transform(features, table))
+    np.testing.assert_array_equal(
+        subset.transform(features, table), alone.transform(features, table)
+    )
     by_number = ComBat("site", on=("code", "1")).fit(features, table)
     np.testing.assert_array_equal(by_number.shift_, subset.shift_)
 
@@ -58,7 +66,9 @@ def test_who_is_a_patient_among_the_tested_is_not_looked_at(planted):
     features, table, _, _ = planted
     train, test = np.arange(300), np.arange(300, N)
     swapped = table.copy()
-    swapped.loc[300:, "group"] = table.loc[300:, "group"].map({"control": "patient", "patient": "control"})
+    swapped.loc[300:, "group"] = table.loc[300:, "group"].map(
+        {"control": "patient", "patient": "control"}
+    )
     parts = [Adjusted(Rows(features), one, [ComBat("site", on=CONTROLS)]).split(train, test, ["group"])
              for one in (table, swapped)]  # fmt: skip
     np.testing.assert_array_equal(parts[0][1], parts[1][1])
@@ -69,15 +79,21 @@ def test_patients_are_told_apart_better(planted):
     features, table, _, _ = planted
     cohort = make_cohort(N, **table.to_dict("list"))
     options = {"combat": True, "site": "site", "n_folds": 5, "kernel": "linear"}
-    on_all = score_table(evaluate(features, cohort, "group", **options), n_bootstrap=0)["auc"].iloc[0]
-    on_controls = score_table(evaluate(features, cohort, "group", combat_on="group=control", **options), n_bootstrap=0)
+    on_all = score_table(evaluate(features, cohort, "group", **options), n_bootstrap=0)["auc"].iloc[
+        0
+    ]
+    on_controls = score_table(
+        evaluate(features, cohort, "group", combat_on="group=control", **options), n_bootstrap=0
+    )
     assert on_controls["auc"].iloc[0] > on_all + 0.05
 
 
 def test_a_site_without_controls_is_named(planted):
     features, table, _, _ = planted
     changed = table.assign(group=np.where(table["site"] == "c", "patient", table["group"]))
-    with pytest.raises(NerveError, match=r"site c has fewer than two participants with group=control"):
+    with pytest.raises(
+        NerveError, match=r"site c has fewer than two participants with group=control"
+    ):
         evaluate(features, make_cohort(N, **changed.to_dict("list")), "group", combat=True, site="site",
                  combat_on="group=control")  # fmt: skip
     with pytest.raises(NerveError, match="grup"):

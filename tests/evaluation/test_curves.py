@@ -7,14 +7,27 @@ from sklearn.base import BaseEstimator
 from tests.evaluation.conftest import make_cohort
 
 from nerve import NerveError, Protocol
-from nerve.evaluation.curves import curve_sentences, curve_table, draws, equivalent_labels, learning_curve
+from nerve.evaluation.curves import (
+    curve_sentences,
+    curve_table,
+    draws,
+    equivalent_labels,
+    learning_curve,
+)
 from nerve.evaluation.features import feature_sets
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.people import prepare_people
 
 
 def curves(features, cohort, **options):
-    protocol = Protocol(targets="score,patient", labels="20,80", n_draws=6, motion="none", n_inner_folds=3, **options)
+    protocol = Protocol(
+        targets="score,patient",
+        labels="20,80",
+        n_draws=6,
+        motion="none",
+        n_inner_folds=3,
+        **options,
+    )
     people, protocol = prepare_people(cohort, protocol)
     one = feature_sets(features, cohort)[0]
     return learning_curve(one, one.prepare(cohort, people, protocol), people, protocol)
@@ -41,7 +54,9 @@ def test_a_kernel_computed_once_gives_what_rows_give(cohort, features):
     assert abs(noise.query("target == 'score'")["score"].mean()) < 0.2
 
 
-def test_labelled_participants_have_the_classes_in_the_proportions_of_all(cohort, features, monkeypatch):
+def test_labelled_participants_have_the_classes_in_the_proportions_of_all(
+    cohort, features, monkeypatch
+):
     given, fit = [], KernelRidge.fit
 
     def watched(model, X, y, **options):
@@ -51,7 +66,9 @@ def test_labelled_participants_have_the_classes_in_the_proportions_of_all(cohort
     monkeypatch.setattr(KernelRidge, "fit", watched)
     curves(features, cohort)
     share = (cohort.participants["patient"] == "yes").mean()
-    few = [y for y in given if len(y) == 20 and set(y) <= {0, 1}]  # 20 labels of the target of two classes
+    few = [
+        y for y in given if len(y) == 20 and set(y) <= {0, 1}
+    ]  # 20 labels of the target of two classes
     assert len(few) == 6
     for y in few:
         assert abs(y.sum() - 20 * share) <= 1.0
@@ -95,7 +112,9 @@ def test_the_sentence_says_where_one_row_is_with_fewer_labels():
     table = curve_table(pd.DataFrame(rows))
     assert equivalent_labels(table, "a", "b", 25) == pytest.approx(50)
     assert np.isnan(equivalent_labels(table, "a", "b", 100))
-    assert curve_sentences(table, {"a": "A", "b": "B"}, ["a", "b"]) == ["c, age: at 25 labels, A is where B is at 50."]
+    assert curve_sentences(table, {"a": "A", "b": "B"}, ["a", "b"]) == [
+        "c, age: at 25 labels, A is where B is at 50."
+    ]
 
 
 class CountingMean(BaseEstimator):
@@ -116,7 +135,11 @@ def test_what_is_learned_without_labels_is_learned_once_per_draw_for_all_targets
     """Three targets of the same participants share their draws; one that some participants lack has its own."""
     CountingMean.fits.clear()
     protocol = Protocol(
-        targets="score,patient,signal,partly", labels="20,60", n_draws=4, motion="none", lambdas=[1.0, 10.0]
+        targets="score,patient,signal,partly",
+        labels="20,60",
+        n_draws=4,
+        motion="none",
+        lambdas=[1.0, 10.0],
     )
     people, protocol = prepare_people(cohort, protocol)
     one = feature_sets(CountingMean(), cohort)[0]
@@ -130,8 +153,12 @@ def test_small_numbers_of_labels_have_their_share_of_both_classes_of_every_targe
     """Also where several targets share one draw."""
     rng = np.random.default_rng(0)
     classes = {name: rng.random(200) < 0.2 for name in "abc"}
-    cohort = make_cohort(200, **{name: np.where(values, "yes", "no") for name, values in classes.items()})
-    people, protocol = prepare_people(cohort, Protocol(targets="a,b,c", labels="20,100", n_draws=10))
+    cohort = make_cohort(
+        200, **{name: np.where(values, "yes", "no") for name, values in classes.items()}
+    )
+    people, protocol = prepare_people(
+        cohort, Protocol(targets="a,b,c", labels="20,100", n_draws=10)
+    )
     for draw in draws(people, protocol):
         for target, values in enumerate(classes.values()):
             first = draw.pool[draw.labelled[target][:20]]

@@ -47,7 +47,9 @@ def test_units_of_features_and_targets_do_not_matter(y, features, kernel):
     expected, _ = predictions(features, plain, kernel=kernel)
     for scale in (1e-200, 1e-30, 1e200):
         table, _ = predictions(features * scale, cohort, kernel=kernel)
-        np.testing.assert_allclose(table["predicted"] * 1e8, expected["predicted"], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            table["predicted"] * 1e8, expected["predicted"], rtol=1e-6, atol=1e-9
+        )
 
 
 def test_an_offset_of_a_target_costs_no_digits(y, features):
@@ -58,7 +60,9 @@ def test_an_offset_of_a_target_costs_no_digits(y, features):
 
 def test_columns_of_any_size_count_alike_in_the_linear_kernel(features):
     sizes = np.array([1.0, 1e-100, 1e100, 1e-12, 1e12, 1.0])
-    np.testing.assert_allclose(linear_rows(features * sizes, features * sizes), linear_rows(features, features))
+    np.testing.assert_allclose(
+        linear_rows(features * sizes, features * sizes), linear_rows(features, features)
+    )
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -71,7 +75,10 @@ def test_features_that_tell_nobody_apart_predict_the_mean_and_say_so(y, kernel):
 
 def test_people_whose_features_do_not_vary_are_named(y, features):
     features[[7, 30]] = 2.0
-    with pytest.raises(NerveError, match=r"features of sub-007, sub-030 do not vary|features of sub-0(07|30) do not"):
+    with pytest.raises(
+        NerveError,
+        match=r"features of sub-007, sub-030 do not vary|features of sub-0(07|30) do not",
+    ):
         predictions(features, make_cohort(N, y=y))
 
 
@@ -91,7 +98,9 @@ def test_a_model_that_predicts_no_number_is_refused_with_the_people_and_the_targ
             ids = cohort.participants["participant_id"]
             return np.where(ids == "sub-011", np.nan, 0.0)
 
-    with pytest.raises(NerveError, match=r"predictions of y in fold \d are missing or infinite for sub-011"):
+    with pytest.raises(
+        NerveError, match=r"predictions of y in fold \d are missing or infinite for sub-011"
+    ):
         predictions(Broken(), make_cohort(N, y=y))
 
 
@@ -128,7 +137,9 @@ def test_two_people_are_too_few_and_the_target_is_named():
         nerve.evaluate(np.eye(2), make_cohort(2, y=[1.0, 2.0]), ["y"], n_folds=2)
 
 
-def test_a_target_that_covariates_explain_is_named_and_its_rounding_error_not_predicted(y, features):
+def test_a_target_that_covariates_explain_is_named_and_its_rounding_error_not_predicted(
+    y, features
+):
     table, said = predictions(features, make_cohort(N, y=y, twice=2 * y + 1), covariates=["twice"])
     assert any("y: the covariates explain all of it" in sentence for sentence in said)
     assert (table["observed"] == 0).all()
@@ -140,7 +151,9 @@ def test_a_target_in_its_last_digits_is_named(y, features):
 
 
 def test_infinite_covariates_are_counted_as_missing(y, features):
-    _, said = predictions(features, make_cohort(N, y=y, age=np.where(np.arange(N) < 2, np.inf, y)), covariates=["age"])
+    _, said = predictions(
+        features, make_cohort(N, y=y, age=np.where(np.arange(N) < 2, np.inf, y)), covariates=["age"]
+    )
     assert any("age: 2 missing or infinite" in sentence for sentence in said)
 
 
@@ -155,7 +168,9 @@ def test_covariates_of_any_size_are_removed(y, scale):
 def test_combat_has_no_units(features, scale):
     table = pd.DataFrame({"site": np.tile(["A", "B"], N // 2)})
     ours = ComBat("site").fit(features * scale, table).transform(features * scale, table)
-    np.testing.assert_allclose(ours / scale, ComBat("site").fit(features, table).transform(features, table))
+    np.testing.assert_allclose(
+        ours / scale, ComBat("site").fit(features, table).transform(features, table)
+    )
 
 
 def test_combat_leaves_features_that_do_not_vary(features):
@@ -166,7 +181,9 @@ def test_combat_leaves_features_that_do_not_vary(features):
 
 def test_a_site_of_one_person_is_named(y, features):
     cohort = make_cohort(N, y=y, site=["A"] * (N - 1) + ["B"])
-    with pytest.raises(NerveError, match="site B has fewer than two participants, expected at least two"):
+    with pytest.raises(
+        NerveError, match="site B has fewer than two participants, expected at least two"
+    ):
         nerve.evaluate(features, cohort, ["y"], site="site", combat=True, n_folds=4)
 
 
@@ -194,7 +211,9 @@ def test_permutations_do_not_depend_on_the_order_of_the_table(y, features):
     cohort = make_cohort(N, y=y, family=np.arange(N) // 2)
     found = []
     for one, values in ((cohort, features), (cohort.subset(shuffled), features[shuffled])):
-        people, protocol = prepare_people(one, Protocol(targets="y", n_folds=4, n_permutations=30, groups="family"))
+        people, protocol = prepare_people(
+            one, Protocol(targets="y", n_folds=4, n_permutations=30, groups="family")
+        )
         given = feature_sets(values, one)[0]
         prepared = given.prepare(one, people, protocol)
         found.append(null_of_one(given, prepared, people, protocol)["r"].to_numpy())

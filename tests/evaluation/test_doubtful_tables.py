@@ -27,7 +27,10 @@ def with_words(age):
 
 
 def test_words_among_numbers_are_refused_by_column_and_cell():
-    with pytest.raises(NerveError, match=r"'age': 'unknown' \(sub-005\), '>89' \(sub-040\) are not numbers among 78"):
+    with pytest.raises(
+        NerveError,
+        match=r"'age': 'unknown' \(sub-005\), '>89' \(sub-040\) are not numbers among 78",
+    ):
         prepare_people(with_ages(with_words), Protocol(targets="score", covariates="age"))
 
 
@@ -44,7 +47,9 @@ def test_decimal_commas_are_refused_and_categories_are_not():
     cohort = with_ages(lambda age: [one.replace(".", ",") for one in age])
     with pytest.raises(NerveError, match="commas"):
         prepare_people(cohort, Protocol(targets="score", covariates="age"))
-    words = make_cohort(80, hand=["left", "right"] * 40, score=np.random.default_rng(1).normal(size=80))
+    words = make_cohort(
+        80, hand=["left", "right"] * 40, score=np.random.default_rng(1).normal(size=80)
+    )
     prepare_people(words, Protocol(targets="score", covariates="hand"))
 
 
@@ -59,10 +64,14 @@ def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
     rng = np.random.default_rng(2)
     single = make_cohort(60, score=rng.normal(size=60), family=[f"F{i // 2}" for i in range(60)])
     twice = single.subset(np.arange(20))
-    table = twice.participants.assign(participant_id=[f"again-{i}" for i in range(20)], family="alone")
+    table = twice.participants.assign(
+        participant_id=[f"again-{i}" for i in range(20)], family="alone"
+    )
     table["family"] = [f"G{i}" for i in range(20)]
     fc = np.concatenate([single.connectivity, twice.connectivity])
-    cohort = Cohort(fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation)
+    cohort = Cohort(
+        fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation
+    )
     people, _ = prepare_people(cohort, Protocol(targets="score", groups=families, n_repeats=3))
     assert (people.folds[:, 60:] == people.folds[:, :20]).all()
     if families:
@@ -75,9 +84,13 @@ def test_what_is_said_of_the_same_fc_is_true_when_sites_are_left_out():
     rng = np.random.default_rng(2)
     single = make_cohort(60, score=rng.normal(size=60), site=list("ABC") * 20)
     copy = single.subset(np.arange(1))
-    table = copy.participants.assign(participant_id="again-0", site="B")  # the first of site A, once more
+    table = copy.participants.assign(
+        participant_id="again-0", site="B"
+    )  # the first of site A, once more
     fc = np.concatenate([single.connectivity, copy.connectivity])
-    cohort = Cohort(fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation)
+    cohort = Cohort(
+        fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation
+    )
     people, _ = prepare_people(cohort, Protocol(targets="score", site="site", leave_site_out=True))
     (note,) = [note for note in map(for_screen, people.notes) if "sub-000 = again-0" in note]
     assert "kept together" in note

@@ -35,11 +35,15 @@ def evaluate(*given, n_folds=4, **options):
 
 
 def test_the_table_has_the_agreed_columns_and_one_row_a_person_and_target(cohort, features):
-    table = nerve.evaluate(features, cohort, targets=["score", "patient"], covariates=["age", "sex"])
+    table = nerve.evaluate(
+        features, cohort, targets=["score", "patient"], covariates=["age", "sex"]
+    )
     assert list(table.columns) == COLUMNS
     assert len(table) == 240
     assert not table.duplicated(["target", "participant"]).any()
-    assert np.allclose(table.loc[table["target"] == "score", "observed_raw"], cohort.participants["score"])
+    assert np.allclose(
+        table.loc[table["target"] == "score", "observed_raw"], cohort.participants["score"]
+    )
     scores = score_table(table).set_index("target")
     assert scores.loc["score", "r_low"] > 0.2
     assert scores.loc["patient", "auc_low"] > 0.5
@@ -61,7 +65,9 @@ def test_every_feature_set_meets_the_same_folds(cohort, features):
 
 
 def test_a_missing_target_drops_that_person_for_that_target_only_and_says_so(cohort, features):
-    with pytest.warns(nerve._utils.errors.NerveWarning, match=r"partly: \d+ of 120 participants have no value"):
+    with pytest.warns(
+        nerve._utils.errors.NerveWarning, match=r"partly: \d+ of 120 participants have no value"
+    ):
         table = evaluate(features, cohort, ["score", "partly"])
     assert (table["target"] == "score").sum() == 120
     assert (table["target"] == "partly").sum() == cohort.participants["partly"].notna().sum()
@@ -94,7 +100,10 @@ def test_a_table_is_joined_by_id_in_any_order_with_the_unmatched_listed(cohort, 
         .equals(evaluate(features, cohort, "score").drop(columns="method"))
     )
     part = pd.concat(
-        [shuffled[shuffled["participant_id"] != "sub-007"], table.iloc[[0]].assign(participant_id="sub-999")]
+        [
+            shuffled[shuffled["participant_id"] != "sub-007"],
+            table.iloc[[0]].assign(participant_id="sub-999"),
+        ]
     )
     part.to_csv(tmp_path / "theirs.tsv", sep="\t", index=False)
     with pytest.warns(nerve._utils.errors.NerveWarning, match="sub-007") as said:
@@ -121,8 +130,14 @@ def test_any_estimator_is_trained_inside_each_fold(cohort):
 def test_families_stay_in_one_fold_and_repeats_are_numbered(cohort, features):
     table = evaluate(features, cohort, "score", groups="family", n_folds=5, n_repeats=2)
     assert set(table["repeat"]) == {0, 1}
-    family = dict(zip(cohort.participants["participant_id"], cohort.participants["family"], strict=True))
-    spread = table.assign(family=table["participant"].map(family)).groupby(["repeat", "family"])["fold"].nunique()
+    family = dict(
+        zip(cohort.participants["participant_id"], cohort.participants["family"], strict=True)
+    )
+    spread = (
+        table.assign(family=table["participant"].map(family))
+        .groupby(["repeat", "family"])["fold"]
+        .nunique()
+    )
     assert (spread == 1).all()
     assert len(score_table(table)) == 1
 
@@ -130,11 +145,24 @@ def test_families_stay_in_one_fold_and_repeats_are_numbered(cohort, features):
 @pytest.mark.slow
 def test_sites_can_be_left_out_or_harmonised(cohort, features):
     out = evaluate(features, cohort, "score", site="site", leave_site_out=True)
-    site = dict(zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True))
-    assert out.assign(site=out["participant"].map(site)).groupby("fold")["site"].nunique().tolist() == [1, 1, 1]
+    site = dict(
+        zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True)
+    )
+    assert out.assign(site=out["participant"].map(site)).groupby("fold")[
+        "site"
+    ].nunique().tolist() == [1, 1, 1]
     harmonised = evaluate(features, cohort, "score", site="site", combat=True)
-    assert not np.allclose(harmonised["predicted"], evaluate(features, cohort, "score")["predicted"])
-    assert len(evaluate("pca", cohort, "score", ["age"], site="site", combat=True, regress_features=True)) == 120
+    assert not np.allclose(
+        harmonised["predicted"], evaluate(features, cohort, "score")["predicted"]
+    )
+    assert (
+        len(
+            evaluate(
+                "pca", cohort, "score", ["age"], site="site", combat=True, regress_features=True
+            )
+        )
+        == 120
+    )
 
 
 def test_regressing_features_warns_of_confound_leakage(cohort, features):
@@ -190,7 +218,9 @@ def test_bad_features_are_refused_by_person_and_column(cohort, features, tmp_pat
     bad[3, 4] = np.nan
     with pytest.raises(NerveError, match="feature 4 of sub-003 is missing or infinite"):
         evaluate(bad, cohort, "score")
-    with pytest.raises(NerveError, match=r"shape \(119, 10\), expected one row for each of the 120"):
+    with pytest.raises(
+        NerveError, match=r"shape \(119, 10\), expected one row for each of the 120"
+    ):
         evaluate(features[1:], cohort, "score")
     table = pd.DataFrame({"participant_id": ["x1", "x2"], "dim0": [1.0, 2.0]})
     with pytest.raises(NerveError, match="no participant_id matches"):
@@ -233,7 +263,9 @@ class TestFolder:
     @pytest.mark.slow
     def test_files_agree_with_one_another_and_the_function(self, evaluated, cohort):
         results = read_results(evaluated.out)
-        table = evaluate({"raw": "raw", "pca": "pca"}, cohort, ["score", "patient"], ["age", "sex"], n_folds=5)
+        table = evaluate(
+            {"raw": "raw", "pca": "pca"}, cohort, ["score", "patient"], ["age", "sex"], n_folds=5
+        )
         written = results.predictions[results.predictions["row"] != "covariates-2"]
         np.testing.assert_allclose(written["predicted"], table["predicted"], rtol=1e-9)
         assert written["participant"].tolist() == table["participant"].tolist()
@@ -246,16 +278,26 @@ class TestFolder:
         assert {"r_target_motion", "r_prediction_motion", "scope"} <= set(results.scores)
         assert "mean_fd" in evaluated.said
         assert "--motion none" in evaluated.said
-        assert results.about["participants"]["toy"]["targets"]["patient"]["classes"] == ["no", "yes"]
+        assert results.about["participants"]["toy"]["targets"]["patient"]["classes"] == [
+            "no",
+            "yes",
+        ]
         assert (evaluated.out / "report.html").is_file()
 
     def test_only_tables_of_participants_name_participants(self, evaluated):
-        named = {path.name for path in evaluated.out.rglob("*") if path.is_file() and b"sub-0" in path.read_bytes()}
+        named = {
+            path.name
+            for path in evaluated.out.rglob("*")
+            if path.is_file() and b"sub-0" in path.read_bytes()
+        }
         assert named == {"folds.tsv", "predictions.tsv"}
 
     def test_the_covariates_row_is_in_no_comparison(self, evaluated):
         results = read_results(evaluated.out)
-        assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {"raw-0", "pca-1"}
+        assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {
+            "raw-0",
+            "pca-1",
+        }
         assert "covariates-2" in set(results.scores["row"])
 
     @pytest.mark.slow
@@ -268,11 +310,16 @@ class TestFolder:
         before = (out / "scores.tsv").read_bytes()
         done = []
         real = work.predict_one
-        monkeypatch.setattr(work, "predict_one", lambda one, *rest: done.append(one.name) or real(one, *rest))
+        monkeypatch.setattr(
+            work, "predict_one", lambda one, *rest: done.append(one.name) or real(one, *rest)
+        )
         said = evaluated(features="raw,pca,tangent", out="again")
         assert len(done) == 1
         assert "Tangent space" in said
-        both = [read_results(one).scores.set_index(["row", "target"])["r"] for one in (evaluated.out, out)]
+        both = [
+            read_results(one).scores.set_index(["row", "target"])["r"]
+            for one in (evaluated.out, out)
+        ]
         assert both[1]["raw-0"].equals(both[0]["raw-0"])
         rows = read_results(out).rows.set_index("method")
         assert rows.loc["tangent", ["kind", "scope"]].tolist() == ["reference", "train_folds"]
@@ -280,7 +327,9 @@ class TestFolder:
         evaluated("--n-inner-folds", "3", features="raw", out="again")
         assert done[1:] == ["raw"]
         (out / "scores.tsv").write_bytes(before)
-        with pytest.raises(NerveError, match=r"scores\.tsv: it is not the one that protocol\.json belongs to"):
+        with pytest.raises(
+            NerveError, match=r"scores\.tsv: it is not the one that protocol\.json belongs to"
+        ):
             read_results(out)
 
     @pytest.mark.slow
@@ -306,12 +355,16 @@ def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, t
     assert "(scope: all)" in said  # its data are this cohort: known, not asked
     results = read_results(evaluated.folder / "model")
     assert results.rows["label"].tolist() == ["Raw FC", "first"]
-    assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [["features-1", "raw-0", "reference"]]
+    assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [
+        ["features-1", "raw-0", "reference"]
+    ]
 
 
 def test_motion_in_words_is_refused(cohort):
     cohort.participants["mean_fd"] = ["0.1#", *["0.2"] * (len(cohort) - 1)]
-    with pytest.raises(NerveError, match=r"column 'mean_fd' holds '0\.1#', expected mean framewise displacement"):
+    with pytest.raises(
+        NerveError, match=r"column 'mean_fd' holds '0\.1#', expected mean framewise displacement"
+    ):
         evaluate("raw", cohort, ["age"])
 
 
@@ -319,8 +372,26 @@ def test_motion_in_words_is_refused(cohort):
 def test_a_kernel_that_is_not_exact_is_said_on_the_screen_and_in_the_texts(tmp_path, undrawn):
     cohort = make_cohort(40, p_factor=np.arange(40.0))
     cohort.save(tmp_path / "cohort")
-    words = ["evaluate", str(tmp_path / "cohort"), "--targets", "p_factor", "--features", "raw", "--n-folds", "3"]
-    words += ["--n-bootstrap", "20", "--exact-up-to", "30", "--n-landmarks", "20", "--out", str(tmp_path / "out")]
+    words = [
+        "evaluate",
+        str(tmp_path / "cohort"),
+        "--targets",
+        "p_factor",
+        "--features",
+        "raw",
+        "--n-folds",
+        "3",
+    ]
+    words += [
+        "--n-bootstrap",
+        "20",
+        "--exact-up-to",
+        "30",
+        "--n-landmarks",
+        "20",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     said = "raw: with more than 30 participants the kernel goes through 20 of them"

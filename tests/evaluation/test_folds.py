@@ -85,7 +85,8 @@ def test_too_few_people_and_too_large_groups_are_refused_in_a_sentence():
     with pytest.raises(NerveError, match="There are 4 participants for 10 folds"):
         stratified_folds(np.zeros(4, int), 10)
     with pytest.raises(
-        NerveError, match=r"NYU \(60 participants\) would not fit one of 5 folds of 20 participants: ask for at most 1"
+        NerveError,
+        match=r"NYU \(60 participants\) would not fit one of 5 folds of 20 participants: ask for at most 1",
     ):
         stratified_folds(np.zeros(100, int), 5, groups=["NYU"] * 60 + list(range(40)))
     with pytest.raises(NerveError, match="3 groups for 5 folds"):
@@ -96,7 +97,10 @@ def test_ties_never_make_bins_of_their_own_and_few_values_stay_classes():
     zeros = np.r_[np.zeros(70), np.arange(1, 31)]
     strata = strata_of(zeros, 10)
     assert len(set(strata[:70])) == 1  # equal values share a bin
-    assert np.unique(strata, return_counts=True)[1].tolist() == [80, 20]  # every bin has someone for each fold
+    assert np.unique(strata, return_counts=True)[1].tolist() == [
+        80,
+        20,
+    ]  # every bin has someone for each fold
     assert strata_of([1.0, 2.0] * 10, 10).tolist() == [0, 1] * 10
     assert strata_of(np.arange(12.0), 10).max() == 0  # too few people for two bins of ten
 

@@ -42,9 +42,13 @@ def test_every_penalty_and_target_equals_the_formula(rng, width, route):
     if route == "precomputed":
         fitted_on, tested_on = kernel[np.ix_(train, train)], kernel[np.ix_(test, train)]
     for penalty in LAMBDAS[1:]:
-        predicted = KernelRidge(route, lambdas=[penalty]).fit(fitted_on, Y[train]).predict(tested_on)
+        predicted = (
+            KernelRidge(route, lambdas=[penalty]).fit(fitted_on, Y[train]).predict(tested_on)
+        )
         for t in range(3):
-            assert np.allclose(predicted[:, t], krr.kernel_ridge(kernel, train, test, Y[:, t], penalty), atol=1e-8)
+            assert np.allclose(
+                predicted[:, t], krr.kernel_ridge(kernel, train, test, Y[:, t], penalty), atol=1e-8
+            )
 
 
 def test_zero_penalty_is_the_limit_of_small_ones_even_for_a_singular_kernel(rng):
@@ -52,7 +56,10 @@ def test_zero_penalty_is_the_limit_of_small_ones_even_for_a_singular_kernel(rng)
     rows = correlation_rows(X)
     for route, train, test in [("rows", rows[:40], rows[40:]),
                                ("precomputed", rows[:40] @ rows[:40].T, rows[40:] @ rows[:40].T)]:  # fmt: skip
-        none, little = (KernelRidge(route, [penalty]).fit(train, y[:40]).predict(test) for penalty in (0.0, 1e-8))
+        none, little = (
+            KernelRidge(route, [penalty]).fit(train, y[:40]).predict(test)
+            for penalty in (0.0, 1e-8)
+        )
         assert np.allclose(none, little, atol=1e-5)
 
 
@@ -137,7 +144,9 @@ class TestWorkedExampleOfCBIG:
     @pytest.fixture
     def example(self, shared_data):
         def load(name):
-            return scipy.io.loadmat(shared_data / "krr_reference" / name, squeeze_me=True, struct_as_record=False)
+            return scipy.io.loadmat(
+                shared_data / "krr_reference" / name, squeeze_me=True, struct_as_record=False
+            )
 
         folds = load("no_relative_5_fold_sub_list.mat")["sub_fold"]
         return {
@@ -162,16 +171,22 @@ class TestWorkedExampleOfCBIG:
         table, y = pd.DataFrame({"covariate": example["covariate"]}), example["y"]
         predicted, accuracy = np.empty(len(y)), []
         for fold in range(5):
-            train, test = np.flatnonzero(example["fold_of"] != fold), np.flatnonzero(example["fold_of"] == fold)
+            train, test = (
+                np.flatnonzero(example["fold_of"] != fold),
+                np.flatnonzero(example["fold_of"] == fold),
+            )
             regression = CovariateRegression().fit(table.iloc[train], y[train, None])
             left = regression.residuals(table, y[:, None])[:, 0]
             model = KernelRidge(
-                "correlation" if route == "features" else "precomputed", [result["optimal_lambda"][fold]]
+                "correlation" if route == "features" else "precomputed",
+                [result["optimal_lambda"][fold]],
             )
             if route == "features":
                 predicted[test] = model.fit(data[train], left[train]).predict(data[test])
             else:
-                predicted[test] = model.fit(data[np.ix_(train, train)], left[train]).predict(data[np.ix_(test, train)])
+                predicted[test] = model.fit(data[np.ix_(train, train)], left[train]).predict(
+                    data[np.ix_(test, train)]
+                )
             accuracy.append(np.corrcoef(predicted[test], left[test])[0, 1])
         assert np.abs(predicted - result["y_predict_concat"]).max() < 1e-6
         assert np.abs(accuracy - result["optimal_acc"]).max() < 1e-6

@@ -10,7 +10,9 @@ from nerve.evaluation import KernelRidge, kernel_ridge, krylov
 def problem():
     """300 participants with two targets that their features tell of, and an offset that only a bias takes up."""
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(300, 20)) @ rng.normal(size=(20, 500)) + 6 * rng.normal(size=(300, 500))
+    features = rng.normal(size=(300, 20)) @ rng.normal(size=(20, 500)) + 6 * rng.normal(
+        size=(300, 500)
+    )
     targets = features[:, :2] + 10 * rng.normal(size=(300, 2)) + 50
     return np.corrcoef(features), targets
 
@@ -33,13 +35,17 @@ def test_predictions_and_penalties_are_those_of_the_decomposition(monkeypatch, p
 
 def test_one_penalty_needs_no_inner_folds(monkeypatch, problem):
     exact, ours = (fitted(monkeypatch, *problem, way, lambdas=[0.7]) for way in (False, True))
-    np.testing.assert_allclose(ours.predict(problem[0][250:, :250]), exact.predict(problem[0][250:, :250]), atol=1e-3)
+    np.testing.assert_allclose(
+        ours.predict(problem[0][250:, :250]), exact.predict(problem[0][250:, :250]), atol=1e-3
+    )
 
 
 def test_targets_and_kernels_without_differences_give_the_mean(monkeypatch, problem):
     kernel, targets = problem
     same = np.column_stack([np.full(300, 3.0), targets[:, 0]])
-    np.testing.assert_allclose(fitted(monkeypatch, kernel, same, True).predict(kernel[250:, :250])[:, 0], 3.0)
+    np.testing.assert_allclose(
+        fitted(monkeypatch, kernel, same, True).predict(kernel[250:, :250])[:, 0], 3.0
+    )
     alike = np.ones_like(kernel)
     predicted = fitted(monkeypatch, alike, targets, True).predict(alike[250:, :250])
     np.testing.assert_allclose(predicted, np.tile(targets[:250].mean(axis=0), (50, 1)), rtol=1e-4)

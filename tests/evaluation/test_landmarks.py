@@ -15,12 +15,16 @@ FEW = {"n_folds": 4, "motion": None}
 
 @pytest.fixture(scope="module")
 def cohort() -> nerve.Cohort:
-    return nerve.data.simulate.simulate_cohort(120, "schaefer100-7", 60, keep_timeseries=False, seed=3)
+    return nerve.data.simulate.simulate_cohort(
+        120, "schaefer100-7", 60, keep_timeseries=False, seed=3
+    )
 
 
 def through(features, cohort, **options):
     with pytest.warns(NerveWarning, match="Nyström"):
-        return evaluate(features, cohort, "p_factor", exact_up_to=50, **FEW, **options)["predicted"].to_numpy()
+        return evaluate(features, cohort, "p_factor", exact_up_to=50, **FEW, **options)[
+            "predicted"
+        ].to_numpy()
 
 
 def exactly(features, cohort, **options):
@@ -29,17 +33,28 @@ def exactly(features, cohort, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("features", "options"), [("raw", {}), ("raw", {"kernel": "cosine"}), ("pca", {"n_components": 20})]
+    ("features", "options"),
+    [("raw", {}), ("raw", {"kernel": "cosine"}), ("pca", {"n_components": 20})],
 )
 def test_with_everyone_a_landmark_nothing_is_lost(cohort, features, options):
-    assert np.corrcoef(through(features, cohort, **options), exactly(features, cohort, **options))[0, 1] > 0.999
+    assert (
+        np.corrcoef(through(features, cohort, **options), exactly(features, cohort, **options))[
+            0, 1
+        ]
+        > 0.999
+    )
 
 
 @pytest.mark.slow
 def test_the_gaussian_kernel_goes_the_same_way(cohort):
     features = np.random.default_rng(0).normal(size=(120, 5))
     features[:, 0] += cohort.participants["p_factor"]
-    assert np.corrcoef(through(features, cohort, kernel="rbf"), exactly(features, cohort, kernel="rbf"))[0, 1] > 0.999
+    assert (
+        np.corrcoef(
+            through(features, cohort, kernel="rbf"), exactly(features, cohort, kernel="rbf")
+        )[0, 1]
+        > 0.999
+    )
 
 
 @pytest.mark.slow

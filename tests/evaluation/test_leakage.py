@@ -27,7 +27,11 @@ def data():
     rng = np.random.default_rng(0)
     y = rng.normal(size=N)
     table = pd.DataFrame(
-        {"age": rng.normal(size=N), "sex": rng.choice(["F", "M"], N), "site": rng.choice(["a", "b"], N)}
+        {
+            "age": rng.normal(size=N),
+            "sex": rng.choice(["F", "M"], N),
+            "site": rng.choice(["a", "b"], N),
+        }
     )
     X = rng.normal(size=(N, 12)) + 0.5 * y[:, None]
     return X, pd.DataFrame({"y": y}), table, stratified_folds(strata_of(y, 5), 5)
@@ -46,7 +50,9 @@ def sources(X, table):
 
 def predicted_in_fold(name, X, targets, table, folds, fold=0):
     model = KernelRidge("precomputed" if name == "kernel" else "linear", lambdas=[0.1, 5.0])
-    result = out_of_fold_predictions(model, sources(X, table)[name], targets, folds, covariates=table)
+    result = out_of_fold_predictions(
+        model, sources(X, table)[name], targets, folds, covariates=table
+    )
     return result.set_index("position")["predicted"][np.flatnonzero(folds == fold)]
 
 
@@ -56,7 +62,9 @@ ALL = list(sources(np.eye(3), pd.DataFrame({"age": [1.0], "sex": ["F"], "site": 
 @pytest.mark.parametrize("name", ALL)
 def test_labels_of_the_test_fold_change_no_prediction_there(name, data):
     X, targets, table, folds = data
-    changed = pd.DataFrame({"y": np.where(folds == 0, 1000 * np.random.default_rng(1).normal(size=N), targets["y"])})
+    changed = pd.DataFrame(
+        {"y": np.where(folds == 0, 1000 * np.random.default_rng(1).normal(size=N), targets["y"])}
+    )
     before, after = (predicted_in_fold(name, X, y, table, folds) for y in (targets, changed))
     assert (before == after).all()
 
@@ -81,7 +89,11 @@ def test_a_covariate_that_is_the_answer_in_the_test_fold_only_removes_nothing(da
     results = []
     for covariate in (noise, np.where(folds == 0, y * 100, noise)):
         out = out_of_fold_predictions(
-            KernelRidge("linear"), Rows(X), targets, folds, covariates=pd.DataFrame({"c": covariate})
+            KernelRidge("linear"),
+            Rows(X),
+            targets,
+            folds,
+            covariates=pd.DataFrame({"c": covariate}),
         )
         results.append(out[out["fold"] == 0].reset_index(drop=True))
     assert (results[0]["predicted"] == results[1]["predicted"]).all()
@@ -126,13 +138,17 @@ def test_noise_gives_no_correlation_and_intervals_that_cover_zero():
     for number in range(7):
         X, y = rng.normal(size=(100, 30)), pd.DataFrame(rng.normal(size=(100, 10))).add_prefix("y")
         age = pd.DataFrame({"age": rng.normal(size=100)})
-        folds = stratified_folds(np.column_stack([strata_of(y[name], 5) for name in y]), 5, seed=number)
+        folds = stratified_folds(
+            np.column_stack([strata_of(y[name], 5) for name in y]), 5, seed=number
+        )
         model = KernelRidge(lambdas=[0.1, 1.0, 10.0], n_inner_folds=3)
         out = out_of_fold_predictions(model, Rows(X), y, folds, covariates=age)
         names = {"cohort": f"c{number}", "method": "noise", "variant": "", "seed": 0}
         parts.append(out.assign(participant=out["position"].astype(str), **names))
     scores = score_table(pd.concat(parts), n_bootstrap=150)
-    assert abs(scores["r"].mean()) < 0.06  # negative by the folds' means, which stratification keeps small
+    assert (
+        abs(scores["r"].mean()) < 0.06
+    )  # negative by the folds' means, which stratification keeps small
     assert abs(scores["r_fold_mean"].mean()) < 0.03
     assert 0.75 <= ((scores["r_low"] <= 0) & (scores["r_high"] >= 0)).mean() <= 0.91
     assert 0.91 <= ((scores["r_low_cv"] <= 0) & (scores["r_high_cv"] >= 0)).mean() <= 0.99
@@ -148,7 +164,11 @@ def test_the_permutation_p_of_noise_is_small_no_more_often_than_it_says():
         model = KernelRidge(lambdas=[0.1, 5.0], n_inner_folds=3)
         out = out_of_fold_predictions(model, Rows(X), y, folds)
         r = np.corrcoef(out["observed"], out["predicted"])[0, 1]
-        p.append(permutation_p(null_correlations(model, Rows(X), y, folds, n_permutations=39, seed=number)["y"], r))
+        p.append(
+            permutation_p(
+                null_correlations(model, Rows(X), y, folds, n_permutations=39, seed=number)["y"], r
+            )
+        )
     assert np.mean(np.array(p) <= 0.1) <= 0.2
     assert 0.35 < np.mean(p) < 0.65
 
@@ -163,7 +183,9 @@ def test_a_planted_effect_is_recovered_within_its_interval(truth):
     X = latent[:, None] * rng.normal(size=30) + 0.3 * rng.normal(size=(n, 30))
     folds = stratified_folds(strata_of(y, 10), 10)
     out = out_of_fold_predictions(KernelRidge("linear"), Rows(X), pd.DataFrame({"y": y}), folds)
-    out = out.assign(participant=out["position"].astype(str), cohort="c", method="m", variant="", seed=0)
+    out = out.assign(
+        participant=out["position"].astype(str), cohort="c", method="m", variant="", seed=0
+    )
     score = score_table(out).iloc[0]
     assert score["r_low"] < truth < score["r_high"]
     assert score["r_half_width"] < 0.1

@@ -29,9 +29,16 @@ def test_it_is_fitted_in_each_fold_on_what_is_left_after_covariates(cohort, feat
     assert table["observed"].to_numpy() == pytest.approx(ridge["observed"].to_numpy())
     assert score_table(table, n_bootstrap=0)["r"].iloc[0] > 0.4
     fold = table["fold"].to_numpy()
-    covariates, y = cohort.participants[["age", "sex", "mean_fd"]], cohort.participants["score"].to_numpy()
+    covariates, y = (
+        cohort.participants[["age", "sex", "mean_fd"]],
+        cohort.participants["score"].to_numpy(),
+    )
     train = fold != 0
-    left = CovariateRegression().fit(covariates[train], y[train, None]).residuals(covariates[train], y[train, None])
+    left = (
+        CovariateRegression()
+        .fit(covariates[train], y[train, None])
+        .residuals(covariates[train], y[train, None])
+    )
     wanted = Ridge(alpha=3.0).fit(features[train], left[:, 0]).predict(features[~train])
     assert table.loc[~train, "predicted"].to_numpy() == pytest.approx(wanted)
 
@@ -61,7 +68,9 @@ def test_a_fresh_copy_meets_training_participants_and_one_target_only(cohort, fe
 
 @pytest.mark.slow
 def test_labels_of_the_tested_change_nothing(cohort, features):
-    probe = GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=3)
+    probe = GridSearchCV(
+        make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [0.1, 1.0, 10.0]}, cv=3
+    )
     before = evaluate(features, cohort, "score", probe=probe, n_folds=4)
     fold = before["fold"].to_numpy()
     changed, score = cohort.subset(np.arange(len(cohort))), before["observed_raw"].to_numpy().copy()
@@ -72,7 +81,9 @@ def test_labels_of_the_tested_change_nothing(cohort, features):
     after = evaluate(features, changed, "score", probe=probe, n_folds=4)
     assert not np.allclose(after["observed_raw"], before["observed_raw"])
     assert (after["fold"].to_numpy() == fold).all()
-    assert after["predicted"][fold == 0].to_numpy() == pytest.approx(before["predicted"][fold == 0].to_numpy())
+    assert after["predicted"][fold == 0].to_numpy() == pytest.approx(
+        before["predicted"][fold == 0].to_numpy()
+    )
     assert score_table(before, n_bootstrap=0)["r"].iloc[0] > 0.4
 
 
@@ -80,13 +91,17 @@ def test_labels_of_the_tested_change_nothing(cohort, features):
 @pytest.mark.parametrize("features_", ["raw", "pca", "tangent", {"mine": "array"}])
 def test_every_feature_set_is_read_by_it(cohort, features, features_):
     given = {"mine": features} if isinstance(features_, dict) else features_
-    table = evaluate(given, cohort, "partly", n_folds=4, n_components=5, probe=Ridge(), combat=True, site="site")
+    table = evaluate(
+        given, cohort, "partly", n_folds=4, n_components=5, probe=Ridge(), combat=True, site="site"
+    )
     assert np.isfinite(table["predicted"]).all()
     assert table["variant"].iloc[0] == probe_name(Ridge())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("probe", [LogisticRegression(), LinearSVC(), RandomForestRegressor(20, random_state=0)])
+@pytest.mark.parametrize(
+    "probe", [LogisticRegression(), LinearSVC(), RandomForestRegressor(20, random_state=0)]
+)
 def test_two_classes_are_told_apart_by_classifiers_and_regressors(cohort, features, probe):
     table = evaluate(features, cohort, "patient", motion="none", n_folds=4, probe=probe)
     assert score_table(table, n_bootstrap=0)["auc"].iloc[0] > 0.6
@@ -98,7 +113,9 @@ def test_a_search_over_whole_families_is_given_them(cohort, features):
 
 
 def test_an_estimator_with_inner_folds_of_its_own_is_not_given_families(cohort, features):
-    assert len(evaluate(features, cohort, "score", groups="family", n_folds=4, probe=RidgeCV())) == 120
+    assert (
+        len(evaluate(features, cohort, "score", groups="family", n_folds=4, probe=RidgeCV())) == 120
+    )
 
 
 def test_mistakes_are_sentences(cohort, features):
@@ -121,7 +138,9 @@ def test_the_name_changes_with_every_parameter_also_inside():
 
 
 def test_participants_without_a_family_are_groups_of_their_own_for_a_search(cohort, features):
-    cohort.participants["family"] = np.where(np.arange(len(cohort)) < 40, np.arange(len(cohort)) // 2, None)
+    cohort.participants["family"] = np.where(
+        np.arange(len(cohort)) < 40, np.arange(len(cohort)) // 2, None
+    )
     search = GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}, cv=GroupKFold(3))
     table = evaluate(features, cohort, "score", groups="family", probe=search, n_folds=3)
     assert len(table) == len(cohort)

@@ -24,7 +24,9 @@ OTHER = {
 
 def given(name):
     """The field with another value than its default, and what it cannot be without."""
-    needs = {"targets": ["a"]} | ({"site": "site"} if name in ("combat", "combat_on", "leave_site_out") else {})
+    needs = {"targets": ["a"]} | (
+        {"site": "site"} if name in ("combat", "combat_on", "leave_site_out") else {}
+    )
     needs |= {"combat": True} if name == "combat_on" else {}
     return needs | {name: OTHER[name]}
 
@@ -37,8 +39,14 @@ def plain(value):
 def test_a_field_reaches_python_and_files(name):
     assert plain(getattr(Protocol(**given(name)), name)) == OTHER[name]
     values = given(name)
-    whole = {"cohorts": {"A": {"path": "x", "targets": values.pop("targets")}}, "methods": [{"method": "raw"}]}
-    for content in (whole | {"protocol": values}, {**whole, "cohorts": {"A": whole["cohorts"]["A"] | values}}):
+    whole = {
+        "cohorts": {"A": {"path": "x", "targets": values.pop("targets")}},
+        "methods": [{"method": "raw"}],
+    }
+    for content in (
+        whole | {"protocol": values},
+        {**whole, "cohorts": {"A": whole["cohorts"]["A"] | values}},
+    ):
         protocol = ExperimentConfig.model_validate(content).protocol_of("A")
         assert plain(getattr(protocol, name)) == OTHER[name]
 
@@ -46,7 +54,9 @@ def test_a_field_reaches_python_and_files(name):
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_reaches_the_command_line(name, monkeypatch):
     seen = []
-    monkeypatch.setattr("nerve.experiments.commands.evaluate", lambda *a, **k: seen.append(a[2]) or [])
+    monkeypatch.setattr(
+        "nerve.experiments.commands.evaluate", lambda *a, **k: seen.append(a[2]) or []
+    )
     options = []
     for key, value in given(name).items():
         words = ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -57,7 +67,11 @@ def test_a_field_reaches_the_command_line(name, monkeypatch):
 
 
 def test_defaults_and_sentences_of_the_command_line_are_the_protocols():
-    said = re.sub(r"[│╭╮╰╯─\s]+", " ", CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "400"}).output)
+    said = re.sub(
+        r"[│╭╮╰╯─\s]+",
+        " ",
+        CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "400"}).output,
+    )
     for name, field in FIELDS.items():
         assert f"--{name.replace('_', '-')}" in said
         assert re.sub(r"\s+", " ", field.metadata["help"]) in said
@@ -75,7 +89,10 @@ def test_defaults_and_sentences_of_the_command_line_are_the_protocols():
         ({"lambdas": "a,b"}, "lambdas is 'a,b', expected numbers"),
         ({"lambdas": (-1.0,)}, "none below 0"),
         ({"combat_on": "group=control"}, "together with combat"),
-        ({"combat_on": "control", "combat": True, "site": "s"}, "combat_on is 'control', expected column=value"),
+        (
+            {"combat_on": "control", "combat": True, "site": "s"},
+            "combat_on is 'control', expected column=value",
+        ),
         ({"combat": True}, "need the column of the site"),
         ({"combat": True, "leave_site_out": True, "site": "s"}, "Choose combat or leave_site_out"),
     ],

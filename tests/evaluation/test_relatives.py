@@ -31,7 +31,11 @@ def repeated(n, n_copies, noise, seed=0, **columns):
         "family": np.repeat(np.arange(n), n_copies),
         "site": np.tile(["a", "b", "c"], n * n_copies)[: n * n_copies],
     }
-    return Cohort(fc + (change + change.swapaxes(1, 2)) / 2, pd.DataFrame(table | columns), single.parcellation)
+    return Cohort(
+        fc + (change + change.swapaxes(1, 2)) / 2,
+        pd.DataFrame(table | columns),
+        single.parcellation,
+    )
 
 
 def r_of(cohort, features="raw", **options):
@@ -42,9 +46,30 @@ def r_of(cohort, features="raw", **options):
 def curve(cohort, folder, *words):
     """Mean score of the learning curve of raw FC, as the command line gives it."""
     cohort.save(folder / "cohort")
-    options = ["--features", "raw", "--targets", "score", "--labels", "80", "--n-draws", "6", "--n-folds", "2"]
+    options = [
+        "--features",
+        "raw",
+        "--targets",
+        "score",
+        "--labels",
+        "80",
+        "--n-draws",
+        "6",
+        "--n-folds",
+        "2",
+    ]
     result = CliRunner().invoke(
-        app, ["evaluate", str(folder / "cohort"), *options, "--n-bootstrap", "0", "--out", str(folder / "out"), *words]
+        app,
+        [
+            "evaluate",
+            str(folder / "cohort"),
+            *options,
+            "--n-bootstrap",
+            "0",
+            "--out",
+            str(folder / "out"),
+            *words,
+        ],
     )
     assert result.exit_code == 0, result.output
     return read_results(folder / "out").curves["score"].mean()
@@ -63,17 +88,25 @@ def test_learning_curves_keep_copies_on_one_side(tmp_path, undrawn):
 def test_copies_are_found_whatever_was_done_to_their_digits(noise):
     cohort = repeated(40, 3, noise)
     assert abs(r_of(cohort, n_folds=5)) < 0.4
-    rounded = Cohort(cohort.connectivity.astype(np.float16), cohort.participants, cohort.parcellation)
-    mixed = Cohort.concat([cohort.subset(np.arange(0, 120, 2)), rounded.subset(np.arange(1, 120, 2))])
+    rounded = Cohort(
+        cohort.connectivity.astype(np.float16), cohort.participants, cohort.parcellation
+    )
+    mixed = Cohort.concat(
+        [cohort.subset(np.arange(0, 120, 2)), rounded.subset(np.arange(1, 120, 2))]
+    )
     assert abs(r_of(mixed, n_folds=5)) < 0.4
 
 
 def test_more_copies_than_a_fold_holds_are_one_group_or_refused():
     cohort = repeated(8, 5, 0.0)
-    with pytest.raises(NerveError, match=r"8 groups for 10 folds.*fewer folds.*participants of the same FC"):
+    with pytest.raises(
+        NerveError, match=r"8 groups for 10 folds.*fewer folds.*participants of the same FC"
+    ):
         r_of(cohort, n_folds=10)
     few = cohort.subset(np.r_[0:15, 15:40:5])  # three participants five times, five once
-    with pytest.raises(NerveError, match=r"same FC as sub-.* would not fit one of 8 folds.* leave all but one out"):
+    with pytest.raises(
+        NerveError, match=r"same FC as sub-.* would not fit one of 8 folds.* leave all but one out"
+    ):
         r_of(few, n_folds=8)
     assert len(evaluate("raw", few, "score", n_folds=4)) == 20
 
@@ -82,13 +115,17 @@ def test_fc_that_is_the_same_for_everyone_is_refused():
     for fc in (np.tile(make_cohort(2).connectivity[:1], (20, 1, 1)), np.zeros((20, 8, 8))):
         cohort = make_cohort(20, score=np.arange(20.0))
         cohort = Cohort(fc, cohort.participants, cohort.parcellation, name="flat")
-        with pytest.raises(NerveError, match=r"'flat': all 20 participants have the same FC .*nerve check"):
+        with pytest.raises(
+            NerveError, match=r"'flat': all 20 participants have the same FC .*nerve check"
+        ):
             evaluate(np.random.default_rng(0).normal(size=(20, 3)), cohort, "score", n_folds=2)
 
 
 def test_whole_sites_that_are_left_out_take_copies_and_families_elsewhere_with_them():
     cohort = repeated(30, 2, 1e-6)  # the two copies of everyone are at different sites
-    with pytest.warns(NerveWarning, match="30 participants left out: .*with participants of another site"):
+    with pytest.warns(
+        NerveWarning, match="30 participants left out: .*with participants of another site"
+    ):
         r = r_of(cohort, site="site", leave_site_out=True)
     assert abs(r) < 0.5
     siblings = repeated(60, 2, 0.05)
@@ -97,7 +134,9 @@ def test_whole_sites_that_are_left_out_take_copies_and_families_elsewhere_with_t
 
 def test_the_site_is_not_known_by_a_copy():
     """Copies are of one site each time, so that a copy in training would name the site."""
-    cohort = repeated(40, 3, 0.0, site=np.repeat(np.random.default_rng(1).choice(["a", "b"], 40), 3))
+    cohort = repeated(
+        40, 3, 0.0, site=np.repeat(np.random.default_rng(1).choice(["a", "b"], 40), 3)
+    )
     people, protocol = prepare_people(cohort, Protocol(targets="score", site="site", n_folds=5))
     prepared = feature_sets("raw", cohort)[0].prepare(cohort, people, protocol)
     assert site_accuracy(prepared, people, protocol) < 0.75
@@ -109,7 +148,9 @@ def test_copies_of_participants_of_two_families_join_the_families():
     families[4] = families[1]  # a family of the first and the third participant
     families[[7, 9]] = None
     cohort.participants["family"] = families
-    people, _ = prepare_people(cohort, Protocol(targets="score", groups="family", n_folds=5, n_repeats=3))
+    people, _ = prepare_people(
+        cohort, Protocol(targets="score", groups="family", n_folds=5, n_repeats=3)
+    )
     together = [0, 1, 4, 5]
     assert len(set(people.groups[together])) == 1
     assert len(set(people.groups)) == 29
@@ -138,5 +179,7 @@ def test_copies_are_resampled_together_in_python_too():
     predictions = evaluate("raw", cohort, "score", n_folds=4)
     groups = groups_of(cohort)
     assert (groups.groupby(groups).size() == 3).all()
-    apart, together = (score_table(predictions, 400, groups=one)["r_half_width"].item() for one in (None, groups))
+    apart, together = (
+        score_table(predictions, 400, groups=one)["r_half_width"].item() for one in (None, groups)
+    )
     assert together > 1.2 * apart  # 40 participants, not 120

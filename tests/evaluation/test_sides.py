@@ -25,7 +25,9 @@ from nerve.evaluation.transfer import prepare_transfer
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 # a cohort that fails is shown as it was drawn: to find a smaller one would take minutes
-EXAMPLES = settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+EXAMPLES = settings(
+    max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
 
 
 class Recorder:
@@ -110,13 +112,17 @@ def cohorts(draw, name="cohort", fewest=24, most=40):
     rng = np.random.default_rng(seed)
     single = make_cohort(n_single, seed=seed)
     n_copied = draw(st.integers(0, 8))
-    original = np.concatenate([np.arange(n_single), rng.integers(0, n_single, n_copied)])  # a row's participant
+    original = np.concatenate(
+        [np.arange(n_single), rng.integers(0, n_single, n_copied)]
+    )  # a row's participant
     rows = len(original)
     fc = single.connectivity[original].copy()
     noise = rng.normal(size=fc.shape) * 1e-6
     is_copy = np.arange(rows) >= n_single
     fc[is_copy] = draw(
-        st.sampled_from([fc, (fc + noise).astype(np.float32), fc.astype(np.float16).astype(np.float32)])
+        st.sampled_from(
+            [fc, (fc + noise).astype(np.float32), fc.astype(np.float16).astype(np.float32)]
+        )
     )[is_copy]
     family = rng.integers(0, draw(st.integers(n_single // 2, 2 * n_single)), rows).astype(object)
     family[rng.random(rows) < 0.3] = None
@@ -138,10 +144,14 @@ def relatives(table, original, with_families=True):
     families = pd.factorize(table["family"])[0] if with_families else np.full(len(table), -1)
     n = len(table)
     pairs = [(i, j) for i in range(n) for j in range(i)]
-    links = [(i, j) for i, j in pairs if original[i] == original[j] or families[i] == families[j] >= 0]
+    links = [
+        (i, j) for i, j in pairs if original[i] == original[j] or families[i] == families[j] >= 0
+    ]
     left, right = (np.array([link[side] for link in links], int) for side in (0, 1))
     graph = coo_matrix((np.ones(len(links)), (left, right)), shape=(n, n))
-    return dict(zip(table["participant_id"], connected_components(graph, directed=False)[1], strict=True))
+    return dict(
+        zip(table["participant_id"], connected_components(graph, directed=False)[1], strict=True)
+    )
 
 
 def assert_apart(splits, label):
@@ -168,9 +178,13 @@ FEATURES = ["raw", "pca", "covariates", "given", "learned", "predictor"]
 
 
 @pytest.mark.parametrize("name", FEATURES)
-@given(data=cohorts(), families=st.booleans(), n_folds=st.integers(2, 5), leave_site_out=st.booleans())
+@given(
+    data=cohorts(), families=st.booleans(), n_folds=st.integers(2, 5), leave_site_out=st.booleans()
+)
 @EXAMPLES
-def test_nobody_is_on_both_sides_of_folds_permutations_and_draws(name, data, families, n_folds, leave_site_out):
+def test_nobody_is_on_both_sides_of_folds_permutations_and_draws(
+    name, data, families, n_folds, leave_site_out
+):
     cohort, original = data
     protocol = Protocol(
         targets="y,z",
@@ -197,7 +211,9 @@ def test_nobody_is_on_both_sides_of_folds_permutations_and_draws(name, data, fam
         site_accuracy(prepared, people, protocol)
         if features.permutes:
             null_of_one(features, prepared, people, protocol)
-    except NerveError as error:  # a group larger than a fold, or too few to be tested: refused, not ignored
+    except (
+        NerveError
+    ) as error:  # a group larger than a fold, or too few to be tested: refused, not ignored
         assert "group" in str(error) or "fold" in str(error) or "to be tested on" in str(error)  # noqa: PT017
         reject()
     assert_apart(recorder.splits, label)
@@ -241,7 +257,9 @@ def test_nobody_of_the_cohort_that_is_tested_is_trained_on(name, train, test, n_
 
 @given(data=cohorts(), families=st.booleans(), leave_site_out=st.booleans(), transfer=st.booleans())
 @settings(EXAMPLES, max_examples=40)
-def test_inner_folds_permutations_and_resamples_keep_relatives_together(data, families, leave_site_out, transfer):
+def test_inner_folds_permutations_and_resamples_keep_relatives_together(
+    data, families, leave_site_out, transfer
+):
     cohort, original = data
     protocol = Protocol(
         targets="y",
@@ -280,7 +298,9 @@ def test_inner_folds_permutations_and_resamples_keep_relatives_together(data, fa
     for rows, folds, targets in NotingRidge.noted:
         pairs = set(zip(of_row[rows], folds, strict=True))
         assert len(pairs) == len(set(of_row[rows]))  # one inner fold for all relatives
-        for column in targets.T:  # permuted or not, training has the values of training participants
+        for (
+            column
+        ) in targets.T:  # permuted or not, training has the values of training participants
             np.testing.assert_array_equal(np.sort(column), np.sort(y[rows]))
     counts = resample_counts(len(cohort), 20, 0, people.groups)
     for one in np.unique(of_row):

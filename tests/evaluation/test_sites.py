@@ -23,14 +23,18 @@ def planted():
     own = rng.normal(size=N)
     cohort = make_cohort(N, between=3.0 * site + rng.normal(size=N), within=own + 0.3 * rng.normal(size=N),
                          site=np.array(list("abc"))[site])  # fmt: skip
-    features = np.column_stack([3.0 * np.eye(3)[site], np.outer(own, [1.0, -1.0, 0.5])]) + 0.2 * rng.normal(size=(N, 6))
+    features = np.column_stack(
+        [3.0 * np.eye(3)[site], np.outer(own, [1.0, -1.0, 0.5])]
+    ) + 0.2 * rng.normal(size=(N, 6))
     return cohort, features
 
 
 def test_a_score_carried_by_site_alone_is_unmasked(planted):
     cohort, features = planted
     predictions = evaluate(features, cohort, ["between", "within"], n_folds=5, kernel="linear")
-    sites = dict(zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True))
+    sites = dict(
+        zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True)
+    )
     r = score_table(predictions, n_bootstrap=0).set_index("target")["r"]
     inside = site_table(predictions, sites).set_index("target")["r_within_site"]
     assert r["between"] > 0.8
@@ -44,16 +48,26 @@ def test_the_score_within_sites_is_the_correlation_of_centred_values(planted):
     cohort, features = planted
     predictions = evaluate(features, cohort, "within", n_folds=5)
     table = predictions.assign(site=cohort.participants["site"].to_numpy())
-    centred = table[["observed", "predicted"]] - table.groupby("site")[["observed", "predicted"]].transform("mean")
+    centred = table[["observed", "predicted"]] - table.groupby("site")[
+        ["observed", "predicted"]
+    ].transform("mean")
     sites = pd.Series(cohort.participants["site"].to_numpy(), cohort.participants["participant_id"])
-    assert site_table(predictions, sites)["r_within_site"].iloc[0] == pytest.approx(centred.corr().iloc[0, 1])
+    assert site_table(predictions, sites)["r_within_site"].iloc[0] == pytest.approx(
+        centred.corr().iloc[0, 1]
+    )
 
 
 def test_features_that_know_the_site_predict_it_and_others_are_at_chance(planted):
     cohort, features = planted
-    people, protocol = prepare_people(cohort, Protocol(targets="within", site="site", kernel="linear"))
-    known = site_accuracy(feature_sets(features, cohort)[0].prepare(cohort, people, protocol), people, protocol)
+    people, protocol = prepare_people(
+        cohort, Protocol(targets="within", site="site", kernel="linear")
+    )
+    known = site_accuracy(
+        feature_sets(features, cohort)[0].prepare(cohort, people, protocol), people, protocol
+    )
     noise = np.random.default_rng(0).normal(size=features.shape)
-    chance = site_accuracy(feature_sets(noise, cohort)[0].prepare(cohort, people, protocol), people, protocol)
+    chance = site_accuracy(
+        feature_sets(noise, cohort)[0].prepare(cohort, people, protocol), people, protocol
+    )
     assert known > 0.95
     assert 0.15 < chance < 0.5

@@ -16,10 +16,17 @@ from nerve.evaluation import (
     permutation_p,
     score_table,
 )
-from nerve.evaluation.resampling import resample_counts, two_sided_p, weighted_auc, weighted_correlations
+from nerve.evaluation.resampling import (
+    resample_counts,
+    two_sided_p,
+    weighted_auc,
+    weighted_correlations,
+)
 
 
-def table_of(n=120, methods=(("good", 0.5), ("bad", 2.0)), targets=("a",), seed=0, binary=False, cohort="c"):
+def table_of(
+    n=120, methods=(("good", 0.5), ("bad", 2.0)), targets=("a",), seed=0, binary=False, cohort="c"
+):
     """Predictions of methods with more or less noise."""
     rng = np.random.default_rng(seed)
     parts = []
@@ -33,7 +40,12 @@ def table_of(n=120, methods=(("good", 0.5), ("bad", 2.0)), targets=("a",), seed=
                 "observed": raw,
                 "observed_raw": raw,
             }
-            part |= {"predicted": y + noise * rng.normal(size=n), "cohort": cohort, "target": target, "method": method}
+            part |= {
+                "predicted": y + noise * rng.normal(size=n),
+                "cohort": cohort,
+                "target": target,
+                "method": method,
+            }
             parts.append(pd.DataFrame(part | {"variant": "", "seed": 0}))
     return pd.concat(parts, ignore_index=True)
 
@@ -49,7 +61,9 @@ def test_bootstrap_is_scipys_on_the_same_resamples():
     assert np.isclose(ours["r_low"], theirs.confidence_interval.low, atol=1e-12)
     assert np.isclose(ours["r_high"], theirs.confidence_interval.high, atol=1e-12)
     assert np.isclose(ours["r_half_width"], (ours["r_high"] - ours["r_low"]) / 2)
-    assert np.isclose(ours["r"], scipy.stats.pearsonr(table["observed"], table["predicted"]).statistic)
+    assert np.isclose(
+        ours["r"], scipy.stats.pearsonr(table["observed"], table["predicted"]).statistic
+    )
 
 
 def test_counts_give_what_resampled_rows_give():
@@ -59,7 +73,9 @@ def test_counts_give_what_resampled_rows_give():
     for b in range(20):
         rows = np.repeat(np.arange(30), counts[b].astype(int))
         for m in range(2):
-            assert np.isclose(weighted_correlations(counts, x, y)[b, m], np.corrcoef(x[rows, m], y[rows, m])[0, 1])
+            assert np.isclose(
+                weighted_correlations(counts, x, y)[b, m], np.corrcoef(x[rows, m], y[rows, m])[0, 1]
+            )
 
 
 def test_resampled_auc_is_scikit_learns_with_ties():
@@ -87,16 +103,21 @@ def test_scores_of_a_two_class_target_are_scikit_learns():
     table = table_of(methods=[("m", 1.0)], binary=True)
     row = score_table(table).iloc[0]
     assert np.isclose(row["auc"], roc_auc_score(table["observed_raw"], table["predicted"]))
-    means = np.array([table.loc[table["fold"] != fold, "observed"].mean() for fold in table["fold"]])
+    means = np.array(
+        [table.loc[table["fold"] != fold, "observed"].mean() for fold in table["fold"]]
+    )
     assert np.isclose(
-        row["balanced_accuracy"], balanced_accuracy_score(table["observed_raw"], table["predicted"] > means)
+        row["balanced_accuracy"],
+        balanced_accuracy_score(table["observed_raw"], table["predicted"] > means),
     )
     assert row["auc_low"] < row["auc"] < row["auc_high"]
 
 
 def test_predictive_cod_and_fold_mean_written_out():
     table = table_of(methods=[("m", 1.0)])
-    table["observed"] += table["fold"]  # folds of different means, so that the two kinds of r differ
+    table["observed"] += table[
+        "fold"
+    ]  # folds of different means, so that the two kinds of r differ
     row = score_table(table, n_bootstrap=0).iloc[0]
     error = spread = 0.0
     each = []
@@ -129,15 +150,21 @@ def test_paired_bootstrap_finds_a_difference_and_none_between_twins():
 
 def test_paired_bootstrap_scores_both_methods_on_people_that_both_have():
     table = table_of(n=100)
-    short = table[~((table["method"] == "bad") & table["participant"].isin([f"p{i:03}" for i in range(30)]))]
+    short = table[
+        ~((table["method"] == "bad") & table["participant"].isin([f"p{i:03}" for i in range(30)]))
+    ]
     assert compare(short, "good", "bad")["n"].item() == 70
     kept = table[~table["participant"].isin([f"p{i:03}" for i in range(30)])]
-    assert np.isclose(compare(short, "good", "bad")["p"].item(), compare(kept, "good", "bad")["p"].item())
+    assert np.isclose(
+        compare(short, "good", "bad")["p"].item(), compare(kept, "good", "bad")["p"].item()
+    )
 
 
 @pytest.mark.slow
 def test_best_two_are_named_with_q_over_targets_and_covariates_are_not_in_the_race():
-    table = table_of(methods=[("a", 1.0), ("b", 0.5), ("c", 3.0), ("covariates", 0.0)], targets=["x", "y", "z"])
+    table = table_of(
+        methods=[("a", 1.0), ("b", 0.5), ("c", 3.0), ("covariates", 0.0)], targets=["x", "y", "z"]
+    )
     best = best_two(table, n_bootstrap=100)
     assert set(zip(best["line_a"], best["line_b"], strict=True)) == {("b", "a")}
     assert np.allclose(best["q"], adjusted_p(best["p"]))
@@ -148,7 +175,9 @@ def test_q_of_the_best_two_is_over_targets_whoever_they_are():
     noises = {"x": (1.0, 1.2, 3.0), "y": (3.0, 1.0, 1.1), "z": (1.1, 3.0, 1.2)}
     parts = []
     for seed, (target, noise) in enumerate(noises.items()):
-        parts.append(table_of(methods=list(zip("abc", noise, strict=True)), targets=[target], seed=seed))
+        parts.append(
+            table_of(methods=list(zip("abc", noise, strict=True)), targets=[target], seed=seed)
+        )
     table = all_comparisons(pd.concat(parts), n_bootstrap=200)
     best = table[table["best_two"]]
     pairs = {frozenset(pair) for pair in zip(best["line_a"], best["line_b"], strict=True)}
@@ -187,7 +216,9 @@ def test_motion_is_correlated_with_targets_and_predictions():
     motion = pd.Series(table["predicted"].to_numpy(), index=table["participant"])
     row = motion_table(table, motion).iloc[0]
     assert np.isclose(row["r_prediction_motion"], 1.0)
-    assert np.isclose(row["r_target_motion"], np.corrcoef(table["observed"], table["predicted"])[0, 1])
+    assert np.isclose(
+        row["r_target_motion"], np.corrcoef(table["observed"], table["predicted"])[0, 1]
+    )
 
 
 def test_bad_tables_are_refused_in_a_sentence():

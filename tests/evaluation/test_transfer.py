@@ -42,7 +42,9 @@ def there():
     return planted(60, 2, "there", FORWARDS[::-1], offset=40.0)
 
 
-def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_matched_by_label(here, there):
+def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_matched_by_label(
+    here, there
+):
     table = evaluate("raw", here, "score", "age", test=there)
     assert list(table["participant"]) == list(there.participants["participant_id"])
     assert set(table["cohort"]) == {"there"}
@@ -51,12 +53,18 @@ def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_ma
     regression = CovariateRegression().fit(ages[0], truth[0])
     left = [regression.residuals(age, y)[:, 0] for age, y in zip(ages, truth, strict=True)]
     aligned = there.align(here.parcellation)
-    ridge = KernelRidge().fit(here.inputs("upper"), left[0], strata=strata_of(truth[0][:, 0], 5)[:, None])
+    ridge = KernelRidge().fit(
+        here.inputs("upper"), left[0], strata=strata_of(truth[0][:, 0], 5)[:, None]
+    )
     assert table["observed"].to_numpy() == pytest.approx(left[1])
-    assert table["predicted"].to_numpy() == pytest.approx(ridge.predict(aligned.inputs("upper")), abs=1e-4)
+    assert table["predicted"].to_numpy() == pytest.approx(
+        ridge.predict(aligned.inputs("upper")), abs=1e-4
+    )
     score = score_table(table, n_bootstrap=50).iloc[0]
     assert score["r"] > 0.8
-    assert score["r2"] < 0  # a model of the first cohort cannot know that scores are higher in the second
+    assert (
+        score["r2"] < 0
+    )  # a model of the first cohort cannot know that scores are higher in the second
     assert (score["r_low_cv"], score["n_folds"]) == (score["r_low"], 1)
 
 
@@ -67,7 +75,9 @@ def test_nothing_is_learned_from_who_is_tested(here, there):
     changed.participants["score"] = np.random.default_rng(0).normal(size=60) * 100
     for features in ("raw", "pca", "tangent"):
         before = evaluate(features, here, "score", test=there)["predicted"]
-        assert evaluate(features, here, "score", test=changed)["predicted"].to_numpy() == pytest.approx(before)
+        assert evaluate(features, here, "score", test=changed)[
+            "predicted"
+        ].to_numpy() == pytest.approx(before)
         some = evaluate(features, here, "score", test=there.subset(np.arange(20)))["predicted"]
         assert some.to_numpy() == pytest.approx(before[:20], abs=1e-6)
 
@@ -77,7 +87,9 @@ def test_classes_are_cut_at_the_mean_of_the_cohort_that_was_trained_on(here, the
     score = score_table(table, n_bootstrap=0).iloc[0]
     said = table["predicted"] > (here.participants["group"] == "low").mean()
     truth = table["observed_raw"] == 1
-    assert score["balanced_accuracy"] == pytest.approx((said[truth].mean() + (~said[~truth]).mean()) / 2)
+    assert score["balanced_accuracy"] == pytest.approx(
+        (said[truth].mean() + (~said[~truth]).mean()) / 2
+    )
     assert score["auc"] > 0.9
 
 
@@ -92,7 +104,9 @@ def test_classes_are_cut_at_the_mean_of_the_cohort_that_was_trained_on(here, the
         (lambda t: t, {"combat": True, "site": "site"}, "ComBat was fitted without site there0, there1"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_carried_over_is_refused_in_a_sentence(here, there, change, options, sentence):
+def test_what_cannot_be_carried_over_is_refused_in_a_sentence(
+    here, there, change, options, sentence
+):
     other = Cohort(there.connectivity, change(there.participants), there.parcellation, name="there")
     with pytest.raises(NerveError, match=sentence):
         evaluate("raw", here, **({"targets": "score"} | options), test=other)
@@ -100,7 +114,9 @@ def test_what_cannot_be_carried_over_is_refused_in_a_sentence(here, there, chang
 
 def test_other_regions_and_measures_are_refused(here, there):
     table = there.parcellation.to_table().assign(label=[f"x{i}" for i in range(8)])
-    strangers = Cohort(there.connectivity, there.participants, type(there.parcellation).from_table(table, name="x"))
+    strangers = Cohort(
+        there.connectivity, there.participants, type(there.parcellation).from_table(table, name="x")
+    )
     with pytest.raises(NerveError, match="r0"):
         evaluate("raw", here, "score", test=strangers)
     partial = Cohort(there.connectivity, there.participants, there.parcellation, measure="partial")
@@ -111,14 +127,25 @@ def test_other_regions_and_measures_are_refused(here, there):
 def test_who_stands_in_both_cohorts_is_not_trained_on(here):
     """Also as a copy in float16 under another id, and with the family of the copy in the first cohort."""
     families = np.arange(90) // 2  # sub-000 and sub-001, and so on
-    train = Cohort(here.connectivity, here.participants.assign(family=families), here.parcellation, name="here")
-    table = train.participants[:30:2].assign(participant_id=[f"copy-{i}" for i in range(15)], family=np.nan)
-    copies = Cohort(here.connectivity[:30:2].astype(np.float16), table, here.parcellation, name="copies")
-    with pytest.warns(NerveWarning, match=r"30 participants left out: they share a family or their FC with .* tested"):
+    train = Cohort(
+        here.connectivity, here.participants.assign(family=families), here.parcellation, name="here"
+    )
+    table = train.participants[:30:2].assign(
+        participant_id=[f"copy-{i}" for i in range(15)], family=np.nan
+    )
+    copies = Cohort(
+        here.connectivity[:30:2].astype(np.float16), table, here.parcellation, name="copies"
+    )
+    with pytest.warns(
+        NerveWarning,
+        match=r"30 participants left out: they share a family or their FC with .* tested",
+    ):
         found = evaluate("raw", train, "score", groups="family", test=copies)
     honest = evaluate("raw", train.subset(np.arange(30, 90)), "score", groups="family", test=copies)
     assert found["predicted"].to_numpy() == pytest.approx(honest["predicted"].to_numpy(), abs=1e-6)
-    with pytest.raises(NerveError, match=r"0 participants of 'here' are left to train on .*test other participants"):
+    with pytest.raises(
+        NerveError, match=r"0 participants of 'here' are left to train on .*test other participants"
+    ):
         evaluate("raw", here, "score", test=here)
 
 
@@ -137,7 +164,9 @@ def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_pa
     scopes = results.scores.set_index(["cohort", "row"])["scope"]
     assert scopes["here", "tangent-1"] == "train_folds"
     assert scopes["there", "tangent-1"] == "other_people"
-    mine = results.predictions[(results.predictions["cohort"] == "there") & (results.predictions["row"] == "raw-0")]
+    mine = results.predictions[
+        (results.predictions["cohort"] == "there") & (results.predictions["row"] == "raw-0")
+    ]
     python = evaluate("raw", here, "score", "age", test=there)
     assert mine["predicted"].to_numpy() == pytest.approx(python["predicted"].to_numpy(), abs=1e-6)
     assert results.scores["p"].max() <= 0.1 + 1e-9

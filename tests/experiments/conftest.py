@@ -27,7 +27,9 @@ def pytest_collection_modifyitems(items) -> None:
 
 def save_cohorts(folder) -> None:
     simulate_cohort(40, "schaefer100-7", 40, seed=1, name="alpha").save(folder / "alpha")
-    simulate_cohort(30, "schaefer100-7", 40, seed=2, name="gamma", keep_timeseries=False).save(folder / "gamma")
+    simulate_cohort(30, "schaefer100-7", 40, seed=2, name="gamma", keep_timeseries=False).save(
+        folder / "gamma"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +44,11 @@ def make_config(made_once):
             "device": "cpu",
             "cohorts": {
                 "alpha": {"path": str(folder / "alpha"), "targets": ["p_factor", "null"]},
-                "gamma": {"path": str(folder / "gamma"), "targets": ["p_factor"], "pretrain": False},
+                "gamma": {
+                    "path": str(folder / "gamma"),
+                    "targets": ["p_factor"],
+                    "pretrain": False,
+                },
             },
             "methods": methods,
             "protocol": PROTOCOL | changes.pop("protocol", {}),

@@ -31,10 +31,17 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
     assert references == {"raw", "pca", "tangent", "covariates"}
     protocols = {name: main.protocol_of(name) for name in main.cohorts}
     assert all(len(one.targets) == 3 for one in protocols.values())
-    assert all((one.covariates, one.motion) == (("age", "sex"), "none") for one in protocols.values())
+    assert all(
+        (one.covariates, one.motion) == (("age", "sex"), "none") for one in protocols.values()
+    )
     assert main.cohorts["PNC"].columns["p_factor"] == "p_factor_mcelroy_harmonized_all_samples"
     one = protocols["PNC"]
-    assert (one.n_folds, one.n_bootstrap, one.pretrain_scope, main.preset) == (10, 1000, "all", "paper")
+    assert (one.n_folds, one.n_bootstrap, one.pretrain_scope, main.preset) == (
+        10,
+        1000,
+        "all",
+        "paper",
+    )
     tokenizers = [row.settings["tokenizer"] for row in by_name["table2_tokenizers"].methods]
     assert tokenizers == ["shared", "specific", "bilinear"]
     assert max(row.permutations for row in by_name["table3_parcellations"].methods) == 100
@@ -43,18 +50,36 @@ def test_the_papers_configs_ask_for_what_the_paper_did():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (COHORT + "methods: [{method: nervee}]", r"methods\.0 \(nervee\): method is 'nervee'.* Did you mean 'nerve'"),
-        (COHORT + "methods: [{method: raw}]\nprotocl: {}", "no setting 'protocl'.* Did you mean 'protocol'"),
+        (
+            COHORT + "methods: [{method: nervee}]",
+            r"methods\.0 \(nervee\): method is 'nervee'.* Did you mean 'nerve'",
+        ),
+        (
+            COHORT + "methods: [{method: raw}]\nprotocl: {}",
+            "no setting 'protocl'.* Did you mean 'protocol'",
+        ),
         (
             COHORT + "methods: [{method: raw}]\nprotocol: {n_fold: 3}",
             "no 'n_fold' in a protocol.* Did you mean 'n_folds'",
         ),
-        ("cohorts: {A: {targets: [a]}}\nmethods: [{method: raw}]", "cohorts.A: give either `path` or `simulate`"),
+        (
+            "cohorts: {A: {targets: [a]}}\nmethods: [{method: raw}]",
+            "cohorts.A: give either `path` or `simulate`",
+        ),
         ("cohorts: {A: {path: x, targets: []}}\nmethods: [{method: raw}]", "There are no targets"),
         (COHORT + "methods: [{method: raw}]\nprotocol: {n_folds: many}", "n_folds.*'many'"),
-        (COHORT + "methods: [{method: brainnetcnn, settings: {epochs: -1}}]", r"methods\.0.*epochs is -1"),
-        (COHORT + "methods: [{method: raw}, {method: nerve, settings: {lr: []}}]", r"methods\.1.*lr is an empty list"),
-        (COHORT + "methods: [{method: nerve, settings: {unknown: []}}]", "unknown is an empty list"),
+        (
+            COHORT + "methods: [{method: brainnetcnn, settings: {epochs: -1}}]",
+            r"methods\.0.*epochs is -1",
+        ),
+        (
+            COHORT + "methods: [{method: raw}, {method: nerve, settings: {lr: []}}]",
+            r"methods\.1.*lr is an empty list",
+        ),
+        (
+            COHORT + "methods: [{method: nerve, settings: {unknown: []}}]",
+            "unknown is an empty list",
+        ),
         (COHORT + "methods: [{method: raw, cohorts: []}]", r"methods\.0\.cohorts"),
         (COHORT + "methods: [{method: nerve, settings: {seed: null}}]", "seed is None"),
         (COHORT + "methods: [{method: raw}]\nseeds: [0, -1]", r"seeds\.1"),
@@ -88,12 +113,16 @@ def test_what_regions_and_columns_do_not_allow_is_refused_before_a_run(
     make_config, tmp_path, method, settings, sentence
 ):
     with pytest.raises(NerveError, match=sentence):
-        Experiment.prepare(make_config([{"method": "raw"}, {"method": method, "settings": settings}]), tmp_path)
+        Experiment.prepare(
+            make_config([{"method": "raw"}, {"method": method, "settings": settings}]), tmp_path
+        )
     assert not (tmp_path / "runs").exists()
 
 
 def test_lists_are_swept_in_every_combination():
-    method = MethodConfig(method="nerve", settings={"mask_ratio": [0.25, 0.5], "depth": [1, 2], "epochs": 3})
+    method = MethodConfig(
+        method="nerve", settings={"mask_ratio": [0.25, 0.5], "depth": [1, 2], "epochs": 3}
+    )
     swept = [(one["mask_ratio"], one["depth"]) for one, _ in method.variants()]
     assert swept == [(0.25, 1), (0.25, 2), (0.5, 1), (0.5, 2)]
     assert all(settings["epochs"] == 3 for _, settings in method.variants())
@@ -101,7 +130,10 @@ def test_lists_are_swept_in_every_combination():
 
 def test_rows_that_a_reader_could_not_tell_apart_are_refused():
     config = ExperimentConfig.model_validate(
-        {"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": [{"method": "raw"}, {"method": "raw"}]}
+        {
+            "cohorts": {"A": {"path": "x", "targets": ["a"]}},
+            "methods": [{"method": "raw"}, {"method": "raw"}],
+        }
     )
     with pytest.raises(NerveError, match="Two rows are called Raw FC"):
         _ = Planner(config, {"A": "data"}, "code").tasks
@@ -109,19 +141,27 @@ def test_rows_that_a_reader_could_not_tell_apart_are_refused():
 
 @pytest.mark.parametrize(
     ("row", "protocol"),
-    [({}, {"pretrain_scope": "train_folds"}), ({"settings": {"recentre": "site"}}, {}), ({"method": "raw"}, {})],
+    [
+        ({}, {"pretrain_scope": "train_folds"}),
+        ({"settings": {"recentre": "site"}}, {}),
+        ({"method": "raw"}, {}),
+    ],
 )
 def test_variants_whose_encoders_are_trained_in_folds_are_not_chosen_among(row, protocol):
     rows = [{"method": "tangent" if "settings" in row else "nerve", "select": True} | row]
     cohorts = {"A": {"path": "x", "targets": ["a"]}}
-    config = ExperimentConfig.model_validate({"cohorts": cohorts, "methods": rows, "protocol": protocol})
+    config = ExperimentConfig.model_validate(
+        {"cohorts": cohorts, "methods": rows, "protocol": protocol}
+    )
     with pytest.raises(NerveError, match="`select` chooses among variants of an encoder"):
         _ = Planner(config, {"A": "data"}, "code").tasks
 
 
 def test_settings_of_a_reference_row_are_swept_too():
     rows = [{"method": "pca", "settings": {"n_components": [5, 10]}}]
-    config = ExperimentConfig.model_validate({"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": rows})
+    config = ExperimentConfig.model_validate(
+        {"cohorts": {"A": {"path": "x", "targets": ["a"]}}, "methods": rows}
+    )
     tasks = Planner(config, {"A": "data"}, "code").tasks
     assert [(task.row.variant, task.settings) for task in tasks] == [
         ("n_components=5", {"n_components": 5}),
@@ -137,7 +177,11 @@ def test_every_method_knows_the_default_preset():
 
 def test_a_row_may_be_asked_of_some_cohorts_only():
     cohorts = {name: {"simulate": {"n_subjects": 9}, "targets": ["a"]} for name in "AB"}
-    rows = [{"method": "brainnetcnn", "cohorts": ["B"]}, {"method": "graphmae", "cohorts": ["A"]}, {"method": "raw"}]
+    rows = [
+        {"method": "brainnetcnn", "cohorts": ["B"]},
+        {"method": "graphmae", "cohorts": ["A"]},
+        {"method": "raw"},
+    ]
     config = ExperimentConfig.model_validate({"cohorts": cohorts, "methods": rows})
     tasks = Planner(config, {"A": "1", "B": "2"}, "code").tasks
     asked = [(task.row.method, task.kind, task.cohort) for task in tasks]
@@ -146,4 +190,6 @@ def test_a_row_may_be_asked_of_some_cohorts_only():
         ("raw", "probe", "A"), ("raw", "probe", "B"),
     ]  # fmt: skip
     with pytest.raises(ValueError, match=r"a method names cohorts.*'C'.*known are A, B"):
-        ExperimentConfig.model_validate({"cohorts": cohorts, "methods": [{"method": "raw", "cohorts": ["C"]}]})
+        ExperimentConfig.model_validate(
+            {"cohorts": cohorts, "methods": [{"method": "raw", "cohorts": ["C"]}]}
+        )

@@ -37,7 +37,10 @@ def run(config, folder, **options):
 
 @pytest.fixture(scope="module")
 def rows(tiny):
-    return [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": tiny}]
+    return [
+        {"method": "raw", "label": "Raw FC"},
+        {"method": "nerve", "label": "NERVE", "settings": tiny},
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +68,18 @@ def test_one_pretraining_serves_all_targets_and_cohorts(finished):
         ("gamma", "p_factor"),
     }
     assert scores["r"].notna().all()
-    for name in ("predictions.tsv", "scores.tsv", "comparisons.tsv", "folds.tsv", "runs.tsv", "tables/table.tex"):
+    for name in (
+        "predictions.tsv",
+        "scores.tsv",
+        "comparisons.tsv",
+        "folds.tsv",
+        "runs.tsv",
+        "tables/table.tex",
+    ):
         assert (folder / name).is_file()
-    manifest = json.loads((experiment.store.run_folder(experiment.plan.tasks[2].id) / "manifest.json").read_text())
+    manifest = json.loads(
+        (experiment.store.run_folder(experiment.plan.tasks[2].id) / "manifest.json").read_text()
+    )
     assert {"versions", "seconds", "cpu_seconds", "key", "line", "status"} <= manifest.keys()
 
 
@@ -75,12 +87,16 @@ def test_the_folder_of_a_model_holds_no_rows_of_participants(finished):
     folder = finished[0]
     models = [path.parent for path in folder.glob("runs/*/model.safetensors")]
     assert models
-    assert not list(folder.rglob("*.npy"))  # features are a row per participant, and are not kept at all
+    assert not list(
+        folder.rglob("*.npy")
+    )  # features are a row per participant, and are not kept at all
 
 
 def test_every_method_is_given_the_same_folds(finished):
     table = pd.read_csv(finished[0] / "predictions.tsv", sep="\t")
-    folds = table.pivot_table(index=["cohort", "participant", "target"], columns="row", values="fold")
+    folds = table.pivot_table(
+        index=["cohort", "participant", "target"], columns="row", values="fold"
+    )
     assert (folds["raw-0-s3"] == folds["nerve-1-s3"]).all()
     assert (folds["raw-0-s3"] == folds["nerve-1-s4"]).all()
 
@@ -90,7 +106,10 @@ def test_seeds_are_rows_of_one_line(finished):
     assert results.rows[["row", "line", "seed"]].values.tolist() == [
         ["raw-0-s3", "raw-0", 3], ["nerve-1-s3", "nerve-1", 3], ["nerve-1-s4", "nerve-1", 4],
     ]  # fmt: skip
-    assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {"raw-0", "nerve-1"}
+    assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {
+        "raw-0",
+        "nerve-1",
+    }
     assert set(results.comparisons["among"]) == {"reference"}
 
 
@@ -102,17 +121,27 @@ def test_a_cohort_out_of_domain_is_said_to_be_of_other_participants(finished):
 
 
 @pytest.mark.slow
-def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_runs_again(make_config, copied, rows):
+def test_what_is_done_is_skipped_whatever_it_is_called_and_only_what_changed_runs_again(
+    make_config, copied, rows
+):
     seen = []
     renamed = [rows[0] | {"label": "FC"}, rows[1] | {"label": "Ours"}]
-    _, results = run(make_config(renamed, seeds=[3, 4]), copied, report=lambda *told: seen.append(told))
+    _, results = run(
+        make_config(renamed, seeds=[3, 4]), copied, report=lambda *told: seen.append(told)
+    )
     assert seen == []
     assert results.rows["label"].tolist() == ["FC", "Ours", "Ours"]
     changed = [*rows, {"method": "tangent"}]
     experiment, _ = run(
-        make_config(changed, seeds=[3, 4]), copied, report=lambda task, status: seen.append((task.kind, status))
+        make_config(changed, seeds=[3, 4]),
+        copied,
+        report=lambda task, status: seen.append((task.kind, status)),
     )
-    assert [one for one in seen if one[1] != RUNNING] == [("encode", DONE), ("probe", DONE), ("probe", DONE)]
+    assert [one for one in seen if one[1] != RUNNING] == [
+        ("encode", DONE),
+        ("probe", DONE),
+        ("probe", DONE),
+    ]
     assert experiment.counts == {DONE: 11}
 
 
@@ -125,7 +154,9 @@ def test_a_worker_finds_its_run_in_the_folder_alone(finished, copied):
         work(str(copied), "unknown")
 
 
-def test_plans_of_two_processes_agree_and_differ_with_code_and_settings(finished, make_config, rows):
+def test_plans_of_two_processes_agree_and_differ_with_code_and_settings(
+    finished, make_config, rows
+):
     folder, experiment, _ = finished
     again = Experiment.open(folder)
     ids = [task.id for task in experiment.plan.tasks]
@@ -167,13 +198,19 @@ def test_permuted_networks_give_a_null_a_spread_and_p(swept):
     one = rows.loc["null-0-1", ["line", "kind", "seed"]].tolist()
     assert one == ["null-0", "null", rows.loc["nerve-0-0", "seed"]]
     compared = set(results.comparisons["line_a"]) | set(results.comparisons["line_b"])
-    assert compared == {"nerve-0-0", "nerve-0-1", "nerve-1-0"}  # null models are compared with no row
+    assert compared == {
+        "nerve-0-0",
+        "nerve-0-1",
+        "nerve-1-0",
+    }  # null models are compared with no row
 
 
 @pytest.mark.slow
 def test_sweeps_have_a_column_and_what_is_chosen_shares_their_encoders(swept):
     experiment, results = swept
-    encoders = [task for task in experiment.plan.unique if task.kind == "encode" and task.row.kind != "null"]
+    encoders = [
+        task for task in experiment.plan.unique if task.kind == "encode" and task.row.kind != "null"
+    ]
     assert len(encoders) == 2  # shared by both rows
     rows = results.rows[results.rows["kind"] != "null"]
     assert rows[["line", "variant"]].values.tolist() == [
@@ -201,7 +238,9 @@ def test_the_chosen_variant_is_the_one_that_predicts_training_people():
 
 
 @pytest.mark.slow
-def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_config, tmp_path, monkeypatch):
+def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(
+    make_config, tmp_path, monkeypatch
+):
     def fail(self, *_, **__):
         raise NerveError("The loss is not a number.")
 
@@ -212,7 +251,9 @@ def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_con
         {"method": "tangent", "label": "Broken"},
     ]
     config = make_config(rows)
-    cohorts = config.cohorts | {"alpha": config.cohorts["alpha"].model_copy(update={"timeseries": False})}
+    cohorts = config.cohorts | {
+        "alpha": config.cohorts["alpha"].model_copy(update={"timeseries": False})
+    }
     experiment, results = run(config.model_copy(update={"cohorts": cohorts}), tmp_path)
     runs = pd.read_csv(tmp_path / "runs.tsv", sep="\t").groupby("line")["status"].unique()
     assert set(runs["gate-1"]) == {UNAVAILABLE}
@@ -223,10 +264,14 @@ def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(make_con
     assert "| Broken" in table
     assert "failed" in table
     assert experiment.counts[UNAVAILABLE] == 3
-    assert any("The loss is not a number" in line for line in experiment.failures()), experiment.failures()
+    assert any("The loss is not a number" in line for line in experiment.failures()), (
+        experiment.failures()
+    )
 
 
-def test_a_failed_run_says_why_without_folders_and_is_tried_again(make_config, tmp_path, monkeypatch):
+def test_a_failed_run_says_why_without_folders_and_is_tried_again(
+    make_config, tmp_path, monkeypatch
+):
     def fail(*_):
         raise ValueError(f"could not read {tmp_path}/my study/fc.npy")
 
@@ -261,9 +306,13 @@ def test_a_lock_is_held_by_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_path, tiny, monkeypatch):
+def test_strict_scope_never_shows_the_encoder_a_test_person(
+    make_config, tmp_path, tiny, monkeypatch
+):
     protocol = {"n_folds": 2, "pretrain_scope": "train_folds"}
-    config = make_config([{"method": "nerve", "label": "NERVE", "settings": tiny}], protocol=protocol)
+    config = make_config(
+        [{"method": "nerve", "label": "NERVE", "settings": tiny}], protocol=protocol
+    )
     seen = []
     fit = NERVE.fit
 
@@ -285,7 +334,10 @@ def test_strict_scope_never_shows_the_encoder_a_test_person(make_config, tmp_pat
     _, results = run(config, tmp_path)
     assert results.scores["r"].notna().all()
     scopes = results.scores.groupby("cohort")["scope"].unique().map(list).to_dict()
-    assert scopes == {"alpha": ["train_folds"], "gamma": ["other_people"]}  # gamma is not pretrained on
+    assert scopes == {
+        "alpha": ["train_folds"],
+        "gamma": ["other_people"],
+    }  # gamma is not pretrained on
     fitted = [(test, people) for test, fits in splits for people in fits]
     assert len(fitted) >= 3
     assert all(not (test & people) for test, people in fitted)
@@ -298,10 +350,14 @@ def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort
     """With everyone's means the participants of a site sum to zero, and who is tested is known from the others."""
     rows = [{"method": "tangent", "settings": {"recentre": "site"}}]
     people = {"path": make_config(rows).cohorts["alpha"].path, "targets": ["p_factor"]}
-    config = make_config(rows, cohorts={"alpha": people, "the same again": {**people, "pretrain": False}})
+    config = make_config(
+        rows, cohorts={"alpha": people, "the same again": {**people, "pretrain": False}}
+    )
     splits, seen = [], []
     split, fit = FittedInFolds.split, TangentSpace.fit
-    monkeypatch.setattr(TangentSpace, "fit", lambda self, X, y=None: seen.append(ids_of(X)) or fit(self, X, y))
+    monkeypatch.setattr(
+        TangentSpace, "fit", lambda self, X, y=None: seen.append(ids_of(X)) or fit(self, X, y)
+    )
 
     def noted(self, train, test, targets):
         splits.append((set(self.cohort.participants["participant_id"].iloc[test]), len(seen)))
@@ -310,7 +366,9 @@ def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort
     monkeypatch.setattr(FittedInFolds, "split", noted)
     _, results = run(config, tmp_path)
     assert set(results.scores["scope"]) == {"train_folds"}
-    assert results.scores["adapted"].str.contains("recentred by their own").all()  # few participants per site
+    assert (
+        results.scores["adapted"].str.contains("recentred by their own").all()
+    )  # few participants per site
     assert len(seen) == len(splits) >= 6
     assert not any(test & seen[number] for test, number in splits)
 
@@ -324,8 +382,16 @@ def ids_of(cohorts):
 
 def test_columns_may_have_been_renamed_by_ingest_already():
     table = pd.DataFrame({"participant_id": ["a"], "long_name": [1.0], "age": [2.0]})
-    assert _renamed(table, {"p": "long_name"}, "A").columns.tolist() == ["participant_id", "p", "age"]
-    assert _renamed(table, {"age": "AGE_AT_SCAN"}, "A").columns.tolist() == ["participant_id", "long_name", "age"]
+    assert _renamed(table, {"p": "long_name"}, "A").columns.tolist() == [
+        "participant_id",
+        "p",
+        "age",
+    ]
+    assert _renamed(table, {"age": "AGE_AT_SCAN"}, "A").columns.tolist() == [
+        "participant_id",
+        "long_name",
+        "age",
+    ]
     both = table.assign(p=3.0)
     assert _renamed(both, {"p": "long_name"}, "A")["p"].tolist() == [1.0]
     with pytest.raises(NerveError, match=r"no column 'lnog_name'.* Did you mean 'long_name'"):
@@ -343,9 +409,16 @@ def test_a_cohort_is_simulated_once_and_again_with_other_arguments(make_config, 
     for n in (20, 20, 21):
         cohorts = {"a": {"simulate": {"n": n, "timepoints": 20}, "targets": ["p_factor"]}}
         Experiment.prepare(make_config([{"method": "raw"}], cohorts=cohorts), tmp_path)
-        made.append((len(Cohort.load(tmp_path / "cohorts" / "a")), (tmp_path / "cohorts" / "a").stat().st_mtime_ns))
+        made.append(
+            (
+                len(Cohort.load(tmp_path / "cohorts" / "a")),
+                (tmp_path / "cohorts" / "a").stat().st_mtime_ns,
+            )
+        )
     assert [n for n, _ in made] == [20, 20, 21]
     assert made[0] == made[1]
     cohorts = {"a": {"simulate": {"n": 20, "timepoint": 20}, "targets": ["p_factor"]}}
-    with pytest.raises(NerveError, match=r"simulate of cohort 'a'.*'timepoint'.* Did you mean 'timepoints'"):
+    with pytest.raises(
+        NerveError, match=r"simulate of cohort 'a'.*'timepoint'.* Did you mean 'timepoints'"
+    ):
         Experiment.prepare(make_config([{"method": "raw"}], cohorts=cohorts), tmp_path)

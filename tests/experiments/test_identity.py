@@ -26,9 +26,18 @@ from nerve.report.page import page, write_report
 from nerve.report.table_formats import to_text
 from nerve.report.tables import paper_table
 
-REGIONS = Parcellation(tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters")
+REGIONS = Parcellation(
+    tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters"
+)
 CHANGED = {"tokenizer": "shared", "mask_ratio": 0.25, "epochs": 1, "dim": 16}
-IDLE = {"view": "fc", "epochs": 1, "dim": 16, "lr": 1e-9, "standardise": False, "validation_fraction": 0.3}
+IDLE = {
+    "view": "fc",
+    "epochs": 1,
+    "dim": 16,
+    "lr": 1e-9,
+    "standardise": False,
+    "validation_fraction": 0.3,
+}
 QUICK = {"depth": 1, "batch_size": 16, "warmup_epochs": 0.0, "pooling": "mean"}
 
 
@@ -36,7 +45,9 @@ def people(n, seed=0, name="tiny"):
     """A cohort of 16 regions."""
     rng = np.random.default_rng(seed)
     own = np.repeat(rng.normal(size=(n, 4, 50)), 4, axis=1)
-    fc = np.stack([np.corrcoef(one) for one in own + rng.normal(size=(n, 16, 50))]).astype(np.float32)
+    fc = np.stack([np.corrcoef(one) for one in own + rng.normal(size=(n, 16, 50))]).astype(
+        np.float32
+    )
     table = {"participant_id": [f"{name}{i:03}" for i in range(n)], "age": rng.uniform(8, 20, n)}
     return Cohort(fc, pd.DataFrame(table | {"score": rng.normal(size=n)}), REGIONS, name=name)
 
@@ -47,7 +58,11 @@ def evaluated(cohort, out, *features):
              "age", "--n-folds", "3", "--n-bootstrap", "20", "--out", str(out)]  # fmt: skip
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    return done.output, read_results(out), text_of((out / "report.html").read_text(encoding="utf-8"))
+    return (
+        done.output,
+        read_results(out),
+        text_of((out / "report.html").read_text(encoding="utf-8")),
+    )
 
 
 def text_of(page_source):
@@ -67,23 +82,36 @@ def planned(methods, **changes):
 
 def test_every_setting_that_differs_from_the_preset_is_part_of_the_row():
     changed, unchanged = planned(
-        [{"method": "nerve", "settings": CHANGED}, {"method": "nerve", "label": "as it is"}], preset="paper"
+        [{"method": "nerve", "settings": CHANGED}, {"method": "nerve", "label": "as it is"}],
+        preset="paper",
     )
     assert changed.settings == CHANGED
-    assert line_label(changed) == "NERVE (paper; epochs 1, tokenizer shared, mask_ratio 0.25, dim 16)"
-    assert line_label(changed, most=3) == "NERVE (paper; epochs 1, tokenizer shared, mask_ratio 0.25, 1 more)"
+    assert (
+        line_label(changed) == "NERVE (paper; epochs 1, tokenizer shared, mask_ratio 0.25, dim 16)"
+    )
+    assert (
+        line_label(changed, most=3)
+        == "NERVE (paper; epochs 1, tokenizer shared, mask_ratio 0.25, 1 more)"
+    )
     assert unchanged.settings == {}
     assert line_label(unchanged) == "as it is (NERVE paper)"
 
 
 def test_a_setting_that_is_given_as_the_preset_has_it_is_no_difference():
-    (row,) = planned([{"method": "nerve", "settings": {"mask_ratio": 0.5, "epochs": 4000}}], preset="paper")
+    (row,) = planned(
+        [{"method": "nerve", "settings": {"mask_ratio": 0.5, "epochs": 4000}}], preset="paper"
+    )
     assert row.settings == {}
 
 
 def test_labels_that_would_be_the_same_when_short_are_given_in_full():
     many = CHANGED | {"depth": 1}
-    rows = planned([{"method": "nerve", "settings": many}, {"method": "nerve", "settings": many | {"depth": 2}}])
+    rows = planned(
+        [
+            {"method": "nerve", "settings": many},
+            {"method": "nerve", "settings": many | {"depth": 2}},
+        ]
+    )
     assert len(set(line_labels(rows).values())) == 2
 
 
@@ -94,7 +122,9 @@ def test_of_two_presets_the_one_of_fewer_differences_describes_a_model_that_name
     assert cls.differences(parameters, "small") == {"epochs": 1}
 
 
-@pytest.mark.parametrize("name", ["table1_main", "table2_tokenizers", "table3_parcellations", "demo"])
+@pytest.mark.parametrize(
+    "name", ["table1_main", "table2_tokenizers", "table3_parcellations", "demo"]
+)
 def test_rows_of_the_shipped_files_and_of_their_rehearsals_say_what_differs(name):
     for config in (load_config(name), rehearsal(load_config(name))):
         planner = Planner(config, dict.fromkeys(config.cohorts, "data"), "code")
@@ -105,7 +135,11 @@ def test_rows_of_the_shipped_files_and_of_their_rehearsals_say_what_differs(name
                 usual = type(method).from_preset(row.preset).described_parameters()
                 now = method.described_parameters()
                 # what is not said to differ does not
-                unsaid = [key for key in now if key not in (*row.settings, "seed") and now[key] != usual.get(key)]
+                unsaid = [
+                    key
+                    for key in now
+                    if key not in (*row.settings, "seed") and now[key] != usual.get(key)
+                ]
                 assert unsaid == []
 
 
@@ -134,7 +168,11 @@ def test_a_trained_model_is_never_called_by_its_preset_alone(own, trained):
     protocol = (trained / "own" / "protocol.md").read_text(encoding="utf-8")
     for text in (said, protocol, report):
         assert "preset paper" not in text.lower()
-    for text in (protocol, report, (trained / "own" / "tables" / "table.md").read_text(encoding="utf-8")):
+    for text in (
+        protocol,
+        report,
+        (trained / "own" / "tables" / "table.md").read_text(encoding="utf-8"),
+    ):
         for words in ("epochs 1", "tokenizer shared", "mask_ratio 0.25", "dim 16"):
             assert words in text, words
     assert "model (NERVE paper; " in said  # the label
@@ -151,14 +189,18 @@ def agree(out, results, report, scope, use, words):
     """rows.tsv, cohorts.tsv, scores.tsv, protocol.md and report.html say the same of the model's row."""
     rows = results.rows.set_index("line")
     assert rows.loc["features-1", "scope"] == scope
-    assert set(results.scores.set_index("row").loc["features-1", ["scope"]].to_numpy().ravel()) == {scope}
+    assert set(results.scores.set_index("row").loc["features-1", ["scope"]].to_numpy().ravel()) == {
+        scope
+    }
     assert results.cohorts["pretrained_on"].tolist() == [use]
     protocol = (out / "protocol.md").read_text(encoding="utf-8")
     for text in (protocol, report):
         assert words in text.lower()
         for other in {"all", "some", "other_people", "not stated", "train_folds"} - {scope}:
             assert f"scope: {other}" not in text
-    assert re.search(rf"used in pretraining \w+ \d+ .{{0,80}} {use} ", report)  # the table of cohorts
+    assert re.search(
+        rf"used in pretraining \w+ \d+ .{{0,80}} {use} ", report
+    )  # the table of cohorts
     assert "Trained elsewhere" not in report
     assert "whom the model has not seen" not in report
 
@@ -166,7 +208,9 @@ def agree(out, results, report, scope, use, words):
 @pytest.mark.slow
 def test_a_model_on_its_own_training_cohort_is_said_to_have_seen_it_everywhere(own, trained):
     _, results, report = own
-    agree(trained / "own", results, report, "all", "yes", "on all participants including those tested")
+    agree(
+        trained / "own", results, report, "all", "yes", "on all participants including those tested"
+    )
     assert results.rows.set_index("line").loc["features-1", "trained_on"] == "tiny (40)"
 
 
@@ -176,7 +220,14 @@ def test_a_new_column_of_the_table_does_not_make_it_another_cohort(trained, tmp_
     table = cohort.participants.assign(new=np.arange(len(cohort)))
     Cohort(cohort.connectivity, table, REGIONS, name="tiny").save(tmp_path / "tiny")
     _, results, report = evaluated(tmp_path / "tiny", tmp_path / "out", "raw", trained / "model")
-    agree(tmp_path / "out", results, report, "all", "yes", "on all participants including those tested")
+    agree(
+        tmp_path / "out",
+        results,
+        report,
+        "all",
+        "yes",
+        "on all participants including those tested",
+    )
 
 
 @pytest.mark.slow
@@ -186,10 +237,19 @@ def test_what_a_model_has_seen_of_another_cohort_is_not_known_and_nothing_else_i
 ):
     other = people(45, seed=9, name="other")
     if which == "superset":
-        other = Cohort.concat([Cohort.load(trained / "tiny"), other.subset(np.arange(5))], name="tiny")
+        other = Cohort.concat(
+            [Cohort.load(trained / "tiny"), other.subset(np.arange(5))], name="tiny"
+        )
     other.save(tmp_path / "cohort")
     _, results, report = evaluated(tmp_path / "cohort", tmp_path / "out", "raw", trained / "model")
-    agree(tmp_path / "out", results, report, "not stated", "not known", "saw the tested participants is not known")
+    agree(
+        tmp_path / "out",
+        results,
+        report,
+        "not stated",
+        "not known",
+        "saw the tested participants is not known",
+    )
 
 
 def test_a_model_of_several_cohorts_knows_each_of_them(tmp_path):
@@ -264,7 +324,11 @@ def test_a_rehearsal_has_enough_permuted_models_to_mark_a_row():
 @pytest.mark.parametrize("name", ["table2_tokenizers", "table3_parcellations"])
 def test_tables_2_and_3_have_no_ood_as_in_the_paper(name):
     config = load_config(name)
-    assert [cohort.label or key for key, cohort in config.cohorts.items()] == ["ABCD", "PNC", "CCNP"]
+    assert [cohort.label or key for key, cohort in config.cohorts.items()] == [
+        "ABCD",
+        "PNC",
+        "CCNP",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -291,8 +355,13 @@ def test_the_methods_text_says_what_the_null_of_table_3_is(null_models):
     protocol = (null_models / "protocol.md").read_text(encoding="utf-8")
     report = " ".join(load_results(null_models).methods_text)
     for text in (protocol, report):
-        assert "2 permuted models: NERVE retrained from the beginning with the settings and seed of networks" in text
-        assert "one-sided, (1 + #{permuted r ≥ r of the row}) / (1 + 2), hence at least 0.333" in text
+        assert (
+            "2 permuted models: NERVE retrained from the beginning with the settings and seed of networks"
+            in text
+        )
+        assert (
+            "one-sided, (1 + #{permuted r ≥ r of the row}) / (1 + 2), hence at least 0.333" in text
+        )
     notes = " ".join(paper_table(load_results(null_models)).notes)
     assert "Permutation: mean ± standard deviation of r over 2 models, each retrained" in notes
     assert "otherwise as networks" in notes
@@ -303,7 +372,13 @@ def test_the_papers_row_names_stay_and_differences_stand_below_the_table(null_mo
     table = paper_table(load_results(null_models))
     assert [row.label for row in table.rows] == ["Permutation", "grid", "networks"]
     text = to_text(table)
-    for words in ("grid (NERVE small): ", "networks (NERVE small): ", "epochs 1", "patching grid4", "lr 1e-09"):
+    for words in (
+        "grid (NERVE small): ",
+        "networks (NERVE small): ",
+        "epochs 1",
+        "patching grid4",
+        "lr 1e-09",
+    ):
         assert words in text
     rows = read_results(null_models).rows
     permuted = rows.loc[rows["kind"] == "null", "settings"]
@@ -314,8 +389,19 @@ def test_the_papers_row_names_stay_and_differences_stand_below_the_table(null_mo
 
 
 @pytest.mark.slow
-def test_a_training_that_learned_next_to_nothing_is_said_on_the_screen_card_and_report(trained, tmp_path):
-    words = ["pretrain", str(trained / "tiny"), "--out", str(tmp_path / "run"), "--preset", "small", "--device", "cpu"]
+def test_a_training_that_learned_next_to_nothing_is_said_on_the_screen_card_and_report(
+    trained, tmp_path
+):
+    words = [
+        "pretrain",
+        str(trained / "tiny"),
+        "--out",
+        str(tmp_path / "run"),
+        "--preset",
+        "small",
+        "--device",
+        "cpu",
+    ]
     for name, value in IDLE.items():
         words += ["--set", f"{name}={value}"]
     done = CliRunner().invoke(app, words)
@@ -345,4 +431,6 @@ def test_experiments_say_so_too_and_an_untrained_control_is_not_blamed(null_mode
     control = NERVE.from_preset("small", epochs=0, dim=16, device="cpu").fit(people(40))
     control.save(tmp_path / "control")
     assert control.save_masked_error(tmp_path / "control", 1.0) == ""
-    assert "learned next to nothing" not in (tmp_path / "control" / "README.md").read_text(encoding="utf-8")
+    assert "learned next to nothing" not in (tmp_path / "control" / "README.md").read_text(
+        encoding="utf-8"
+    )

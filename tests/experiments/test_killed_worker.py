@@ -20,7 +20,9 @@ MINUTES = 600  # until a process counts as hanging
 
 @pytest.mark.slow
 def test_only_the_run_whose_worker_is_killed_fails(make_config, tmp_path, monkeypatch):
-    experiment = Experiment.prepare(make_config([{"method": "raw"}, {"method": "covariates"}]), tmp_path / "out")
+    experiment = Experiment.prepare(
+        make_config([{"method": "raw"}, {"method": "covariates"}]), tmp_path / "out"
+    )
     real, once, always, _ = experiment.plan.unique
     for run, deaths in ((once, 1), (always, 9)):
         (tmp_path / "out" / f"{DOOMED}-{run.id}").write_text(str(deaths))
@@ -41,7 +43,9 @@ def test_only_the_run_whose_worker_is_killed_fails(make_config, tmp_path, monkey
 @pytest.mark.slow
 def test_ctrl_c_ends_the_workers_of_an_experiment_without_a_traceback(make_config, tmp_path, tiny):
     endless = tiny | {"epochs": 100_000, "checkpoint_seconds": 0}
-    config = make_config([{"method": "nerve", "settings": endless}], seeds=[1, 2]).model_dump(mode="json")
+    config = make_config([{"method": "nerve", "settings": endless}], seeds=[1, 2]).model_dump(
+        mode="json"
+    )
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "nerve", "experiment", str(tmp_path / "c.yaml")]
     command += ["--out", str(tmp_path / "out"), "--jobs", "2"]
@@ -51,7 +55,10 @@ def test_ctrl_c_ends_the_workers_of_an_experiment_without_a_traceback(make_confi
     ) as process:  # fmt: skip
         try:
             # both runs have begun when their first checkpoints are there
-            while process.poll() is None and len(list((tmp_path / "out").glob("runs/*/last.safetensors"))) < 2:
+            while (
+                process.poll() is None
+                and len(list((tmp_path / "out").glob("runs/*/last.safetensors"))) < 2
+            ):
                 time.sleep(0.01)
             workers = psutil.Process(process.pid).children(recursive=True)
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does

@@ -4,7 +4,9 @@ from nerve.evaluation.features import NAMED, Entries
 from nerve.experiments.main import Experiment
 
 
-def test_features_are_prepared_once_for_predictions_permutations_curves_and_sites(make_config, tmp_path, monkeypatch):
+def test_features_are_prepared_once_for_predictions_permutations_curves_and_sites(
+    make_config, tmp_path, monkeypatch
+):
     prepared = []
 
     class CountedEntries(Entries):
@@ -14,7 +16,12 @@ def test_features_are_prepared_once_for_predictions_permutations_curves_and_site
 
     monkeypatch.setitem(NAMED, "raw", CountedEntries)
     protocol = {"n_permutations": 3, "labels": [10], "n_draws": 2, "site": "site"}
-    cohorts = {"sites": {"simulate": {"n": 40, "timepoints": 40, "sites": 2}, "targets": ["p_factor", "null"]}}
+    cohorts = {
+        "sites": {
+            "simulate": {"n": 40, "timepoints": 40, "sites": 2},
+            "targets": ["p_factor", "null"],
+        }
+    }
     config = make_config([{"method": "raw"}], cohorts=cohorts, protocol=protocol)
     results = Experiment.prepare(config, tmp_path / "out").run(jobs=1)
     assert prepared == ["sites"]

@@ -22,7 +22,9 @@ def test_a_rehearsal_has_every_row_and_target(name):
     assert {k: small.protocol_of(k).targets for k in small.cohorts} == {
         k: config.protocol_of(k).targets for k in config.cohorts
     }
-    assert [c.pretrain for c in small.cohorts.values()] == [c.pretrain for c in config.cohorts.values()]
+    assert [c.pretrain for c in small.cohorts.values()] == [
+        c.pretrain for c in config.cohorts.values()
+    ]
     assert max(row.permutations for row in small.methods) <= PERMUTATIONS
     plan = Planner(small, dict.fromkeys(small.cohorts, "data"), "code")
     assert {task.kind for task in plan.tasks} <= {"encode", "probe", "train"}
@@ -39,12 +41,20 @@ def test_participants_are_simulated_and_no_path_is_needed(tmp_path, monkeypatch)
 
 
 def test_targets_may_stand_in_the_protocol_of_the_file():
-    content = {"cohorts": {"A": {"path": "x"}}, "methods": [{"method": "raw"}], "protocol": {"targets": ["iq"]}}
-    assert rehearsal(ExperimentConfig.model_validate(content)).cohorts["A"].columns == {"iq": "p_factor"}
+    content = {
+        "cohorts": {"A": {"path": "x"}},
+        "methods": [{"method": "raw"}],
+        "protocol": {"targets": ["iq"]},
+    }
+    assert rehearsal(ExperimentConfig.model_validate(content)).cohorts["A"].columns == {
+        "iq": "p_factor"
+    }
 
 
 def test_the_page_says_how_small_a_rehearsal_is():
-    page = (CONFIGS.parent / "docs" / "howto" / "reproduce-the-paper.md").read_text(encoding="utf-8")
+    page = (CONFIGS.parent / "docs" / "howto" / "reproduce-the-paper.md").read_text(
+        encoding="utf-8"
+    )
     size = f"({SIMULATED['n']} per cohort, 100 regions, preset `small`, three folds, {PERMUTATIONS} permutations)"
     assert size in page
 

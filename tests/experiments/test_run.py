@@ -16,7 +16,9 @@ from nerve.methods.pretrained import pack
 
 pytestmark = pytest.mark.slow
 
-REGIONS = Parcellation(tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters")
+REGIONS = Parcellation(
+    tuple(f"r{i:02}" for i in range(16)), tuple("AAAABBBBCCCCDDDD"), name="letters"
+)
 FIGURES = {"cohorts": ("group_mean_fc", "likeness"), "pretraining": ("loss_curves",), "prediction": ("forest",),
            "interpretation": ("interpretation_attention", "interpretation_importance")}  # fmt: skip
 PROTOCOL = ("--n-folds", "3", "--n-bootstrap", "20")
@@ -28,12 +30,29 @@ def folder(tmp_path_factory):
     own = np.repeat(rng.normal(size=(30, 4, 50)), 4, axis=1)
     fc = np.stack([np.corrcoef(one) for one in own + rng.normal(size=(30, 16, 50))])
     table = {"participant_id": [f"secret{i:02}" for i in range(30)], "age": rng.uniform(8, 20, 30)}
-    table |= {"score": rng.normal(size=30), "other": rng.normal(size=30), "sex": np.tile(["F", "M"], 15)}
-    return Cohort(fc, pd.DataFrame(table), REGIONS, name="tiny").save(tmp_path_factory.mktemp("run") / "tiny")
+    table |= {
+        "score": rng.normal(size=30),
+        "other": rng.normal(size=30),
+        "sex": np.tile(["F", "M"], 15),
+    }
+    return Cohort(fc, pd.DataFrame(table), REGIONS, name="tiny").save(
+        tmp_path_factory.mktemp("run") / "tiny"
+    )
 
 
 def run(folder, out, *options, targets="score,sex"):
-    words = ["run", str(folder), "--targets", targets, "--covariates", "age", "--out", str(out), *PROTOCOL, *options]
+    words = [
+        "run",
+        str(folder),
+        "--targets",
+        targets,
+        "--covariates",
+        "age",
+        "--out",
+        str(out),
+        *PROTOCOL,
+        *options,
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     return done.output
@@ -62,7 +81,14 @@ def words_of(out):
 def test_one_report_holds_all_parts(first):
     out, said = first
     page, words = words_of(out)
-    for anchor in ("cohorts", "pretraining", "prediction", "comparison", "interpretation", "provenance"):
+    for anchor in (
+        "cohorts",
+        "pretraining",
+        "prediction",
+        "comparison",
+        "interpretation",
+        "provenance",
+    ):
         assert f'href="#{anchor}"' in page
         assert f'id="{anchor}"' in page
     for figure in ("group_mean_fc", "loss_curves", "forest", "interpretation_importance"):
@@ -79,31 +105,44 @@ def test_one_report_holds_all_parts(first):
     assert re.search(r"What was found:\n +tiny score: NERVE.* r = .*than|from", said)
 
 
-def test_a_second_run_says_what_is_done_and_other_targets_are_explained_anew(first, folder, tmp_path, monkeypatch):
+def test_a_second_run_says_what_is_done_and_other_targets_are_explained_anew(
+    first, folder, tmp_path, monkeypatch
+):
     out = shutil.copytree(first[0], tmp_path / "first")
     before = (out / "predictions.tsv").read_bytes()
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     assert "6 of 6 runs are already done" in run(folder, out, "--preset", "small")
     assert (out / "predictions.tsv").read_bytes() == before
-    assert "2 of 6 runs are already done" in run(folder, out, "--preset", "small", targets="other")  # both encoders
+    assert "2 of 6 runs are already done" in run(
+        folder, out, "--preset", "small", targets="other"
+    )  # both encoders
     importance = pd.read_csv(out / "interpretation" / "importance.tsv", sep="\t")
     assert set(importance["target"]) == {"other"}
 
 
-def test_a_model_from_elsewhere_is_described_and_an_archive_is_as_good(folder, tmp_path, monkeypatch):
-    model = NERVE.from_preset("small", dim=8, epochs=1, n_components=4, device="cpu").fit(Cohort.load(folder))
+def test_a_model_from_elsewhere_is_described_and_an_archive_is_as_good(
+    folder, tmp_path, monkeypatch
+):
+    model = NERVE.from_preset("small", dim=8, epochs=1, n_components=4, device="cpu").fit(
+        Cohort.load(folder)
+    )
     archive = pack(model.save(tmp_path / "model"), tmp_path / "model.zip")
     run(folder, tmp_path / "a", "--model", str(archive))
     page, words = words_of(tmp_path / "a")
     for figure in ("likeness", "loss_curves", "interpretation_attention"):
         assert f'id="figure-{figure}"' in page
     assert "no clear difference" in words
-    assert "Trained before this evaluation: model, shrunk view (NERVE, the settings of small except" in words
+    assert (
+        "Trained before this evaluation: model, shrunk view (NERVE, the settings of small except"
+        in words
+    )
     assert "pooled participants of tiny" not in words
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     run(folder, tmp_path / "b", "--model", str(tmp_path / "model"))
     tables = [pd.read_csv(tmp_path / name / "predictions.tsv", sep="\t") for name in "ab"]
     pd.testing.assert_frame_equal(*tables)
-    missing = CliRunner().invoke(app, ["run", str(folder), "--targets", "age", "--model", "none", "--out", "x"])
+    missing = CliRunner().invoke(
+        app, ["run", str(folder), "--targets", "age", "--model", "none", "--out", "x"]
+    )
     assert missing.exit_code != 0
     assert "there is no such model" in str(missing.exception)

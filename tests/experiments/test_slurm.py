@@ -31,7 +31,9 @@ def slurm_answers() -> bool:
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.slow,
-    pytest.mark.skipif(not slurm_answers(), reason="no SLURM here; tools/slurm.sh installs and starts one"),
+    pytest.mark.skipif(
+        not slurm_answers(), reason="no SLURM here; tools/slurm.sh installs and starts one"
+    ),
 ]
 
 UNWRITTEN = "nerve.report.page.write_report", lambda folder, *_: folder
@@ -57,7 +59,11 @@ def stop_and_go_on(config, folder):
     (folder / "c.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
     with ThreadPoolExecutor(1) as thread:
         launched = thread.submit(commands.run, folder / "c.yaml", str(folder / "there"), "slurm")
-        wait_until(lambda: checkpoint.is_file() and store.status(encode.id) == RUNNING, 900, "there is a checkpoint")
+        wait_until(
+            lambda: checkpoint.is_file() and store.status(encode.id) == RUNNING,
+            900,
+            "there is a checkpoint",
+        )
         array = next((folder / "there" / "slurm").glob("*_submission.sh")).name.partition("_")[0]
         number = [task.id for task in there.plan.unique if not task.needs].index(encode.id)
         subprocess.run(["scancel", "--signal=USR2", f"{array}_{number}"], check=True)
@@ -83,7 +89,10 @@ def beside(config, folder):
 @pytest.fixture(scope="session")
 def on_slurm(make_config, tiny, tmp_path_factory):
     settings = tiny | {"epochs": 100, "checkpoint_seconds": 0}
-    rows = [{"method": "raw", "label": "Raw FC"}, {"method": "nerve", "label": "NERVE", "settings": settings}]
+    rows = [
+        {"method": "raw", "label": "Raw FC"},
+        {"method": "nerve", "label": "NERVE", "settings": settings},
+    ]
     config = make_config(rows, slurm={"minutes": 10, "cpus": 1, "partition": "debug"})
     config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
     folder = tmp_path_factory.mktemp("slurm")

@@ -25,7 +25,9 @@ QUICK = {"n_folds": 4, "n_bootstrap": 100}
 def planted():
     """200 people whose target lies on three network pairs, among eight factors, age, sex, sites and motion."""
     target = Target("score", 0.8, {"general": 1.0})
-    return simulate_cohort(200, "schaefer100-7", timepoints=200, keep_timeseries=False, seed=5, targets=[target])
+    return simulate_cohort(
+        200, "schaefer100-7", timepoints=200, keep_timeseries=False, seed=5, targets=[target]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,9 @@ def top(table, column, most=3):
     """Largest drops, or largest patterns of either sign: a pair whose absence helps is not one that is needed."""
     size = table[column] if column == "drop" else table[column].abs()
     order = size.sort_values(ascending=False).index[:most]
-    return {frozenset(pair) for pair in table.loc[order, ["network_a", "network_b"]].to_numpy().tolist()}
+    return {
+        frozenset(pair) for pair in table.loc[order, ["network_a", "network_b"]].to_numpy().tolist()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,12 @@ def test_planted_pairs_are_found_whichever_they_are():
     found = {"drop": 0, "pattern": 0}
     for structure in (1, 2):
         target = Target("score", 0.8, {"general": 1.0})
-        options = {"seed": 5 + structure, "structure_seed": structure, "targets": [target], "keep_timeseries": False}
+        options = {
+            "seed": 5 + structure,
+            "structure_seed": structure,
+            "targets": [target],
+            "keep_timeseries": False,
+        }
         people = simulate_cohort(200, "schaefer100-7", timepoints=150, **options)
         truth = {frozenset(pair) for pair in people.notes["truth"]["targets"]["score"]["pairs"]}
         table = patch_importance("raw", people, ["score"], n_folds=3, n_bootstrap=2)
@@ -82,7 +91,17 @@ def test_maps_state_their_stability(raw_table):
 @pytest.mark.slow
 def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
     options = {"heads": 2, "decoder_dim": 16}
-    encoder = NERVE("schaefer100-7", None, "small", view="fc", dim=16, depth=1, epochs=3, pooling="tokens", **options)
+    encoder = NERVE(
+        "schaefer100-7",
+        None,
+        "small",
+        view="fc",
+        dim=16,
+        depth=1,
+        epochs=3,
+        pooling="tokens",
+        **options,
+    )
     table = patch_importance(encoder.fit(planted), planted, ["score"], n_folds=3, n_bootstrap=2)
     assert len(top(table, "drop") & truth) >= 2
     assert len(top(table, "pattern") & truth) >= 2
@@ -97,7 +116,9 @@ def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
 
 @pytest.mark.slow
 def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
-    evaluated = nerve.evaluate(encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4)
+    evaluated = nerve.evaluate(
+        encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4
+    )
     embedding = embedding_of(encoders[0], cohort, Patching.grid(100, 50))
     found = predictions_of(embedding, cohort, ["p_factor", "age"], ["sex"])
     for t, name in enumerate(["p_factor", "age"]):
@@ -108,7 +129,9 @@ def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
 
 
 def predictions_of(embedding, cohort, targets, covariates=()):
-    people, settings = prepare_people(cohort, Protocol(targets=targets, covariates=covariates, n_folds=4))
+    people, settings = prepare_people(
+        cohort, Protocol(targets=targets, covariates=covariates, n_folds=4)
+    )
     return occluded_predictions(embedding, cohort, people, people.folds[0], settings)
 
 
@@ -172,7 +195,9 @@ def test_the_mean_that_hides_a_patch_is_blind_to_the_test_fold(cohort):
     other = Cohort(spoiled, cohort.participants, cohort.parcellation)
     means, changed = training_means(cohort, folds), training_means(other, folds)
     assert changed[1] == pytest.approx(means[1])
-    assert means[2] == pytest.approx(cohort.inputs("fc", np.flatnonzero(folds != 2)).mean(axis=0, dtype=float))
+    assert means[2] == pytest.approx(
+        cohort.inputs("fc", np.flatnonzero(folds != 2)).mean(axis=0, dtype=float)
+    )
     assert np.abs(changed[0] - means[0]).max() > 0.01
 
 
@@ -205,7 +230,9 @@ def test_tables_pattern_is_the_one_of_the_formula(cohort):
         table = patch_importance("raw", cohort, ["age"], **QUICK)
     found = predictions_of(embedding_of("raw", cohort, patching), cohort, ["age"])
     row, names = table.iloc[0], list(patching.group_names)
-    pair = patching.pairs.tolist().index([names.index(row["network_a"]), names.index(row["network_b"])])
+    pair = patching.pairs.tolist().index(
+        [names.index(row["network_a"]), names.index(row["network_b"])]
+    )
     expected = literal_pattern(cohort, found.intact[:, 0], found.folds, patching, pair)
     assert row["pattern"] == pytest.approx(expected.mean(), abs=1e-9)
     assert row["pattern_rms"] == pytest.approx(np.sqrt((expected**2).mean()), abs=1e-9)
@@ -224,10 +251,14 @@ def test_missing_targets_leave_people_out_and_regions_may_be_in_another_order(co
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NerveWarning)
         options = {"n_folds": 2, "n_bootstrap": 10, "patching": Patching.grid(100, 50)}
-        tables = [patch_importance(encoders[0], one, ["some", "age"], **options) for one in (plain, mixed)]
+        tables = [
+            patch_importance(encoders[0], one, ["some", "age"], **options) for one in (plain, mixed)
+        ]
     assert set(tables[0]["n"]) == {24, 30}
     keys = ["target", "network_a", "network_b"]
-    pd.testing.assert_frame_equal(*(table.set_index(keys).sort_index() for table in tables), rtol=1e-3, atol=1e-3)
+    pd.testing.assert_frame_equal(
+        *(table.set_index(keys).sort_index() for table in tables), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_what_cannot_be_explained_is_refused_in_a_sentence(cohort):

@@ -48,7 +48,9 @@ def test_weights_find_a_planted_region_and_do_not_see_the_scale_of_a_network(coh
     members = encoder.patching_.members[2]
     with torch.no_grad():
         encoder.module_.tokenizer.embed_factors[members] *= 7.0
-    assert network_weights(encoder)["weight"].to_numpy() == pytest.approx(before["weight"].to_numpy(), rel=1e-5)
+    assert network_weights(encoder)["weight"].to_numpy() == pytest.approx(
+        before["weight"].to_numpy(), rel=1e-5
+    )
     with torch.no_grad():
         encoder.module_.tokenizer.embed_factors[members[3]] *= 5.0
     table = network_weights(encoder)
@@ -69,7 +71,9 @@ def test_the_same_encoder_twice_is_perfectly_stable(encoders, cohort):
 @pytest.mark.slow
 def test_other_tokenizers_have_no_network_weights(cohort):
     options = {"init": "scaled"}
-    encoder = NERVE(preset="small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", **options)
+    encoder = NERVE(
+        preset="small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", **options
+    )
     encoder.fit(cohort)
     with pytest.raises(NerveError, match="bilinear"):
         network_weights(encoder)
@@ -84,7 +88,10 @@ def test_attention_is_the_mean_over_people_of_the_models_maps(encoders, cohort):
     module, patching = encoders[1].module_, encoders[1].patching_
     with torch.inference_mode():
         matrices = encoders[1].view_.apply(few.inputs("fc"))
-        maps = [module.attention(torch.from_numpy(patching.pack(one)[None]))[0].numpy() for one in matrices]
+        maps = [
+            module.attention(torch.from_numpy(patching.pack(one)[None]))[0].numpy()
+            for one in matrices
+        ]
     assert found.maps[1] == pytest.approx(np.mean(maps, axis=0), abs=1e-5)
     rollout = np.mean([_literal_rollout(one) for one in maps], axis=0)
     assert found.rollout[1] == pytest.approx(rollout, abs=1e-5)
@@ -101,7 +108,9 @@ def _literal_rollout(maps):
 
 def test_attention_table_says_where_it_comes_from_and_rows_sum_to_one(encoders, cohort):
     table = attention_summary(encoders, cohort.subset(np.arange(5))).table
-    assert table.groupby(["seed", "layer", "head", "from"])["attention"].sum().to_numpy() == pytest.approx(1, abs=1e-5)
+    assert table.groupby(["seed", "layer", "head", "from"])[
+        "attention"
+    ].sum().to_numpy() == pytest.approx(1, abs=1e-5)
     assert table["layer"].iloc[0] == "rollout"
     assert len(table) == 2 * 64 * (1 + 2 + 2 * 2)
     assert set(table["head"]) == {"mean", "1", "2"}
@@ -116,7 +125,9 @@ def test_summary_between_networks_finds_planted_attention(encoders):
     summary = between_networks(maps, patching)
     assert summary[:, 1 + 2] == pytest.approx(0.5)
     assert summary[:, 1 + 5] == pytest.approx(0.5)
-    literal = between_networks(np.random.default_rng(0).dirichlet(np.ones(tokens), tokens), patching)
+    literal = between_networks(
+        np.random.default_rng(0).dirichlet(np.ones(tokens), tokens), patching
+    )
     assert literal.sum(axis=1) == pytest.approx(1)
 
 

@@ -24,8 +24,25 @@ def folders(tmp_path_factory, cohort, encoders):
 @pytest.mark.slow
 def test_the_command_writes_every_table_with_its_stability(folders):
     out = folders / "out"
-    words = [str(folders / "run0"), str(folders / "run1"), str(folders / "cohort"), "--targets", "p_factor"]
-    options = ["--out", str(out), "--n-folds", "3", "--n-bootstrap", "20", "--pooling", "tokens", "--device", "cpu"]
+    words = [
+        str(folders / "run0"),
+        str(folders / "run1"),
+        str(folders / "cohort"),
+        "--targets",
+        "p_factor",
+    ]
+    options = [
+        "--out",
+        str(out),
+        "--n-folds",
+        "3",
+        "--n-bootstrap",
+        "20",
+        "--pooling",
+        "tokens",
+        "--device",
+        "cpu",
+    ]
     result = CliRunner().invoke(app, ["interpret", *words, *options], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "p_factor" in result.output
@@ -45,7 +62,9 @@ def test_the_command_writes_every_table_with_its_stability(folders):
 
 @pytest.mark.slow
 def test_without_targets_and_with_one_run_the_run_itself_is_described(folders):
-    result = CliRunner().invoke(app, ["interpret", str(folders / "run0"), str(folders / "cohort"), "--device", "cpu"])
+    result = CliRunner().invoke(
+        app, ["interpret", str(folders / "run0"), str(folders / "cohort"), "--device", "cpu"]
+    )
     assert result.exit_code == 0, result.output
     written = folders / "run0" / "interpretation"
     assert not (written / "importance.tsv").exists()
@@ -54,7 +73,9 @@ def test_without_targets_and_with_one_run_the_run_itself_is_described(folders):
 
 @pytest.mark.slow
 def test_runs_that_cannot_be_compared_are_refused(tmp_path, cohort, encoders):
-    other = NERVE(preset="small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", heads=2)
+    other = NERVE(
+        preset="small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", heads=2
+    )
     with pytest.raises(NerveError, match="differ only in the seed"):
         interpret_to(tmp_path, [encoders[0], other.fit(cohort)], cohort)
     with pytest.raises(NerveError, match="no encoder"):

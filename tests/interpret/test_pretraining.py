@@ -70,7 +70,10 @@ def test_errors_are_those_of_the_formula(cohort, tmp_path):
         for p in masked:
             block = np.ix_(members[pairs[p][0]], members[pairs[p][1]])
             errors.append(
-                (((person[block] - mean[block]) ** 2).mean(), ((person[block] - mean[block].mean()) ** 2).mean())
+                (
+                    ((person[block] - mean[block]) ** 2).mean(),
+                    ((person[block] - mean[block].mean()) ** 2).mean(),
+                )
             )
         group.append(np.mean([e[0] for e in errors]))
         patch.append(np.mean([e[1] for e in errors]))
@@ -92,7 +95,9 @@ def test_example_hides_what_was_masked_and_nothing_else(many, tmp_path, one):
     assert hidden.any()
     assert not hidden.all()
     np.testing.assert_array_equal(hidden, hidden.T)
-    np.testing.assert_allclose(shown["reconstructed"] - shown["original"], np.where(hidden, 0.25, 0), atol=2e-3)
+    np.testing.assert_allclose(
+        shown["reconstructed"] - shown["original"], np.where(hidden, 0.25, 0), atol=2e-3
+    )
 
 
 def test_no_participant_is_shown_unless_asked_for(many, tmp_path):
@@ -111,9 +116,13 @@ def test_no_participant_is_shown_unless_asked_for(many, tmp_path):
 @pytest.mark.parametrize("view", ["tangent", "shrunk"])
 def test_the_example_of_another_view_is_fc(tmp_path, view):
     """The group is at zero in these views: a model that says zero everywhere gives the group's FC."""
-    series = np.random.default_rng(0).normal(size=(40, 8, 60)) + np.random.default_rng(1).normal(size=(40, 1, 60))
+    series = np.random.default_rng(0).normal(size=(40, 8, 60)) + np.random.default_rng(1).normal(
+        size=(40, 1, 60)
+    )
     fc = np.stack([np.corrcoef(one) for one in series]).astype(np.float32)
-    cohort = Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(40)]}), PARCELLATION)
+    cohort = Cohort(
+        fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(40)]}), PARCELLATION
+    )
     fitted = make_view(view).fit(fc)
 
     class OfView(Guesser):
@@ -125,7 +134,9 @@ def test_the_example_of_another_view_is_fc(tmp_path, view):
 
     report = describe_run(OfView(0.0), cohort, tmp_path)
     shown = {name: array.astype(float) for name, array in pictures(tmp_path).items()}
-    np.testing.assert_allclose(shown["original"], fc[4:].mean(axis=0), atol=0.1 if view == "shrunk" else 2e-3)
+    np.testing.assert_allclose(
+        shown["original"], fc[4:].mean(axis=0), atol=0.1 if view == "shrunk" else 2e-3
+    )
     assert np.abs(shown["reconstructed"] - shown["original"]).max() < 0.2
     assert report["example_r"] > 0.9
     assert report["view"] == view
@@ -140,7 +151,9 @@ def test_fewer_than_ten_are_not_shown(many, tmp_path):
 
 def test_methods_that_reconstruct_nothing_write_nothing(cohort, tmp_path):
     assert describe_run(object(), cohort, tmp_path) is None
-    assert describe_run(PPCA(n_components=2).fit(cohort), cohort, tmp_path) is None  # it rebuilds, and trains on all
+    assert (
+        describe_run(PPCA(n_components=2).fit(cohort), cohort, tmp_path) is None
+    )  # it rebuilds, and trains on all
     assert not list(tmp_path.iterdir())
 
 

@@ -46,7 +46,9 @@ class RowMean(Encoder):
         return _Module(parcellation.n_regions)
 
     def training_settings(self):
-        return TrainingSettings(epochs=self.epochs, batch_size=8, lr=self.lr, seed=self.seed, device=self.device)
+        return TrainingSettings(
+            epochs=self.epochs, batch_size=8, lr=self.lr, seed=self.seed, device=self.device
+        )
 
 
 class MeanPredictor(Predictor):
@@ -125,7 +127,9 @@ def test_load_refuses_by_name(cohort, tmp_path):
     regions = {name: values[:-1] for name, values in config["parcellation"]["regions"].items()}
     with pytest.raises(NerveError, match=r"linear\.weight is \(1, 6\), expected \(1, 5\)"):
         mark = Parcellation.from_table(pd.DataFrame(regions), name="tiny").fingerprint
-        RowMean.load(changed(parcellation={"name": "tiny", "regions": regions, "fingerprint": mark}))
+        RowMean.load(
+            changed(parcellation={"name": "tiny", "regions": regions, "fingerprint": mark})
+        )
     (folder / "model.safetensors").write_bytes(b"cut short")
     with pytest.raises(NerveError, match="not a readable safetensors"):
         RowMean.load(changed())
@@ -142,7 +146,9 @@ def test_predictor_learns_and_answers_in_the_units_of_the_target(cohort, tmp_pat
     predictor = MeanPredictor(epochs=25).fit(cohort, y)
     assert predictor.score(cohort, y) > 0.5
     predictor.save(tmp_path)
-    assert np.array_equal(MeanPredictor.load(tmp_path, device="cpu").predict(cohort), predictor.predict(cohort))
+    assert np.array_equal(
+        MeanPredictor.load(tmp_path, device="cpu").predict(cohort), predictor.predict(cohort)
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,18 @@ def cohort() -> Cohort:
     rng = np.random.default_rng(0)
     series = rng.normal(size=(12, 60, REGIONS)) + rng.normal(size=(12, 60, 1))
     people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(12)]})
-    parcellation = Parcellation(tuple(f"r{i}" for i in range(REGIONS)), ("all",) * REGIONS, name="eight")
-    return Cohort(np.stack([np.corrcoef(one.T) for one in series]), people, parcellation, list(series))
+    parcellation = Parcellation(
+        tuple(f"r{i}" for i in range(REGIONS)), ("all",) * REGIONS, name="eight"
+    )
+    return Cohort(
+        np.stack([np.corrcoef(one.T) for one in series]), people, parcellation, list(series)
+    )
 
 
 def without_series(cohort: Cohort, fc=None) -> Cohort:
-    return Cohort(cohort.connectivity if fc is None else fc, cohort.participants, cohort.parcellation)
+    return Cohort(
+        cohort.connectivity if fc is None else fc, cohort.participants, cohort.parcellation
+    )
 
 
 @pytest.mark.slow
@@ -38,7 +44,9 @@ def test_parameters_at_400_regions():
     head = (4 * width * 32 + 32 + 64) + (32 * 512 + 512 + 1024) + 513
     with torch.device("meta"):
         model = untrained(BrainGNN(), regions)
-    assert sum(p.numel() for p in model.parameters()) == first + second + 2 * width + head == 153_569
+    assert (
+        sum(p.numel() for p in model.parameters()) == first + second + 2 * width + head == 153_569
+    )
 
 
 def test_edges_are_partial_correlations_of_the_time_series(cohort):
@@ -56,8 +64,12 @@ def test_edges_of_fc_alone_are_correlations_of_residuals(cohort):
     for i, j in ((0, 1), (2, 7)):
         pair, rest = [i, j], [k for k in range(REGIONS) if k not in (i, j)]
         between = covariance[np.ix_(pair, rest)]
-        left = covariance[np.ix_(pair, pair)] - between @ np.linalg.solve(covariance[np.ix_(rest, rest)], between.T)
-        assert edges[i, j] == pytest.approx(abs(left[0, 1]) / np.sqrt(left[0, 0] * left[1, 1]), abs=1e-3)
+        left = covariance[np.ix_(pair, pair)] - between @ np.linalg.solve(
+            covariance[np.ix_(rest, rest)], between.T
+        )
+        assert edges[i, j] == pytest.approx(
+            abs(left[0, 1]) / np.sqrt(left[0, 0] * left[1, 1]), abs=1e-3
+        )
     assert np.diag(edges).max() == 0
 
 
@@ -95,7 +107,9 @@ def test_training_and_validation_add_the_losses_of_pooling(cohort, binary):
     for training in (True, False):
         model.train(training)
         predicted, gates = model.with_gates(inputs)
-        expected = model.error(predicted, target) + 0.1 * sum(pooling_loss(gate, 0.5) for gate in gates)
+        expected = model.error(predicted, target) + 0.1 * sum(
+            pooling_loss(gate, 0.5) for gate in gates
+        )
         expected = expected + 0.1 * consistency_loss(gates[0], target > (0.5 if binary else 0.0))
         torch.testing.assert_close(model.training_loss((inputs, target), None), expected)
 

@@ -21,7 +21,12 @@ def cohort(with_series: bool) -> Cohort:
     many = [rng.normal(size=(40 + i, R)) @ rng.normal(size=(R, R)) for i in range(N)]
     people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(N)]})
     regions = Parcellation(tuple(f"r{i}" for i in range(R)), ("a",) * R, name="test")
-    return Cohort(np.stack([np.corrcoef(one.T) for one in many]), people, regions, many if with_series else None)
+    return Cohort(
+        np.stack([np.corrcoef(one.T) for one in many]),
+        people,
+        regions,
+        many if with_series else None,
+    )
 
 
 @pytest.fixture
@@ -37,7 +42,9 @@ def module(fc) -> BrainGSLsModel:
     return made
 
 
-def literal_codes(module: BrainGSLsModel, fc: torch.Tensor, visible: list[int]) -> dict[int, torch.Tensor]:
+def literal_codes(
+    module: BrainGSLsModel, fc: torch.Tensor, visible: list[int]
+) -> dict[int, torch.Tensor]:
     """Cut the visible block out and convolve it with the filters' weights of its regions, edge by edge."""
     edges = fc[visible][:, visible].unsqueeze(0)  # (channels, v, v)
     scale = R / len(visible)
@@ -55,7 +62,9 @@ def literal_codes(module: BrainGSLsModel, fc: torch.Tensor, visible: list[int]) 
     row, column = module.nodes.row[:, visible] * scale, module.nodes.column[:, visible] * scale
     codes = {}
     for i, region in enumerate(visible):
-        total = torch.einsum("ck,cko->o", edges[:, i], row) + torch.einsum("ck,cko->o", edges[:, :, i], column)
+        total = torch.einsum("ck,cko->o", edges[:, i], row) + torch.einsum(
+            "ck,cko->o", edges[:, :, i], column
+        )
         codes[region] = torch.nn.functional.leaky_relu(total + module.nodes.bias, 0.33)
     return codes
 
@@ -83,7 +92,11 @@ def test_loss_is_the_masked_adjacency_reconstruction_of_the_paper(module, fc):
         z = torch.zeros(R, 5)
         for i in range(R):
             for j in range(R):
-                z[i] += loop[i, j] / (degree[i] * degree[j]) ** 0.5 * (module.decoder.linear.weight @ h[j])
+                z[i] += (
+                    loop[i, j]
+                    / (degree[i] * degree[j]) ** 0.5
+                    * (module.decoder.linear.weight @ h[j])
+                )
         z = z + module.decoder.bias
         for i in range(R):
             for j in range(R):
@@ -150,13 +163,19 @@ def test_signals_need_time_series_and_are_trained():
 def test_signal_codes_ignore_the_units_of_the_signal():
     encoder = SignalEncoder(5, 0.33)
     series = [torch.randn(30, R, generator=torch.Generator().manual_seed(0))]
-    torch.testing.assert_close(encoder(series), encoder([series[0] * 70 + 900]), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        encoder(series), encoder([series[0] * 70 + 900]), rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.slow
 def test_with_signals_gradients_reach_every_weight_and_loss_falls():
-    fitted = BrainGSLs(signals=True, width=6, epochs=12, batch_size=4, lr=0.02, device="cpu").fit(cohort(True))
-    assert fitted.history_["training_loss"].iloc[-1] < 0.9 * fitted.history_["training_loss"].iloc[0]
+    fitted = BrainGSLs(signals=True, width=6, epochs=12, batch_size=4, lr=0.02, device="cpu").fit(
+        cohort(True)
+    )
+    assert (
+        fitted.history_["training_loss"].iloc[-1] < 0.9 * fitted.history_["training_loss"].iloc[0]
+    )
     source = fitted.source(cohort(True))
     fitted.module_.train().training_loss(source.batch(np.arange(N)), Draws(0, 0, N)).backward()
     for name, parameter in fitted.module_.named_parameters():

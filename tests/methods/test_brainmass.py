@@ -22,7 +22,14 @@ from nerve.models.brainmass import (
 )
 
 R = 12
-TINY = {"n_layers": 1, "n_heads": 3, "feedforward": 16, "projection": 8, "recompute": False, "device": "cpu"}
+TINY = {
+    "n_layers": 1,
+    "n_heads": 3,
+    "feedforward": 16,
+    "projection": 8,
+    "recompute": False,
+    "device": "cpu",
+}
 
 
 def series(n=6, volumes=40, seed=0) -> list[np.ndarray]:
@@ -43,7 +50,14 @@ def tensors(many) -> list[torch.Tensor]:
 
 
 def model(**settings) -> BrainMassModel:
-    small = {"n_layers": 1, "n_heads": 3, "feedforward": 16, "projection": 8, "dropout": 0.0, "recompute": False}
+    small = {
+        "n_layers": 1,
+        "n_heads": 3,
+        "feedforward": 16,
+        "projection": 8,
+        "dropout": 0.0,
+        "recompute": False,
+    }
     return untrained(BrainMass(**small | settings), R)
 
 
@@ -106,7 +120,10 @@ def test_everyone_is_trained_on_and_the_rate_rises_epoch_by_epoch():
     settings = method.training_settings()
     training, validation = method.split(cohort(True), settings)
     assert (training.tolist(), validation.tolist()) == ([0, 1, 2, 3, 4, 5], [])
-    rates = [settings.learning_rate(step, steps_per_epoch=4) for step in (0, 3, 4, 7, 35, 36, 39, 40, 7999)]
+    rates = [
+        settings.learning_rate(step, steps_per_epoch=4)
+        for step in (0, 3, 4, 7, 35, 36, 39, 40, 7999)
+    ]
     assert rates == pytest.approx([3e-5, 3e-5, 6e-5, 6e-5, 2.7e-4, 3e-4, 3e-4, 3e-4, 3e-4])
 
 
@@ -116,7 +133,10 @@ def test_a_view_is_the_correlation_of_a_fifth_fewer_volumes():
     marked = torch.eye(volumes).repeat_interleave(n_own, dim=1)
     first, second = model().views([marked] * 5, Draws(0, 0, 5))
     # regions of a volume that is kept correlate with each other; those of a dropped one are constant 0
-    kept = [(view.fill_diagonal_(0).abs().sum(-1) > 0).sum().item() / n_own for view in (*first, *second)]
+    kept = [
+        (view.fill_diagonal_(0).abs().sum(-1) > 0).sum().item() / n_own
+        for view in (*first, *second)
+    ]
     assert kept == [16] * 10
     assert not torch.equal(first, second)
 
@@ -180,7 +200,9 @@ def test_contrast_is_the_cross_entropy_of_matching_rows_and_predictions():
         for k, row in enumerate(index[person]):
             scores = torch.stack([fc[person, row] @ p for p in predictions])
             losses.append(torch.logsumexp(scores, 0) - scores[k])
-    torch.testing.assert_close(module.contrast(fc, Draws(0, 5, 6)), torch.stack(losses).mean(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        module.contrast(fc, Draws(0, 5, 6)), torch.stack(losses).mean(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_rebuilding_never_sees_the_hidden_rows():
@@ -241,7 +263,9 @@ def test_recomputing_activations_changes_memory_and_not_the_gradient():
 
 
 def test_regions_that_the_heads_do_not_divide_are_padded():
-    module = untrained(BrainMass(n_layers=1, n_heads=3, feedforward=16, projection=8, recompute=False), 7)
+    module = untrained(
+        BrainMass(n_layers=1, n_heads=3, feedforward=16, projection=8, recompute=False), 7
+    )
     assert module.online.width == 9
     assert module.embed(torch.eye(7).expand(2, 7, 7)).shape == (2, 56)
 
@@ -273,7 +297,9 @@ def test_in_a_pool_the_series_of_those_who_have_them_are_used():
     np.testing.assert_allclose(batch[1][0], bare.connectivity[1])
     assert float(batch[1][1]) == method.degrees_of_freedom
     views = model().views(batch, Draws(0, 0, 3))
-    expected = dropped_volume_views(batch[0], 0.2, (Draws(0, 0, 3).uniform(2) * 2**24).long().tolist()[0])
+    expected = dropped_volume_views(
+        batch[0], 0.2, (Draws(0, 0, 3).uniform(2) * 2**24).long().tolist()[0]
+    )
     assert torch.equal(views[0][0], expected[0])
     fitted = BrainMass(**TINY, epochs=1, batch_size=4).fit([scanned, bare])
     assert fitted.adapted_ == "views drawn from a Wishart distribution for 6 of 12 participants"

@@ -25,7 +25,9 @@ def whole(upper: np.ndarray, n_regions: int) -> np.ndarray:
 def abide(folder: Path) -> list[nerve.Cohort]:
     table = pd.read_csv(folder / "abide_cc200" / "regions.tsv", sep="\t", dtype=str)
     network = next(column for column in table if "17" in column)
-    parcellation = Parcellation(tuple(table["label"]), tuple(table[network].fillna("NonCortical")), name="cc200")
+    parcellation = Parcellation(
+        tuple(table["label"]), tuple(table[network].fillna("NonCortical")), name="cc200"
+    )
     people = pd.read_csv(folder / "abide_cc200" / "participants.tsv", sep="\t")
     good = (people["n_constant_rois"] == 0).to_numpy()
     upper = np.load(folder / "abide_cc200" / "fc_upper_200.npy", mmap_mode="r")
@@ -42,7 +44,9 @@ def ucla_and_stages(folder: Path) -> list[nerve.Cohort]:
     labels = pd.read_csv(folder / "ucla_cnp" / "regions.tsv", sep="\t", dtype=str)["label"]
     assert list(labels[:400]) == list(target.labels)
     series = np.load(folder / "stages" / "timeseries_ses-1.npz", allow_pickle=False)
-    fc = np.stack([np.corrcoef(_by_region(series[key])) for key in series.files[:60]]).astype(np.float32)
+    fc = np.stack([np.corrcoef(_by_region(series[key])) for key in series.files[:60]]).astype(
+        np.float32
+    )
     ids = pd.DataFrame({"participant_id": [f"s{i}" for i in range(len(fc))]})
     return [ucla, nerve.Cohort(fc, ids, "schaefer400-7+aseg19", name="stages").align(target)]
 
@@ -63,11 +67,16 @@ def test_held_out_people_are_predicted_better_than_by_the_group_mean(shared_data
     cohorts = [fewer(cohort) for cohort in reader(shared_data)]
     generator = np.random.default_rng(0)
     held_out = [generator.permutation(len(cohort))[: len(cohort) // 5] for cohort in cohorts]
-    training = [c.subset(np.setdiff1d(np.arange(len(c)), out)) for c, out in zip(cohorts, held_out, strict=True)]
+    training = [
+        c.subset(np.setdiff1d(np.arange(len(c)), out))
+        for c, out in zip(cohorts, held_out, strict=True)
+    ]
     testing = nerve.Cohort.concat([c.subset(out) for c, out in zip(cohorts, held_out, strict=True)])
     encoder = make_method("factors", "small", {"epochs": 3}, device="cpu").fit(training)
     patching = encoder.patching_
-    shuffled = np.argsort(np.random.default_rng(7).random((len(testing), patching.n_patches)), axis=1)
+    shuffled = np.argsort(
+        np.random.default_rng(7).random((len(testing), patching.n_patches)), axis=1
+    )
     masked = shuffled[:, patching.n_patches // 2 :]
     truth = patching.pack(testing.connectivity)
     mean = np.mean([patching.pack(fc) for cohort in training for fc in cohort.connectivity], axis=0)
@@ -75,7 +84,10 @@ def test_held_out_people_are_predicted_better_than_by_the_group_mean(shared_data
 
     def error(predicted: np.ndarray) -> float:
         """Mean over masked patches of the mean squared error of a patch."""
-        sums = np.add.reduceat(np.square(predicted - truth), patching.offsets[:-1], axis=1) / patching.sizes
+        sums = (
+            np.add.reduceat(np.square(predicted - truth), patching.offsets[:-1], axis=1)
+            / patching.sizes
+        )
         return float(np.take_along_axis(sums, masked, 1).mean())
 
     model, group_mean = error(rebuilt), error(mean)

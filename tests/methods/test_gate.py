@@ -13,7 +13,14 @@ from nerve.methods.gate import GATE, window_starts
 from nerve.models.gate import PopulationConvolution, agreement_loss, nearest_people
 
 R = 8
-TINY = {"n_components": 6, "width": 5, "n_windows": 4, "window": 12, "stride": 8, "other_windows": (6, 16)}
+TINY = {
+    "n_components": 6,
+    "width": 5,
+    "n_windows": 4,
+    "window": 12,
+    "stride": 8,
+    "other_windows": (6, 16),
+}
 
 
 def cohort(n=10, volumes=50, with_series=True, seed=0, **columns) -> Cohort:
@@ -21,7 +28,12 @@ def cohort(n=10, volumes=50, with_series=True, seed=0, **columns) -> Cohort:
     many = [rng.normal(size=(volumes + i, R)) @ rng.normal(size=(R, R)) for i in range(n)]
     people = pd.DataFrame({"participant_id": [f"sub-{i}" for i in range(n)], **columns})
     regions = Parcellation(tuple(f"r{i}" for i in range(R)), ("a",) * R, name="test")
-    return Cohort(np.stack([np.corrcoef(one.T) for one in many]), people, regions, many if with_series else None)
+    return Cohort(
+        np.stack([np.corrcoef(one.T) for one in many]),
+        people,
+        regions,
+        many if with_series else None,
+    )
 
 
 def gate(**changes) -> GATE:
@@ -52,7 +64,9 @@ def test_a_dropped_edge_is_an_edge_that_was_never_there():
     layer = PopulationConvolution(6, 4)
     dropped = weights.clone()
     dropped[:, 2] = 0
-    torch.testing.assert_close(layer(x, neighbours, dropped), layer(x, neighbours[:, :2], weights[:, :2]))
+    torch.testing.assert_close(
+        layer(x, neighbours, dropped), layer(x, neighbours[:, :2], weights[:, :2])
+    )
 
 
 def test_neighbours_and_weights_are_those_of_the_gaussian_of_correlation_distance():
@@ -76,7 +90,9 @@ def test_phenotypes_multiply_the_edges():
     assert (neighbours % 2 == torch.arange(12).unsqueeze(-1) % 2).all()
     assert (weights > 0).all()
     columns = {"sex": ["F", "M"] * 5, "age": np.linspace(8, 20, 10)}
-    assert gate(phenotypes=("sex", "age")).fit(cohort(**columns)).transform(cohort(**columns)).shape == (10, 5)
+    assert gate(phenotypes=("sex", "age")).fit(cohort(**columns)).transform(
+        cohort(**columns)
+    ).shape == (10, 5)
     with pytest.raises(NerveError, match="no column 'sx'"):
         gate(phenotypes=("sx",)).fit(cohort(**columns))
 
@@ -101,7 +117,9 @@ def test_the_second_view_is_a_target_for_cosines_and_not_a_source_of_gradient():
 
 
 def test_equal_and_uncorrelated_views_have_no_loss():
-    basis, _ = torch.linalg.qr(random_people(40, 5).double() - random_people(40, 5).double().mean(0))
+    basis, _ = torch.linalg.qr(
+        random_people(40, 5).double() - random_people(40, 5).double().mean(0)
+    )
     basis = basis - basis.mean(0)
     basis, _ = torch.linalg.qr(basis)
     assert float(agreement_loss(basis, basis, 0.2)) == pytest.approx(0, abs=1e-3)
@@ -163,7 +181,9 @@ def test_projection_has_orthonormal_components_of_the_windows_and_empty_ones_whe
     components = fitted.module_.components
     used = components.abs().sum(-1) > 0
     assert used.sum() == 11  # three people with four windows each, about their mean
-    torch.testing.assert_close(components[used] @ components[used].T, torch.eye(11), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        components[used] @ components[used].T, torch.eye(11), rtol=1e-3, atol=1e-4
+    )
 
 
 class Fixed:
@@ -178,16 +198,25 @@ class Fixed:
 
 @pytest.mark.parametrize(
     ("choice", "window", "length"),
-    [((0.0, 0.0, 0.0), 0, 0), ((0.99, 0.4, 0.9), 2, 0), ((0.5, 0.6, 0.1), 1, 1), ((0.5, 0.6, 0.9), 1, 2)],
+    [
+        ((0.0, 0.0, 0.0), 0, 0),
+        ((0.99, 0.4, 0.9), 2, 0),
+        ((0.5, 0.6, 0.1), 1, 1),
+        ((0.5, 0.6, 0.9), 1, 2),
+    ],
 )
 def test_views_are_consecutive_windows_the_second_also_of_another_length(choice, window, length):
     data = cohort()
     fitted = gate(dropout=0.0).fit(data)
     batch = fitted.source(data).batch(np.array([0]))
     module = fitted.module_
-    a = module.embed(*(batch[n][0, window] if n == "features" else batch[n][0, window, :, :1] for n in batch))
+    a = module.embed(
+        *(batch[n][0, window] if n == "features" else batch[n][0, window, :, :1] for n in batch)
+    )
     b = module.embed(*(batch[n][length, window + 1] for n in batch))
-    torch.testing.assert_close(module.training_loss(batch, Fixed(*choice)), agreement_loss(a, b, 0.2))
+    torch.testing.assert_close(
+        module.training_loss(batch, Fixed(*choice)), agreement_loss(a, b, 0.2)
+    )
 
 
 def test_the_features_are_the_mean_over_windows_on_the_graph_of_the_cohort_given():
@@ -197,7 +226,9 @@ def test_the_features_are_the_mean_over_windows_on_the_graph_of_the_cohort_given
     expected = 0
     with torch.no_grad():
         for people in windows:
-            expected = expected + fitted.module_.embed(people, *nearest_people(people, 1)) / len(windows)
+            expected = expected + fitted.module_.embed(people, *nearest_people(people, 1)) / len(
+                windows
+            )
     np.testing.assert_allclose(fitted.transform(other), expected.numpy(), rtol=1e-4, atol=1e-5)
     assert not np.allclose(fitted.transform(other.subset([0, 1])), fitted.transform(other)[:2])
 

@@ -17,7 +17,9 @@ R = 16
 @pytest.fixture
 def fc() -> torch.Tensor:
     rng = np.random.default_rng(0)
-    return torch.from_numpy(np.stack([np.corrcoef(rng.normal(size=(R, 50))) for _ in range(6)]).astype("f"))
+    return torch.from_numpy(
+        np.stack([np.corrcoef(rng.normal(size=(R, 50))) for _ in range(6)]).astype("f")
+    )
 
 
 def draws(n: int, step: int = 0) -> Draws:
@@ -29,9 +31,14 @@ def test_scaled_cosine_error_is_the_published_formula(alpha):
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(2, 7, 5)).astype("f")
     expected = np.mean(
-        [(1 - (a @ b) / (np.linalg.norm(a) * np.linalg.norm(b))) ** alpha for a, b in zip(x, y, strict=True)]
+        [
+            (1 - (a @ b) / (np.linalg.norm(a) * np.linalg.norm(b))) ** alpha
+            for a, b in zip(x, y, strict=True)
+        ]
     )
-    assert float(scaled_cosine_error(torch.from_numpy(x), torch.from_numpy(y), alpha)) == pytest.approx(expected, 1e-5)
+    assert float(
+        scaled_cosine_error(torch.from_numpy(x), torch.from_numpy(y), alpha)
+    ) == pytest.approx(expected, 1e-5)
 
 
 def test_scaled_cosine_error_ignores_scale_and_vanishes_for_equal_directions():

@@ -14,8 +14,12 @@ REGIONS = Parcellation(tuple("abcdef"), ("X", "Y") * 3)
 
 
 def cohort(measure, n=12):
-    fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(n, 6, 40))]).astype(np.float32)
-    return Cohort(fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(n)]}), REGIONS, measure=measure)
+    fc = np.stack(
+        [np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(n, 6, 40))]
+    ).astype(np.float32)
+    return Cohort(
+        fc, pd.DataFrame({"participant_id": [f"p{i}" for i in range(n)]}), REGIONS, measure=measure
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -26,9 +30,9 @@ def test_every_method_says_what_it_needs(name):
             assert method.checked_cohort(method(), cohort(measure)).measure == measure
             continue
         with pytest.raises(NerveError, match=f"and {method.__name__} needs Pearson correlations"):
-            method().fit(cohort(measure), np.zeros(12)) if method.role == "supervised" else method().fit(
-                cohort(measure)
-            )
+            method().fit(
+                cohort(measure), np.zeros(12)
+            ) if method.role == "supervised" else method().fit(cohort(measure))
 
 
 def test_the_remedies_fit_the_measure():
@@ -43,9 +47,11 @@ def test_the_measure_stays_with_the_cohort(tmp_path):
     made = cohort("covariance")
     made.save(tmp_path / "c")
     loaded = Cohort.load(tmp_path / "c")
-    assert [loaded.measure, loaded.subset([0, 2]).measure, loaded.align(REGIONS.subset([3, 1])).measure] == [
-        "covariance"
-    ] * 3
+    assert [
+        loaded.measure,
+        loaded.subset([0, 2]).measure,
+        loaded.align(REGIONS.subset([3, 1])).measure,
+    ] == ["covariance"] * 3
     assert Cohort.concat([cohort("partial")]).measure == "partial"
     with pytest.raises(NerveError, match="different measures"):
         other = cohort("pearson")

@@ -40,7 +40,9 @@ def cohort(parcellation) -> nerve.Cohort:
     fc += 0.005 * generator.normal(size=(80, 19, 19))
     fc = (fc + fc.transpose(0, 2, 1)) / 2
     fc[:, range(19), range(19)] = 1
-    table = pd.DataFrame({"participant_id": [f"private{i}" for i in range(80)], "score": people[:, 0]})
+    table = pd.DataFrame(
+        {"participant_id": [f"private{i}" for i in range(80)], "score": people[:, 0]}
+    )
     return nerve.Cohort(fc.astype(np.float32), table, parcellation, name="factors")
 
 
@@ -51,7 +53,9 @@ def fitted(cohort) -> nerve.NERVE:
 
 @pytest.mark.slow
 def test_the_call_of_the_design_page(cohort, parcellation):
-    encoder = nerve.NERVE(parcellation=parcellation, tokenizer="bilinear", mask_ratio=0.5, epochs=2, seed=0).fit(cohort)
+    encoder = nerve.NERVE(
+        parcellation=parcellation, tokenizer="bilinear", mask_ratio=0.5, epochs=2, seed=0
+    ).fit(cohort)
     assert encoder.transform(cohort).shape == (80, 256)
     assert encoder.transform(cohort, pooling="tokens").shape == (80, 10, 256)
     assert encoder.patching_.pairs.shape == (10, 2)
@@ -62,7 +66,15 @@ def test_the_call_of_the_design_page(cohort, parcellation):
 def test_masked_patches_of_new_people_are_predicted_better_than_by_the_mean(cohort, tokenizer):
     init = {} if tokenizer == "bilinear" else {"init": "scaled"}
     train, test = cohort.subset(np.arange(60)), cohort.subset(np.arange(60, 80))
-    settings = {**TINY, "view": "fc", "dim": 32, "epochs": 15, "lr": 5e-3, "tokenizer": tokenizer, **init}
+    settings = {
+        **TINY,
+        "view": "fc",
+        "dim": 32,
+        "epochs": 15,
+        "lr": 5e-3,
+        "tokenizer": tokenizer,
+        **init,
+    }
     encoder = nerve.NERVE(**settings).fit(train)
     patching = encoder.patching_
     masked = np.stack([np.random.default_rng(i).permutation(10)[:5] for i in range(20)])
@@ -136,7 +148,9 @@ def test_pipeline_and_cross_validation_on_arrays(cohort, parcellation):
     pipeline.set_params(nerve__epochs=1)
     scores = cross_val_score(pipeline, cohort.connectivity, cohort.participants["score"], cv=2)
     assert np.isfinite(scores).all()
-    search = GridSearchCV(nerve.NERVE(parcellation=parcellation, **TINY), {"epochs": [0, 1]}, cv=2, refit=False)
+    search = GridSearchCV(
+        nerve.NERVE(parcellation=parcellation, **TINY), {"epochs": [0, 1]}, cv=2, refit=False
+    )
     assert search.fit(cohort.connectivity).best_params_["epochs"] in (0, 1)
 
 
@@ -144,7 +158,8 @@ def test_in_a_pipeline_behind_nilearn():
     connectome = pytest.importorskip("nilearn.connectome")
     series = [np.random.default_rng(i).normal(size=(60, 20)) for i in range(12)]
     pipeline = make_pipeline(
-        connectome.ConnectivityMeasure(kind="correlation", standardize=False), nerve.NERVE(patching="grid5", **TINY)
+        connectome.ConnectivityMeasure(kind="correlation", standardize=False),
+        nerve.NERVE(patching="grid5", **TINY),
     )
     assert pipeline.fit_transform(series).shape == (12, 256)
     assert list(pipeline[-1].get_feature_names_out())[:2] == ["dim0", "dim1"]
@@ -186,7 +201,10 @@ def test_score_is_minus_the_masked_loss_and_repeats(fitted, cohort):
 def test_reconstruct_gives_symmetric_matrices_off_the_diagonal_blocks(fitted, cohort):
     rebuilt = fitted.reconstruct(cohort)
     assert rebuilt.shape == (80, 19, 19)
-    first, second = cohort.parcellation.networks.index("N0"), cohort.parcellation.networks.index("N2")
+    first, second = (
+        cohort.parcellation.networks.index("N0"),
+        cohort.parcellation.networks.index("N2"),
+    )
     assert np.array_equal(rebuilt[:, first, second], rebuilt[:, second, first])
 
 
@@ -255,8 +273,16 @@ def test_yaml_and_assignments(tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text("preset: small\nlr: 1e-3\nclip: null\n")
     preset, settings = read_config(file)
-    config = resolve(preset, settings | parse_assignments(["dim=32", "lr=2e-4", "keep=last", "betas=[0.8, 0.9]"]))
-    assert (config.lr, config.clip, config.dim, config.keep, config.betas) == (2e-4, None, 32, "last", (0.8, 0.9))
+    config = resolve(
+        preset, settings | parse_assignments(["dim=32", "lr=2e-4", "keep=last", "betas=[0.8, 0.9]"])
+    )
+    assert (config.lr, config.clip, config.dim, config.keep, config.betas) == (
+        2e-4,
+        None,
+        32,
+        "last",
+        (0.8, 0.9),
+    )
     file.write_text("- a list")
     with pytest.raises(NerveError, match="holds no settings"):
         read_config(file)
@@ -270,7 +296,9 @@ def test_yaml_and_assignments(tmp_path):
 def test_a_wrong_setting_is_blamed_on_where_it_stands(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("lr: 0.001\ndepth: 2\n")
-    with pytest.raises(NerveError, match=r"^--set: there is no setting 'epoch'.*Did you mean 'epochs'"):
+    with pytest.raises(
+        NerveError, match=r"^--set: there is no setting 'epoch'.*Did you mean 'epochs'"
+    ):
         run_config(tmp_path, None, file, ["epoch=3"], False)
     with pytest.raises(NerveError, match=r"^--set: epochs is -3"):
         run_config(tmp_path, None, file, ["epochs=-3"], False)
@@ -281,7 +309,9 @@ def test_a_wrong_setting_is_blamed_on_where_it_stands(tmp_path):
 
 def test_embeddings_are_not_overwritten_unasked(tmp_path):
     (tmp_path / "e.tsv").write_text("mine\n")
-    with pytest.raises(NerveError, match=r"e\.tsv: it already exists\. Choose another name, or say --overwrite"):
+    with pytest.raises(
+        NerveError, match=r"e\.tsv: it already exists\. Choose another name, or say --overwrite"
+    ):
         embed_file(tmp_path / "run", tmp_path / "cohort", tmp_path / "e.tsv")
 
 
@@ -296,13 +326,17 @@ def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path,
     )
     assert isinstance(source.array, np.memmap)
     assert np.array_equal(nerve.NERVE(**TINY).fit(cohort).transform(cohort), expected)
-    assert np.array_equal(nerve.NERVE(**TINY).fit(cohort, run_dir=tmp_path / "run").transform(cohort), expected)
+    assert np.array_equal(
+        nerve.NERVE(**TINY).fit(cohort, run_dir=tmp_path / "run").transform(cohort), expected
+    )
     assert not (tmp_path / "run" / "packed.npy").exists()
 
 
 @pytest.mark.slow
 def test_half_precision_cohort_trains(cohort):
-    half = nerve.Cohort(cohort.connectivity.astype(np.float16), cohort.participants, cohort.parcellation)
+    half = nerve.Cohort(
+        cohort.connectivity.astype(np.float16), cohort.participants, cohort.parcellation
+    )
     assert torch.isfinite(torch.from_numpy(nerve.NERVE(**TINY).fit(half).transform(half))).all()
 
 

@@ -23,6 +23,8 @@ def test_the_parameter_table_is_what_the_code_counts():
     page = (DOCS / "reference" / "parameters.md").read_text()
     for name in ("schaefer100-17", "schaefer400-17", "schaefer400-7", "schaefer1000-17"):
         patching = Patching.from_parcellation(nerve.load_parcellation(name))
-        for kind, tokenizer, total in re.findall(rf"\| {name} \| \d+ \| (\w+) \| ([\d,]+) \|.*\| ([\d,]+) \|", page):
+        for kind, tokenizer, total in re.findall(
+            rf"\| {name} \| \d+ \| (\w+) \| ([\d,]+) \|.*\| ([\d,]+) \|", page
+        ):
             assert int(tokenizer.replace(",", "")) == count_parameters(patching, kind)["tokenizer"]
             assert int(total.replace(",", "")) == count_parameters(patching, kind)["total"]

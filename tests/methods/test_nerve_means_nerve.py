@@ -29,14 +29,18 @@ def cohort() -> nerve.Cohort:
     series = np.random.default_rng(0).normal(size=(40, 19, 60))
     series[:, 1:] += 0.5 * series[:, :-1]
     table = pd.DataFrame({"participant_id": [f"p{i}" for i in range(40)], "score": np.arange(40.0)})
-    return nerve.Cohort(np.stack([np.corrcoef(one) for one in series]), table, parcellation, name="forty")
+    return nerve.Cohort(
+        np.stack([np.corrcoef(one) for one in series]), table, parcellation, name="forty"
+    )
 
 
 @pytest.fixture(scope="module")
 def fitted(cohort):
     """Each preset fitted once; `pca` needs components, so `paper` is asked for them too."""
     return {
-        preset: nerve.NERVE(preset=preset, pooling="pca", **QUICK, heads=2, n_components=16).fit(cohort)
+        preset: nerve.NERVE(preset=preset, pooling="pca", **QUICK, heads=2, n_components=16).fit(
+            cohort
+        )
         for preset in PRESETS
     }
 
@@ -45,7 +49,11 @@ def with_random_weights(encoder: nerve.NERVE, part: str) -> nerve.NERVE:
     """A copy in which every weight of one part is a random number."""
     other = copy.copy(encoder)
     other.module_ = copy.deepcopy(encoder.module_)
-    parts = [other.module_.tokenizer] if part == "tokenizer" else [other.module_.encoder, other.module_.encoder_norm]
+    parts = (
+        [other.module_.tokenizer]
+        if part == "tokenizer"
+        else [other.module_.encoder, other.module_.encoder_norm]
+    )
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(99)
         for module in parts:
@@ -62,7 +70,9 @@ def test_random_weights_change_the_features(preset, pooling, part, fitted, cohor
     after = with_random_weights(fitted[preset], part).transform(cohort, pooling)
     assert np.abs(after - before).max() > 0.05 * before.std()
     within = (before - before.mean(0)).ravel(), (after - after.mean(0)).ravel()
-    assert np.corrcoef(*within)[0, 1] < 0.99  # how people differ has changed, not only where all of them are
+    assert (
+        np.corrcoef(*within)[0, 1] < 0.99
+    )  # how people differ has changed, not only where all of them are
 
 
 @pytest.mark.slow
@@ -80,18 +90,30 @@ def test_tokenizers_differ(preset, cohort, fitted):
 @every_preset
 def test_permuted_networks_change_tokens(preset, cohort, fitted):
     permuted = nerve.NERVE(**{**fitted[preset].get_params(), "patching": "permuted0"}).fit(cohort)
-    tokens, others = (one.transform(cohort, "tokens").reshape(40, -1) for one in (fitted[preset], permuted))
+    tokens, others = (
+        one.transform(cohort, "tokens").reshape(40, -1) for one in (fitted[preset], permuted)
+    )
     kernels = [np.corrcoef(one - one.mean(0))[np.triu_indices(40, 1)] for one in (tokens, others)]
     assert np.corrcoef(kernels)[0, 1] < 0.99
 
 
 @every_preset
-def test_pca_is_principal_components_of_what_sets_the_tokens_of_everyone_apart(preset, cohort, fitted):
+def test_pca_is_principal_components_of_what_sets_the_tokens_of_everyone_apart(
+    preset, cohort, fitted
+):
     encoder = fitted[preset]
-    module, packed = encoder.module_, torch.from_numpy(encoder.packing(cohort).packed(np.arange(40)))
+    module, packed = (
+        encoder.module_,
+        torch.from_numpy(encoder.packing(cohort).packed(np.arange(40))),
+    )
     with torch.inference_mode():
         group = module.encoder(module.token_sequence(packed.mean(0, keepdim=True), None))
-        tokens = (module.encoder(module.token_sequence(packed, None)) - group)[:, 1:].flatten(1).double().numpy()
+        tokens = (
+            (module.encoder(module.token_sequence(packed, None)) - group)[:, 1:]
+            .flatten(1)
+            .double()
+            .numpy()
+        )
     left, size, _ = np.linalg.svd(tokens, full_matrices=False)
     scores = left[:, :15] * size[:15]
     found = encoder.transform(cohort).astype(float)
@@ -119,14 +141,20 @@ def test_region_weights_have_spread_or_are_not_drawn(preset, cohort, fitted, tmp
 def test_a_view_is_fitted_on_those_given_to_fit_and_saved_with_the_model(view, cohort, tmp_path):
     encoder = nerve.NERVE(view=view, **QUICK, n_components=8).fit(cohort)
     expected = VIEWS[view]().fit(cohort.connectivity).apply(cohort.connectivity)
-    np.testing.assert_allclose(encoder.packing(cohort).packed(np.arange(40)), encoder.patching_.pack(expected))
+    np.testing.assert_allclose(
+        encoder.packing(cohort).packed(np.arange(40)), encoder.patching_.pack(expected)
+    )
     encoder.save(tmp_path)
     loaded = nerve.NERVE.load(tmp_path, device="cpu")
     assert loaded.view == view
     np.testing.assert_array_equal(loaded.transform(cohort), encoder.transform(cohort))
     first = nerve.NERVE(view=view, **QUICK, n_components=8).fit(cohort.subset(np.arange(20)))
-    own = VIEWS[view]().fit(cohort.connectivity[:20]).apply(cohort.connectivity)  # nothing of those who came later
-    np.testing.assert_allclose(first.packing(cohort).packed(np.arange(40)), first.patching_.pack(own), atol=1e-6)
+    own = (
+        VIEWS[view]().fit(cohort.connectivity[:20]).apply(cohort.connectivity)
+    )  # nothing of those who came later
+    np.testing.assert_allclose(
+        first.packing(cohort).packed(np.arange(40)), first.patching_.pack(own), atol=1e-6
+    )
     label = "# NERVE\n" if view == "fc" else f"# NERVE, {view} view\n"
     assert (tmp_path / "README.md").read_text().startswith(label)
 
@@ -143,10 +171,16 @@ class MeanTokenizer(Tokenizer):
         self.reconstruct_rows = nn.Parameter(torch.empty(self.n_patches, decoder_dim))
 
     def embed_weights(self):
-        return (row.expand(size, -1) / size for row, size in zip(self.embed_rows, self.sizes, strict=True))
+        return (
+            row.expand(size, -1) / size
+            for row, size in zip(self.embed_rows, self.sizes, strict=True)
+        )
 
     def reconstruct_weights(self):
-        return (row.expand(size, -1) for row, size in zip(self.reconstruct_rows, self.sizes, strict=True))
+        return (
+            row.expand(size, -1)
+            for row, size in zip(self.reconstruct_rows, self.sizes, strict=True)
+        )
 
     def initialise(self, how="scaled", size=0.25):
         nn.init.normal_(self.embed_rows)
@@ -164,9 +198,13 @@ def test_a_tokenizer_class_is_accepted_and_loaded_only_if_it_is_given(cohort, tm
     encoder.save(tmp_path)
     loaded = nerve.NERVE.load(tmp_path, device="cpu", tokenizer=MeanTokenizer)
     np.testing.assert_array_equal(loaded.transform(cohort), encoder.transform(cohort))
-    with pytest.raises(NerveError, match=r"its tokenizer is .*:MeanTokenizer.*NERVE\.load\(folder, tokenizer=Mean"):
+    with pytest.raises(
+        NerveError, match=r"its tokenizer is .*:MeanTokenizer.*NERVE\.load\(folder, tokenizer=Mean"
+    ):
         nerve.NERVE.load(tmp_path)
-    with pytest.raises(NerveError, match=r"its tokenizer is .*:MeanTokenizer, expected .*:OtherTokenizer"):
+    with pytest.raises(
+        NerveError, match=r"its tokenizer is .*:MeanTokenizer, expected .*:OtherTokenizer"
+    ):
         nerve.NERVE.load(tmp_path, tokenizer=OtherTokenizer)
     with pytest.raises(NerveError, match="class derived from"):
         nerve.NERVE(tokenizer=dict).config()

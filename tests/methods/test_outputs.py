@@ -10,16 +10,25 @@ from nerve.methods.data import CohortDataset, checked_embeddings
 from nerve.methods.ppca import PPCA
 from nerve.methods.references import PrincipalComponents, RawFC
 
-REGIONS = Parcellation.from_table(pd.DataFrame({"label": list("abcd"), "network": list("XXYY")}), name="four")
+REGIONS = Parcellation.from_table(
+    pd.DataFrame({"label": list("abcd"), "network": list("XXYY")}), name="four"
+)
 
 
 def cohort_of(fc):
-    return Cohort(fc, pd.DataFrame({"participant_id": [f"sub-{i:02}" for i in range(len(fc))]}), REGIONS, name="few")
+    return Cohort(
+        fc,
+        pd.DataFrame({"participant_id": [f"sub-{i:02}" for i in range(len(fc))]}),
+        REGIONS,
+        name="few",
+    )
 
 
 @pytest.fixture
 def fc():
-    return np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 4, 30))]).astype(np.float32)
+    return np.stack(
+        [np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 4, 30))]
+    ).astype(np.float32)
 
 
 def test_people_without_numbers_are_named(fc):
@@ -52,7 +61,9 @@ def test_batches_name_people_whose_fc_is_of_no_use(fc):
     fc[7] = np.nan
     source = CohortDataset(cohort_of(fc), "fc")
     source.batch(np.arange(5))
-    with pytest.raises(NerveError, match="Participant sub-07 of few: the input holds missing values"):
+    with pytest.raises(
+        NerveError, match="Participant sub-07 of few: the input holds missing values"
+    ):
         source.batch(np.array([2, 7]))
 
 

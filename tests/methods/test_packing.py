@@ -40,12 +40,16 @@ def test_features_follow_the_code_on_disk_and_in_memory_alike(people, folder, mo
     np.testing.assert_array_equal(fitted.transform(people, pooling), before)
     original = MaskedAutoencoder.embed
     monkeypatch.setattr(MaskedAutoencoder, "embed", lambda *given: original(*given) + 100)
-    np.testing.assert_allclose(fitted.transform(Cohort.load(folder), pooling), before + 100, atol=1e-4)
+    np.testing.assert_allclose(
+        fitted.transform(Cohort.load(folder), pooling), before + 100, atol=1e-4
+    )
     np.testing.assert_allclose(fitted.transform(people, pooling), before + 100, atol=1e-4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [encoder(), encoder("fc"), TangentSpace()], ids=["tangent", "fc", "reference"])
+@pytest.mark.parametrize(
+    "method", [encoder(), encoder("fc"), TangentSpace()], ids=["tangent", "fc", "reference"]
+)
 def test_nothing_is_written_beside_a_cohort(people, folder, method):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     on_disk = method.fit(Cohort.load(folder)).transform(Cohort.load(folder))
@@ -57,6 +61,8 @@ def test_a_cohort_can_be_read_after_its_folder_is_gone(people, folder):
     """That of `nerve.read_cohort` is, as soon as the cohort is returned."""
     cohort = Cohort.load(folder)
     rmtree(folder)
-    np.testing.assert_array_equal(encoder().fit(cohort).transform(cohort), encoder().fit(people).transform(people))
+    np.testing.assert_array_equal(
+        encoder().fit(cohort).transform(cohort), encoder().fit(people).transform(people)
+    )
     assert cohort.fingerprint == people.fingerprint
     assert not folder.exists()

@@ -13,7 +13,9 @@ def people() -> np.ndarray:
     """60 people who differ along three directions of FC, and some noise."""
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(3, 12, 12))
-    fc = 0.1 * np.einsum("pk,kij->pij", rng.normal(size=(60, 3)), directions) + 0.02 * rng.normal(size=(60, 12, 12))
+    fc = 0.1 * np.einsum("pk,kij->pij", rng.normal(size=(60, 3)), directions) + 0.02 * rng.normal(
+        size=(60, 12, 12)
+    )
     fc = (fc + fc.transpose(0, 2, 1)) / 2
     fc[:, range(12), range(12)] = 1
     return fc.astype(np.float32)
@@ -30,7 +32,9 @@ def test_masked_patches_are_the_conditional_expectation_of_the_gaussian(people):
     for person, hidden_patches in enumerate(masked):
         hidden = np.isin(patching.patch_of, hidden_patches)
         seen = patching.pack(new[person])[~hidden] - mean[~hidden]
-        gain = covariance[np.ix_(hidden, ~hidden)] @ np.linalg.inv(covariance[np.ix_(~hidden, ~hidden)])
+        gain = covariance[np.ix_(hidden, ~hidden)] @ np.linalg.inv(
+            covariance[np.ix_(~hidden, ~hidden)]
+        )
         np.testing.assert_allclose(found[person, hidden], mean[hidden] + gain @ seen, atol=1e-4)
 
 
@@ -45,7 +49,9 @@ def test_planted_directions_are_filled_in_and_hidden_values_are_not_read(people)
     assert np.square(rebuilt - truth)[hidden].mean() < 0.2 * of_mean
     junk = patching.unpack(np.where(hidden, 100.0, truth).astype(np.float32))
     junk = (junk + junk.transpose(0, 2, 1)) / 2
-    np.testing.assert_allclose(model.reconstruct(junk, masked), model.reconstruct(new, masked), atol=1e-5)
+    np.testing.assert_allclose(
+        model.reconstruct(junk, masked), model.reconstruct(new, masked), atol=1e-5
+    )
 
 
 def test_few_people_and_bad_masks(people):

@@ -35,14 +35,25 @@ def there():
     ("raw", RawFC(), "correlation"), ("raw", RawFC(), "cosine"), ("raw", RawFC(), "linear"),
     ("pca", PrincipalComponents(6), "correlation"), ("tangent", TangentSpace(), "linear"),
 ])  # fmt: skip
-def test_it_says_what_an_evaluation_on_the_other_cohort_says(here, there, tmp_path, features, encoder, kernel):
-    options = {"targets": "score,group,third", "covariates": "age,site", "kernel": kernel, "n_components": 6}
+def test_it_says_what_an_evaluation_on_the_other_cohort_says(
+    here, there, tmp_path, features, encoder, kernel
+):
+    options = {
+        "targets": "score,group,third",
+        "covariates": "age,site",
+        "kernel": kernel,
+        "n_components": 6,
+    }
     table = evaluate(features, here, test=there, **options)
     Probe(encoder, Protocol(**options)).fit(here).save(tmp_path / "probe")
     said = Probe.load(tmp_path / "probe").predict(there)
-    both = table.merge(said, left_on=["participant", "target"], right_on=["participant_id", "target"])
+    both = table.merge(
+        said, left_on=["participant", "target"], right_on=["participant_id", "target"]
+    )
     assert len(both) == len(table)
-    assert both["beyond_covariates"].to_numpy() == pytest.approx(both["predicted_x"].to_numpy(), abs=2e-4)
+    assert both["beyond_covariates"].to_numpy() == pytest.approx(
+        both["predicted_x"].to_numpy(), abs=2e-4
+    )
     # in the units of the target: the error is that of what is left after covariates
     assert (both["observed_raw"] - both["predicted_y"]).to_numpy() == pytest.approx(
         (both["observed"] - both["predicted_x"]).to_numpy(), abs=2e-4
@@ -62,9 +73,13 @@ def test_a_site_that_is_a_number_is_a_category_as_in_the_evaluation(here, there,
     table = evaluate("raw", numbered[0], test=numbered[1], **options)
     Probe(RawFC(), Protocol(**options)).fit(numbered[0]).save(tmp_path / "probe")
     said = Probe.load(tmp_path / "probe").predict(numbered[1])
-    both = table.merge(said, left_on=["participant", "target"], right_on=["participant_id", "target"])
+    both = table.merge(
+        said, left_on=["participant", "target"], right_on=["participant_id", "target"]
+    )
     assert len(both) == len(table)
-    assert both["beyond_covariates"].to_numpy() == pytest.approx(both["predicted_x"].to_numpy(), abs=2e-4)
+    assert both["beyond_covariates"].to_numpy() == pytest.approx(
+        both["predicted_x"].to_numpy(), abs=2e-4
+    )
 
 
 def test_classes_are_named(here, there):
@@ -76,7 +91,11 @@ def test_classes_are_named(here, there):
 
 
 def test_what_it_cannot_keep_or_read_is_refused_in_a_sentence(here, there, tmp_path):
-    for options in ({"kernel": "rbf"}, {"combat": True, "site": "site"}, {"regress_features": True}):
+    for options in (
+        {"kernel": "rbf"},
+        {"combat": True, "site": "site"},
+        {"regress_features": True},
+    ):
         with pytest.raises(NerveError, match=f"knows no .*{next(iter(options)).split('=')[0]}"):
             Probe(RawFC(), Protocol(targets="score", **options)).fit(here)
     probe = Probe(RawFC(), Protocol(targets="score", covariates="age")).fit(here)
@@ -100,7 +119,9 @@ def test_what_it_cannot_keep_or_read_is_refused_in_a_sentence(here, there, tmp_p
         tangent.predict(other(measure="partial"))
 
 
-@pytest.mark.parametrize("change", [{"format": 9}, {"targets": ["a", "b"]}, {"regressions": [{}]}, {"kernel": "rbf"}])
+@pytest.mark.parametrize(
+    "change", [{"format": 9}, {"targets": ["a", "b"]}, {"regressions": [{}]}, {"kernel": "rbf"}]
+)
 def test_a_changed_probe_is_refused(here, tmp_path, change):
     Probe(RawFC(), Protocol(targets="score")).fit(here).save(tmp_path / "probe")
     path = tmp_path / "probe" / "probe.json"
@@ -122,16 +143,24 @@ def test_the_command_line_keeps_a_probe_and_predicts_by_it(here, there, tmp_path
     assert not (tmp_path / "out").exists()
     done = CliRunner().invoke(app, [*words, "--features", "tangent"])
     assert done.exit_code == 0, done.output
-    said = CliRunner().invoke(app, ["predict", *(str(tmp_path / name) for name in ("probe", "there", "said.tsv"))])
+    said = CliRunner().invoke(
+        app, ["predict", *(str(tmp_path / name) for name in ("probe", "there", "said.tsv"))]
+    )
     assert said.exit_code == 0, said.output
     table = read_tsv(tmp_path / "said.tsv")
-    wanted = Probe(TangentSpace(), Protocol(targets="score", covariates="age")).fit(here).predict(there)
+    wanted = (
+        Probe(TangentSpace(), Protocol(targets="score", covariates="age")).fit(here).predict(there)
+    )
     assert table["predicted"].to_numpy() == pytest.approx(wanted["predicted"].to_numpy())
-    everything = b"".join(one.read_bytes() for one in (tmp_path / "probe").rglob("*") if one.is_file())
+    everything = b"".join(
+        one.read_bytes() for one in (tmp_path / "probe").rglob("*") if one.is_file()
+    )
     assert b"sub-0" not in everything
 
 
-def test_rare_levels_and_dates_of_covariates_are_not_kept_and_count_as_the_average(here, there, tmp_path):
+def test_rare_levels_and_dates_of_covariates_are_not_kept_and_count_as_the_average(
+    here, there, tmp_path
+):
     cohort = here.subset(np.arange(len(here)))
     cohort.participants["clinic"] = ["north", "south"] * 42 + ["of Ann"] * 4 + ["1987-06-05"] * 2
     probe = Probe(RawFC(), Protocol(targets="score", covariates="clinic")).fit(cohort)
@@ -150,5 +179,8 @@ def test_rare_levels_and_dates_of_covariates_are_not_kept_and_count_as_the_avera
 def test_a_covariate_whose_levels_nobody_shares_is_refused(here):
     cohort = here.subset(np.arange(len(here)))
     cohort.participants["scanned"] = [f"1987-06-{1 + i % 28:02}" for i in range(len(here))]
-    with pytest.raises(NerveError, match="covariate 'scanned': no value of it is held by 5 participants, or all are"):
+    with pytest.raises(
+        NerveError,
+        match="covariate 'scanned': no value of it is held by 5 participants, or all are",
+    ):
         Probe(RawFC(), Protocol(targets="score", covariates="scanned")).fit(cohort)

@@ -21,7 +21,14 @@ from nerve.methods.recentring import UNSEEN
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, R, SITES = 150, 12, 5
-SMALL = {"preset": "small", "view": "tangent", "dim": 16, "epochs": 0, "device": "cpu", "n_components": 16}
+SMALL = {
+    "preset": "small",
+    "view": "tangent",
+    "dim": 16,
+    "epochs": 0,
+    "device": "cpu",
+    "n_components": 16,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +38,25 @@ def planted():
     site, score = np.repeat(np.arange(SITES), N // SITES), rng.normal(size=N)
     above = np.triu_indices(R, 1)
     effect, shift = rng.normal(size=len(above[0])), rng.normal(size=(SITES, len(above[0])))
-    entries = 0.2 + 0.03 * score[:, None] * effect + 0.05 * shift[site] + 0.03 * rng.normal(size=(N, len(above[0])))
+    entries = (
+        0.2
+        + 0.03 * score[:, None] * effect
+        + 0.05 * shift[site]
+        + 0.03 * rng.normal(size=(N, len(above[0])))
+    )
     fc = np.tile(np.eye(R), (N, 1, 1))
     fc[:, above[0], above[1]] = fc[:, above[1], above[0]] = entries.clip(-0.9, 0.9)
     ids = [f"p{i:03}" for i in range(N)]
-    table = pd.DataFrame({"participant_id": ids, "age": 20 + 8 * site + rng.normal(size=N), "score": score})
+    table = pd.DataFrame(
+        {"participant_id": ids, "age": 20 + 8 * site + rng.normal(size=N), "score": score}
+    )
     regions = pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": [*"AAAABBBBCCCC"]})
-    return Cohort(fc, table.assign(site=[f"s{k}" for k in site]), Parcellation.from_table(regions), name="planted")
+    return Cohort(
+        fc,
+        table.assign(site=[f"s{k}" for k in site]),
+        Parcellation.from_table(regions),
+        name="planted",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +80,14 @@ def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(pla
     found = {}
     for recentre in (None, "site"):
         model = NERVE(**SMALL, recentre=recentre)
-        scores = score_table(evaluate({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0)
+        scores = score_table(
+            evaluate({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0
+        )
         prepared = feature_sets(model, planted)[0].prepare(planted, people, protocol)
-        found[recentre] = [*scores.set_index("target")["r"], site_accuracy(prepared, people, protocol)]
+        found[recentre] = [
+            *scores.set_index("target")["r"],
+            site_accuracy(prepared, people, protocol),
+        ]
     age, score, accuracy = found[None]
     assert age > 0.9
     assert accuracy > 0.9
@@ -73,9 +97,14 @@ def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(pla
     assert score > 0.8
 
 
-def test_matrices_have_the_common_mean_at_every_site_that_was_trained_on_or_not(fitted, planted, known):
+def test_matrices_have_the_common_mean_at_every_site_that_was_trained_on_or_not(
+    fitted, planted, known
+):
     common = fitted.view_.apply(known.connectivity).mean(axis=0)
-    plain, moved = fitted.view_.apply(planted.connectivity), fitted.packing(planted).matrices(everyone(planted))
+    plain, moved = (
+        fitted.view_.apply(planted.connectivity),
+        fitted.packing(planted).matrices(everyone(planted)),
+    )
     n = N // SITES
     for site in range(SITES):
         mine = (planted.participants["site"] == f"s{site}").to_numpy()
@@ -106,7 +135,10 @@ def test_it_is_saved_and_the_card_says_what_of_sites_is_in_the_folder(fitted, pl
     assert config["parameters"]["recentre"] == "site"
     card = (folder / "README.md").read_text()
     assert "- recentre: site\n" in card
-    assert "Sites: 4, recentred, named in config.json; the weights hold the mean of each, the smallest of 30" in card
+    assert (
+        "Sites: 4, recentred, named in config.json; the weights hold the mean of each, the smallest of 30"
+        in card
+    )
     for damaged in ({"s0": 30}, ["s0", "s1", "s2", "s3"], None):
         (folder / "config.json").write_text(json.dumps(config | {"sites": damaged}))
         with pytest.raises(NerveError, match=r"sites|shifts|no model can be made"):
@@ -147,11 +179,15 @@ def test_what_explains_a_model_reads_recentred_matrices(fitted, planted, tmp_pat
     trained = NERVE(**{**SMALL, "epochs": 1}, recentre="site").fit(planted)
     report = describe_run(trained, planted, tmp_path)
     plain = NERVE(**{**SMALL, "epochs": 1}).fit(planted)
-    assert report["group_mean"] < 0.7 * describe_run(plain, planted, tmp_path)["group_mean"]  # sites are no error now
+    assert (
+        report["group_mean"] < 0.7 * describe_run(plain, planted, tmp_path)["group_mean"]
+    )  # sites are no error now
 
 
 def test_what_cannot_be_recentred_is_refused(known):
-    with pytest.raises(NerveError, match=r"recentre is 'site' and view is fc, expected the view tangent or shrunk"):
+    with pytest.raises(
+        NerveError, match=r"recentre is 'site' and view is fc, expected the view tangent or shrunk"
+    ):
         NERVE(**SMALL | {"view": "fc"}, recentre="site").fit(known)
     with pytest.raises(NerveError, match="there is no column 'scanner'"):
         NERVE(**SMALL, recentre="scanner").fit(known)
@@ -175,8 +211,18 @@ def test_the_command_line_trains_it_and_marks_rows_of_cohorts_whose_sites_it_has
     nerve("pretrain", tmp_path / "planted", "--out", tmp_path / "run", "--preset", "small", "--device", "cpu",
           *(word for one in settings for word in ("--set", one)))  # fmt: skip
     options = ["--targets", "score", "--site", "site", "--n-folds", "3", "--n-bootstrap", "20"]
-    nerve("evaluate", tmp_path / "new", "--features", f"raw,{tmp_path / 'run'}", *options, "--out", tmp_path / "out")
+    nerve(
+        "evaluate",
+        tmp_path / "new",
+        "--features",
+        f"raw,{tmp_path / 'run'}",
+        *options,
+        "--out",
+        tmp_path / "out",
+    )
     scores = read_results(tmp_path / "out").scores
     assert list(scores["adapted"]) == ["", UNSEEN]
-    assert scores["site_accuracy"].iloc[0] > 0.9 > 0.7 > scores["site_accuracy"].iloc[1]  # chance is 0.5
+    assert (
+        scores["site_accuracy"].iloc[0] > 0.9 > 0.7 > scores["site_accuracy"].iloc[1]
+    )  # chance is 0.5
     assert UNSEEN in (tmp_path / "out" / "report.html").read_text()

@@ -25,18 +25,32 @@ def planted():
     site, score = np.repeat(np.arange(5), N // 5), rng.normal(size=N)
     above = np.triu_indices(R, 1)
     effect, shift = rng.normal(size=len(above[0])), rng.normal(size=(5, len(above[0])))
-    shift += np.linspace(-2, 2, 5)[:, None] * effect  # the direction of the score, so that it misleads
-    entries = 0.2 + 0.02 * score[:, None] * effect + 0.06 * shift[site] + 0.05 * rng.normal(size=(N, len(above[0])))
+    shift += (
+        np.linspace(-2, 2, 5)[:, None] * effect
+    )  # the direction of the score, so that it misleads
+    entries = (
+        0.2
+        + 0.02 * score[:, None] * effect
+        + 0.06 * shift[site]
+        + 0.05 * rng.normal(size=(N, len(above[0])))
+    )
     fc = np.tile(np.eye(R), (N, 1, 1))
     fc[:, above[0], above[1]] = fc[:, above[1], above[0]] = entries.clip(-0.9, 0.9)
-    table = pd.DataFrame({"participant_id": [f"p{i:03}" for i in range(N)], "score": score, "site": site})
+    table = pd.DataFrame(
+        {"participant_id": [f"p{i:03}" for i in range(N)], "score": score, "site": site}
+    )
     regions = pd.DataFrame({"label": [f"r{i}" for i in range(R)], "network": ["A", "B"] * (R // 2)})
     return Cohort(fc, table, Parcellation.from_table(regions, name="ten"), name="planted")
 
 
 def leave_site_out(cohort, **settings):
     table = evaluate(
-        {"tangent": TangentSpace(**settings)}, cohort, "score", site="site", leave_site_out=True, n_folds=5
+        {"tangent": TangentSpace(**settings)},
+        cohort,
+        "score",
+        site="site",
+        leave_site_out=True,
+        n_folds=5,
     )
     return score_table(table, n_bootstrap=0)["r"].iloc[0]
 
@@ -89,7 +103,9 @@ def test_every_site_has_nearly_the_common_mean(planted):
 def test_one_participant_alone_keeps_half_of_what_sets_them_apart():
     shifts = SiteShifts.of(np.zeros((4, 2)).__getitem__, np.array(list("aabb")))
     alone, site = np.array([[2.0, 4.0]]), np.array(["c"])
-    np.testing.assert_allclose(shifts.meeting(alone.__getitem__, site).apply(alone, site), [[1.0, 2.0]])
+    np.testing.assert_allclose(
+        shifts.meeting(alone.__getitem__, site).apply(alone, site), [[1.0, 2.0]]
+    )
 
 
 def test_reading_some_participants_at_a_time_changes_nothing():
@@ -113,13 +129,16 @@ def test_a_cohort_without_sites_is_refused(planted):
     empty = planted.participants.assign(site=[np.nan, *planted.participants["site"].iloc[1:]])
     gaps = Cohort(planted.connectivity, empty, planted.parcellation, name="gaps")
     with pytest.raises(
-        NerveError, match=r"column 'site' is empty for 1 of 120 participants, expected a site for everyone"
+        NerveError,
+        match=r"column 'site' is empty for 1 of 120 participants, expected a site for everyone",
     ):
         TangentSpace(recentre="site").fit_transform(gaps)
 
 
 @pytest.mark.slow
-def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(planted, tmp_path, monkeypatch):
+def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(
+    planted, tmp_path, monkeypatch
+):
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     planted.save(tmp_path / "cohort")
     words = ["evaluate", str(tmp_path / "cohort"), "--features", "tangent,tangent:recentre=site", "--targets", "score",
@@ -142,7 +161,9 @@ def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_it
     assert shifts.shifts.shape == (1, 5)
     moved = shifts.meeting(features.__getitem__, sites).apply(features, sites)
     own = features[12:16].mean(axis=0)
-    np.testing.assert_allclose(moved[12:16], features[12:16] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5)
+    np.testing.assert_allclose(
+        moved[12:16], features[12:16] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5
+    )
     none = SiteShifts.of(features[12:].__getitem__, sites[12:])
     assert none.shifts.shape == (0, 5)
 
@@ -151,7 +172,12 @@ def test_sites_of_few_participants_cannot_be_told_from_the_common_mean_and_the_o
     sites = np.array(["large"] * 30 + ["middle"] * 11 + ["small"])
     features = np.random.default_rng(1).normal(size=(42, 500))
     shifts = SiteShifts.of(features.__getitem__, sites)
-    kept = [n * ((n + 1) / n * s + shifts.common) for n, s in zip(shifts.sizes.values(), shifts.shifts, strict=True)]
+    kept = [
+        n * ((n + 1) / n * s + shifts.common)
+        for n, s in zip(shifts.sizes.values(), shifts.shifts, strict=True)
+    ]
     rest = 42 * shifts.common - np.sum(kept, axis=0)  # the sum of whom nothing is kept
     assert dict(shifts.sizes) == {"large": 30}
-    np.testing.assert_allclose(rest, features[30:].sum(axis=0), atol=1e-4)  # twelve, among whom nobody stands out
+    np.testing.assert_allclose(
+        rest, features[30:].sum(axis=0), atol=1e-4
+    )  # twelve, among whom nobody stands out

@@ -36,13 +36,18 @@ def test_components_keep_the_distances_of_those_of_scikit_learn(cohort):
     theirs = PCA(n_components=6, svd_solver="full").fit(cohort.inputs("upper"))
     new = cohort.inputs("fc")[::-1] ** 2  # other matrices than those fitted
     expected, found = theirs.transform(new[:, *np.triu_indices(9, 1)]), ours.transform(new)
-    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)  # turned: distances are the same
+    np.testing.assert_allclose(
+        found @ found.T, expected @ expected.T, atol=1e-4
+    )  # turned: distances are the same
     np.testing.assert_allclose(found.sum(1), 0, atol=1e-4)
 
 
 def test_components_are_no_more_than_people_allow(cohort):
     few = cohort.subset(np.arange(5))
-    assert PrincipalComponents(n_components=256).fit_transform(few).shape == (5, 5)  # four components, turned
+    assert PrincipalComponents(n_components=256).fit_transform(few).shape == (
+        5,
+        5,
+    )  # four components, turned
     with pytest.raises(NerveError, match="at least 2"):
         PrincipalComponents().fit(cohort.subset([0]))
 
@@ -50,7 +55,9 @@ def test_components_are_no_more_than_people_allow(cohort):
 def test_components_survive_saving_when_fewer_than_asked(cohort, tmp_path):
     fitted = PrincipalComponents(n_components=100).fit(cohort)
     fitted.save(tmp_path)
-    np.testing.assert_array_equal(PrincipalComponents.load(tmp_path).transform(cohort), fitted.transform(cohort))
+    np.testing.assert_array_equal(
+        PrincipalComponents.load(tmp_path).transform(cohort), fitted.transform(cohort)
+    )
 
 
 def test_covariates_are_numbers_of_the_table_and_not_of_fc(cohort):

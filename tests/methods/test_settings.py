@@ -10,12 +10,32 @@ from nerve._utils.errors import NerveError
 from nerve.methods import METHODS, make_method, method_class
 from nerve.methods.config import NerveConfig
 
-ODD = ["abc", "", None, -1, 0, 1.5, 1e400, float("nan"), True, [], {}, "3", [1], 10**30, np.float32(-1)]
+ODD = [
+    "abc",
+    "",
+    None,
+    -1,
+    0,
+    1.5,
+    1e400,
+    float("nan"),
+    True,
+    [],
+    {},
+    "3",
+    [1],
+    10**30,
+    np.float32(-1),
+]
 
 
 def settings_of(name: str) -> list[str]:
     own = list(inspect.signature(method_class(name)).parameters)
-    return sorted({*own, *NerveConfig.model_fields} - {"preset", "parcellation"}) if name == "nerve" else own
+    return (
+        sorted({*own, *NerveConfig.model_fields} - {"preset", "parcellation"})
+        if name == "nerve"
+        else own
+    )
 
 
 def refusal(name: str, settings: dict) -> str:
@@ -53,12 +73,18 @@ def makes_sense(setting: str, value: object, default: object) -> bool:
         return MAY_BE_ZERO.fullmatch(setting) is not None
     if value == -1:
         return setting in MAY_BE_NEGATIVE
-    return value == 1.5 and (default is None or isinstance(default, float) or setting in MAY_BE_PARTS)
+    return value == 1.5 and (
+        default is None or isinstance(default, float) or setting in MAY_BE_PARTS
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_odd_values_are_refused_with_a_sentence_unless_they_make_sense(name):
-    defaults = {key: field.default for key, field in NerveConfig.model_fields.items()} if name == "nerve" else {}
+    defaults = (
+        {key: field.default for key, field in NerveConfig.model_fields.items()}
+        if name == "nerve"
+        else {}
+    )
     defaults |= make_method(name, "small").get_params()
     for setting in settings_of(name):
         for value in ODD:
@@ -72,7 +98,8 @@ def test_odd_values_are_refused_with_a_sentence_unless_they_make_sense(name):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(
-    ("setting", "value"), [("seed", -1), ("seed", 1.5), ("seed", "one"), ("device", "gpu"), ("device", 3)]
+    ("setting", "value"),
+    [("seed", -1), ("seed", 1.5), ("seed", "one"), ("device", "gpu"), ("device", 3)],
 )
 def test_seed_and_device_are_checked_where_there_are_any(name, setting, value):
     if setting not in inspect.signature(method_class(name)).parameters:

@@ -33,7 +33,9 @@ def like_the_training(encoder, change=lambda series: series):
     root = vectors * np.sqrt(np.maximum(values, 0))
     rng = np.random.default_rng(0)
     series = [change(root @ rng.normal(size=(419, VOLUMES))) for _ in range(N)]
-    people = pd.DataFrame({"participant_id": [f"p{i:02}" for i in range(N)], "age": rng.uniform(20, 50, N)})
+    people = pd.DataFrame(
+        {"participant_id": [f"p{i:02}" for i in range(N)], "age": rng.uniform(20, 50, N)}
+    )
     return Cohort(np.stack([np.corrcoef(one) for one in series]), people, REGIONS, name="new")
 
 
@@ -46,11 +48,18 @@ def test_the_file_is_small_and_holds_statistics_of_the_group_only(encoder):
     archive = packaged_models()[NAME]
     assert archive.stat().st_size < 5 * 2**20
     with zipfile.ZipFile(archive) as packed:
-        assert set(packed.namelist()) == {"model.safetensors", "config.json", "README.md", "history.tsv"}
+        assert set(packed.namelist()) == {
+            "model.safetensors",
+            "config.json",
+            "README.md",
+            "history.tsv",
+        }
         assert not any(re.search(rb"sub-\d", packed.read(name)) for name in packed.namelist())
     n = sum(encoder.data_["cohorts"].values())
     shapes = {name: tuple(tensor.shape) for name, tensor in encoder.tensors().items()}
-    assert not [name for name, shape in shapes.items() if n in shape or encoder.data_["n_training"] in shape]
+    assert not [
+        name for name, shape in shapes.items() if n in shape or encoder.data_["n_training"] in shape
+    ]
     assert shapes["view.directions"][1] <= n // 4
     assert shapes["components"][1] <= n // 4
 
@@ -73,7 +82,9 @@ def test_the_card_says_who_how_and_what_was_measured():
 
 
 @pytest.mark.slow
-def test_a_cohort_like_it_is_embedded_in_silence_and_others_are_warned_about(encoder, cohort, tmp_path):
+def test_a_cohort_like_it_is_embedded_in_silence_and_others_are_warned_about(
+    encoder, cohort, tmp_path
+):
     assert not encoder.likeness(cohort).differences
     fc, off = np.array(cohort.connectivity), 1 - np.eye(419)
     seven = REGIONS.positions_of(load_parcellation("schaefer400-7+aseg19"))
@@ -86,9 +97,12 @@ def test_a_cohort_like_it_is_embedded_in_silence_and_others_are_warned_about(enc
         other = Cohort(changed.astype(np.float32), cohort.participants, REGIONS, name="other")
         assert sentence in " ".join(encoder.likeness(other).differences), name
     kept = like_the_training(
-        encoder, lambda series: series + 2 * series.std() * np.random.default_rng(1).normal(size=VOLUMES)
+        encoder,
+        lambda series: series + 2 * series.std() * np.random.default_rng(1).normal(size=VOLUMES),
     )
-    assert "regressed out in the model's training cohort" in " ".join(encoder.likeness(kept).differences)
+    assert "regressed out in the model's training cohort" in " ".join(
+        encoder.likeness(kept).differences
+    )
 
 
 @pytest.mark.slow
@@ -98,11 +112,24 @@ def test_every_command_takes_it_by_name_without_a_network(cohort, tmp_path, monk
 
     monkeypatch.setattr("socket.socket.connect", refused)
     folder = str(cohort.save(tmp_path / "new"))
-    done = CliRunner().invoke(app, ["embed", NAME, folder, str(tmp_path / "e.tsv"), "--device", "cpu"])
+    done = CliRunner().invoke(
+        app, ["embed", NAME, folder, str(tmp_path / "e.tsv"), "--device", "cpu"]
+    )
     assert done.exit_code == 0, done.output
     table = pd.read_csv(tmp_path / "e.tsv", sep="\t").set_index("participant_id")
     assert table.shape == (N, 32)
-    words = ["evaluate", folder, "--features", NAME, "--targets", "age", "--n-folds", "3", "--out", str(tmp_path / "r")]
+    words = [
+        "evaluate",
+        folder,
+        "--features",
+        NAME,
+        "--targets",
+        "age",
+        "--n-folds",
+        "3",
+        "--out",
+        str(tmp_path / "r"),
+    ]
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
     done = CliRunner().invoke(app, [*words, "--n-bootstrap", "10"])
     assert done.exit_code == 0, done.output

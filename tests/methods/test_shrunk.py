@@ -13,7 +13,9 @@ from nerve.methods import make_method
 from nerve.methods.shrunk import ShrunkTangentSpace, TangentSpace
 
 LABELS = [f"r{i:02}" for i in range(24)]
-REGIONS = Parcellation.from_table(pd.DataFrame({"label": LABELS, "network": list("XYZ") * 8}), name="few")
+REGIONS = Parcellation.from_table(
+    pd.DataFrame({"label": LABELS, "network": list("XYZ") * 8}), name="few"
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +36,19 @@ def test_scores_are_multiplied_by_one_minus_median_over_variance(people):
     variances = sizes[:119] ** 2  # 120 participants differ in 119 directions
     expected = values @ directions[:119].T * np.maximum(0, 1 - np.median(variances) / variances)
     features = ShrunkTangentSpace(shrinkage=0.3).fit_transform(people)
-    assert features.shape == (120, 60)  # 59 variances are above the median; one more number for the turn
+    assert features.shape == (
+        120,
+        60,
+    )  # 59 variances are above the median; one more number for the turn
     np.testing.assert_allclose(pdist(features), pdist(expected), rtol=1e-3)
     np.testing.assert_allclose(features.sum(axis=1), 0, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_planted_score_is_found_in_participants_who_were_not_in_the_fit(people):
-    predictions = nerve.evaluate({"shrunk": ShrunkTangentSpace()}, people, ["score"], n_folds=4, motion=None)
+    predictions = nerve.evaluate(
+        {"shrunk": ShrunkTangentSpace()}, people, ["score"], n_folds=4, motion=None
+    )
     assert np.corrcoef(predictions["observed"], predictions["predicted"])[0, 1] > 0.8
 
 
@@ -72,5 +79,7 @@ def test_what_cannot_be_shrunk_is_refused(people):
         ShrunkTangentSpace().fit(people.subset(np.arange(2)))
     with pytest.raises(NerveError, match="is the same"):
         ShrunkTangentSpace().fit(np.asarray(people.connectivity)[[0] * 5])
-    with pytest.raises(NerveError, match="recentre"):  # tangent space has it; here it would do nothing
+    with pytest.raises(
+        NerveError, match="recentre"
+    ):  # tangent space has it; here it would do nothing
         make_method("shrunk", settings={"recentre": "site"})

@@ -27,9 +27,14 @@ REGIONS = Parcellation(tuple("abcdefgh"), tuple("AABBCCDD"), name="letters")
 @pytest.fixture(scope="module")
 def cohort() -> Cohort:
     rng = np.random.default_rng(0)
-    series = rng.normal(size=(24, 60, 8)) + rng.normal(size=(24, 60, 1)) * np.linspace(0, 2, 24)[:, None, None]
+    series = (
+        rng.normal(size=(24, 60, 8))
+        + rng.normal(size=(24, 60, 1)) * np.linspace(0, 2, 24)[:, None, None]
+    )
     fc = np.stack([np.corrcoef(one.T) for one in series])
-    people = pd.DataFrame({"participant_id": [f"p{i:02}" for i in range(24)], "age": np.linspace(8, 20, 24)})
+    people = pd.DataFrame(
+        {"participant_id": [f"p{i:02}" for i in range(24)], "age": np.linspace(8, 20, 24)}
+    )
     people["sex"] = ["f", "m"] * 12
     return Cohort(fc, people, REGIONS, list(series), "tiny", notes={"region_match": "size"})
 
@@ -39,7 +44,16 @@ def cohort() -> Cohort:
 
 @pytest.mark.parametrize(
     "rows",
-    [3, -1, slice(2, 9, 3), [5, 2], np.arange(24) % 5 == 0, np.array([], int), np.int64(4), (np.array([1]), ...)],
+    [
+        3,
+        -1,
+        slice(2, 9, 3),
+        [5, 2],
+        np.arange(24) % 5 == 0,
+        np.array([], int),
+        np.int64(4),
+        (np.array([1]), ...),
+    ],
 )
 def test_rows_are_those_of_an_array(cohort, rows):
     chosen, plain = cohort[rows], rows[0] if isinstance(rows, tuple) else rows
@@ -52,7 +66,11 @@ def test_rows_are_those_of_an_array(cohort, rows):
 
 def test_an_array_of_a_cohort_is_its_fc_and_iteration_ends(cohort):
     np.testing.assert_array_equal(np.asarray(cohort), cohort.connectivity)
-    assert [one.participants["participant_id"].item() for one in cohort[:3]] == ["p00", "p01", "p02"]
+    assert [one.participants["participant_id"].item() for one in cohort[:3]] == [
+        "p00",
+        "p01",
+        "p02",
+    ]
     with pytest.raises(IndexError):
         cohort[24]
     with pytest.raises(NerveError, match="participants only"):
@@ -63,14 +81,18 @@ def test_an_array_of_a_cohort_is_its_fc_and_iteration_ends(cohort):
 
 def test_cross_validation_of_a_cohort_is_that_of_its_array(cohort):
     pipe, y = make_pipeline(PrincipalComponents(3), Ridge()), cohort.participants["age"]
-    ours, theirs = (cross_val_predict(pipe, data, y, cv=KFold(4)) for data in (cohort, np.asarray(cohort)))
+    ours, theirs = (
+        cross_val_predict(pipe, data, y, cv=KFold(4)) for data in (cohort, np.asarray(cohort))
+    )
     np.testing.assert_array_equal(ours, theirs)
     assert np.corrcoef(ours, y)[0, 1] > 0.8  # planted: a common signal that grows with age
 
 
 def test_settings_are_searched_on_a_cohort(cohort):
     pipe = make_pipeline(PrincipalComponents(), KernelRidge())
-    search = GridSearchCV(pipe, {"principalcomponents__n_components": [1, 4]}, cv=3, error_score="raise")
+    search = GridSearchCV(
+        pipe, {"principalcomponents__n_components": [1, 4]}, cv=3, error_score="raise"
+    )
     search.fit(cohort, cohort.participants["age"].to_numpy())
     assert search.predict(cohort[:5]).shape == (5,)
 
@@ -86,15 +108,23 @@ def test_settings_are_searched_on_a_cohort(cohort):
 def test_tables_have_participants_as_rows(cohort, method):
     expected = method.fit_transform(cohort)
     table = method.set_output(transform="pandas").fit_transform(cohort)
-    assert table.index.equals(pd.Index(cohort.participants["participant_id"], name="participant_id"))
-    assert list(table.columns) == [f"dim{k}" for k in range(expected.shape[1])] == list(method.get_feature_names_out())
+    assert table.index.equals(
+        pd.Index(cohort.participants["participant_id"], name="participant_id")
+    )
+    assert (
+        list(table.columns)
+        == [f"dim{k}" for k in range(expected.shape[1])]
+        == list(method.get_feature_names_out())
+    )
     np.testing.assert_array_equal(table, expected)
     assert method.transform(np.asarray(cohort)).index.tolist() == list(range(24))
     assert method.transform([cohort[5:7], cohort[:1]]).index.tolist() == ["p05", "p06", "p00"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in METHODS if method_class(name).role != "supervised"])
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS if method_class(name).role != "supervised"]
+)
 def test_every_transformer_knows_its_width(cohort, name):
     short = {"epochs": 1} if issubclass(method_class(name), Trained) else {}
     if name == "gate":
@@ -107,7 +137,9 @@ def test_every_transformer_knows_its_width(cohort, name):
 
 
 def test_vectors_are_refused_with_what_to_do():
-    with pytest.raises(NerveError, match=r"triangles of 8 regions.*vec_to_sym_matrix.*nerve ingest --unfolding"):
+    with pytest.raises(
+        NerveError, match=r"triangles of 8 regions.*vec_to_sym_matrix.*nerve ingest --unfolding"
+    ):
         RawFC().fit(np.zeros((5, 28)))
 
 
@@ -141,8 +173,12 @@ class _Flat:
         if isinstance(data, Cohort):
             return data
         table = validate_data(self, data, reset=parcellation is None, dtype=float)
-        mixed = np.sin(table @ np.cos(np.arange(table.shape[1] * 8.0)).reshape(-1, 8) + np.arange(8))
-        return super().checked_cohort(np.tanh(mixed[:, :, None] * mixed[:, None, :]), parcellation or REGIONS)
+        mixed = np.sin(
+            table @ np.cos(np.arange(table.shape[1] * 8.0)).reshape(-1, 8) + np.arange(8)
+        )
+        return super().checked_cohort(
+            np.tanh(mixed[:, :, None] * mixed[:, None, :]), parcellation or REGIONS
+        )
 
 
 class FlatRawFC(_Flat, RawFC):
@@ -155,7 +191,17 @@ class FlatPrincipalComponents(_Flat, PrincipalComponents):
 
 
 class FlatNERVE(_Flat, NERVE):
-    def __init__(self, preset="small", view="fc", dim=8, depth=1, epochs=1, pooling="mean", device="cpu", seed=0):
+    def __init__(
+        self,
+        preset="small",
+        view="fc",
+        dim=8,
+        depth=1,
+        epochs=1,
+        pooling="mean",
+        device="cpu",
+        seed=0,
+    ):
         settings = {"view": view, "dim": dim, "depth": depth, "epochs": epochs, "pooling": pooling}
         super().__init__(preset=preset, device=device, seed=seed, **settings)
 
@@ -197,9 +243,19 @@ def test_the_checks_of_scikit_learn_that_apply(method):
 
 def test_a_notebook_shows_what_people_look_at_first(cohort):
     page = cohort._repr_html_()
-    for said in (">24<", "8 in 4 networks", "letters", "not confirmed", "no column mean_fd", "age (24)", "Pearson"):
+    for said in (
+        ">24<",
+        "8 in 4 networks",
+        "letters",
+        "not confirmed",
+        "no column mean_fd",
+        "age (24)",
+        "Pearson",
+    ):
         assert said in page
-    moved = Cohort(cohort.connectivity, cohort.participants.assign(mean_fd=0.125), REGIONS, name="<script>")
+    moved = Cohort(
+        cohort.connectivity, cohort.participants.assign(mean_fd=0.125), REGIONS, name="<script>"
+    )
     assert "median 0.125 mm" in moved._repr_html_()
     assert "<script>" not in moved._repr_html_()
     fitted = PrincipalComponents(3).fit(cohort)._repr_html_()

@@ -10,7 +10,9 @@ from nerve._utils.errors import NerveError
 from nerve.core.views import TangentView
 from nerve.methods.tangent import TangentSpace
 
-REGIONS = Parcellation.from_table(pd.DataFrame({"label": list("abcdef"), "network": list("XXXYYY")}), name="six")
+REGIONS = Parcellation.from_table(
+    pd.DataFrame({"label": list("abcdef"), "network": list("XXXYYY")}), name="six"
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,9 @@ def test_what_is_no_correlation_is_refused_by_name(people):
     fc = np.array(people.connectivity)
     fc[3, 0, 1] = fc[3, 1, 0] = 4.0
     bad = Cohort(fc, people.participants, REGIONS, name="few")
-    with pytest.raises(NerveError, match=r"The FC of p03 is not positive definite.*larger `shrinkage`"):
+    with pytest.raises(
+        NerveError, match=r"The FC of p03 is not positive definite.*larger `shrinkage`"
+    ):
         TangentSpace().fit(people).transform(bad)
     with pytest.raises(NerveError, match="mean FC is not positive definite"):
         TangentSpace().fit(fc[[3, 3, 3]])

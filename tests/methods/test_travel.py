@@ -26,7 +26,9 @@ def people(seed, change=lambda series: series, n=14):
     """A cohort whose networks have signals of their own over a global one; `change` is done to the time series."""
     rng = np.random.default_rng(seed)
     network = np.unique(ATLAS.networks, return_inverse=True)[1]
-    share = np.random.default_rng(1).uniform(0.4, 1.6, size=ATLAS.n_regions)  # what the cohorts have in common
+    share = np.random.default_rng(1).uniform(
+        0.4, 1.6, size=ATLAS.n_regions
+    )  # what the cohorts have in common
     own = rng.normal(size=(n, 120, network.max() + 1))[:, :, network] * share
     series = own + rng.normal(size=(n, 120, 1)) + 0.5 * rng.normal(size=(n, 120, ATLAS.n_regions))
     fc = np.stack([np.corrcoef(change(one).T) for one in series])
@@ -71,8 +73,14 @@ def test_other_people_of_the_same_kind_are_like_the_training_cohort(trained):
     ("other", "sentence"),
     [
         (lambda: changed(people(1), in_fisher_z), r"Values go up to \d\.\d+.*Fisher z.*--values z"),
-        (lambda: people(1, without_global_signal), r"\d+% of the entries are negative.*regressed out in this cohort"),
-        (lambda: changed(people(1), lambda fc: np.where(np.eye(100), 1, fc * 0.3)), "spread by 0.*another measure"),
+        (
+            lambda: people(1, without_global_signal),
+            r"\d+% of the entries are negative.*regressed out in this cohort",
+        ),
+        (
+            lambda: changed(people(1), lambda fc: np.where(np.eye(100), 1, fc * 0.3)),
+            "spread by 0.*another measure",
+        ),
         (
             lambda: changed(people(1), lambda fc: fc[:, _SEVEN[:, None], _SEVEN]),
             r"group mean correlates by 0\.\d+.*order of schaefer100-7",
@@ -85,7 +93,9 @@ def test_a_planted_difference_is_said(trained, other, sentence):
     assert pd.Series([found]).str.contains(sentence, regex=True).all(), found
 
 
-_SEVEN = ATLAS.positions_of(load_parcellation("schaefer100-7"))  # rows in 7-network order under the labels of 17
+_SEVEN = ATLAS.positions_of(
+    load_parcellation("schaefer100-7")
+)  # rows in 7-network order under the labels of 17
 
 
 def test_the_other_way_round_the_global_signal_is_the_models():
@@ -104,16 +114,27 @@ def test_embed_and_check_warn_with_a_figure(run, tmp_path):
     people(2).save(tmp_path / "same")
     for name, warned in (("other", True), ("same", False)):
         out = tmp_path / f"{name}.tsv"
-        embedded = CliRunner().invoke(app, ["embed", str(run), str(tmp_path / name), str(out), "--device", "cpu"])
+        embedded = CliRunner().invoke(
+            app, ["embed", str(run), str(tmp_path / name), str(out), "--device", "cpu"]
+        )
         assert out.is_file()
         assert (tmp_path / f"{name}_likeness.svg").is_file() == warned
         assert ("other_likeness.svg" in embedded.output) == warned
-    words = ["check", str(tmp_path / "other"), "--model", str(run), "--figure", str(tmp_path / "other.png")]
+    words = [
+        "check",
+        str(tmp_path / "other"),
+        "--model",
+        str(run),
+        "--figure",
+        str(tmp_path / "other.png"),
+    ]
     checked = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert "like the model's" in checked.output
     assert "may be Fisher z" in " ".join(checked.output.split())
     assert (tmp_path / "other.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.warns(NerveWarning, match="does not look like what the model was trained on.*Fisher z"):
+    with pytest.warns(
+        NerveWarning, match="does not look like what the model was trained on.*Fisher z"
+    ):
         embed_file(run, Cohort.load(tmp_path / "other"), tmp_path / "e.tsv", device="cpu")
 
 
@@ -136,12 +157,22 @@ def test_a_comparison_is_kept_for_the_report(trained, tmp_path):
 def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tmp_path):
     archive = pack(run, tmp_path / "model.zip")
     expected = trained.transform(people(1))
-    for loaded in (NERVE.from_pretrained(archive, device="cpu"), load_method(archive, device="cpu")):
+    for loaded in (
+        NERVE.from_pretrained(archive, device="cpu"),
+        load_method(archive, device="cpu"),
+    ):
         np.testing.assert_array_equal(loaded.transform(people(1)), expected)
         np.testing.assert_array_equal(loaded.signature_.mean, trained.signature_.mean)
-    np.testing.assert_array_equal(NERVE.from_pretrained(run, device="cpu").transform(people(1)), expected)
+    np.testing.assert_array_equal(
+        NERVE.from_pretrained(run, device="cpu").transform(people(1)), expected
+    )
     with zipfile.ZipFile(archive) as packed:
-        assert set(packed.namelist()) == {"model.safetensors", "config.json", "README.md", "history.tsv"}
+        assert set(packed.namelist()) == {
+            "model.safetensors",
+            "config.json",
+            "README.md",
+            "history.tsv",
+        }
         assert packed.read("README.md").startswith(b"---\nlibrary_name: nerve\n")
         assert not any(b"secret" in packed.read(name) for name in packed.namelist())
     first = archive.read_bytes()
@@ -151,7 +182,9 @@ def test_a_packed_model_gives_the_same_numbers_and_names_nobody(trained, run, tm
 @pytest.mark.slow
 def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
     archive, bad = pack(run, tmp_path / "model.zip"), tmp_path / "bad.zip"
-    whole = {name: zipfile.ZipFile(archive).read(name) for name in zipfile.ZipFile(archive).namelist()}
+    whole = {
+        name: zipfile.ZipFile(archive).read(name) for name in zipfile.ZipFile(archive).namelist()
+    }
 
     def refused(contents, sentence):
         with zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -162,7 +195,10 @@ def test_what_is_no_archive_of_a_model_is_refused(run, tmp_path):
 
     refused({**whole, "../evil.py": b"x"}, r"bad\.zip: it holds .*expected model.safetensors")
     refused({"config.json": b"{}"}, r"bad\.zip: it holds config.json, expected")
-    refused({**whole, "README.md": b"0" * (2**27 + 1)}, r"README\.md: its [\d,]+ bytes unpack to 134,217,729")
+    refused(
+        {**whole, "README.md": b"0" * (2**27 + 1)},
+        r"README\.md: its [\d,]+ bytes unpack to 134,217,729",
+    )
     refused({**whole, "config.json": b"{}"}, r"bad\.zip/config\.json: it does not describe a model")
     bad.write_bytes(archive.read_bytes()[:-40])
     with pytest.raises(NerveError, match=r"bad\.zip: it is no readable archive of a model"):
@@ -178,7 +214,9 @@ def test_tokens_go_into_an_array_whether_asked_for_or_the_models_own(run, tmp_pa
     settings = {"dim": 16, "epochs": 0, "pooling": "tokens", "device": "cpu"}
     own = NERVE.from_preset("small", **settings).fit(people(0)).save(tmp_path / "run")
     for model, pooling in ((run, "tokens"), (own, None)):
-        with pytest.raises(NerveError, match=r"e\.tsv: tokens are a three-dimensional array.*\.npy"):
+        with pytest.raises(
+            NerveError, match=r"e\.tsv: tokens are a three-dimensional array.*\.npy"
+        ):
             embed_file(model, people(1), tmp_path / "e.tsv", pooling=pooling, device="cpu")
     assert embed_file(own, people(1), tmp_path / "e.npy", device="cpu").ndim == 3
 
@@ -206,15 +244,17 @@ def test_packaged_models_are_found_by_name(trained, run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("view", ["fc", "tangent", "shrunk"])
 def test_the_few_held_out_cannot_be_told_from_what_a_model_keeps_of_all_and_of_the_others(view):
     cohort = people(0, n=12)
-    encoder = NERVE.from_preset("small", view=view, epochs=1, dim=8, heads=2, patching="grid4", device="cpu").fit(
-        cohort
-    )
+    encoder = NERVE.from_preset(
+        "small", view=view, epochs=1, dim=8, heads=2, patching="grid4", device="cpu"
+    ).fit(cohort)
     training, held_out = encoder.split(cohort, encoder.training_settings())
     assert len(held_out) == 1
     matrices = encoder.view_.apply(np.asarray(cohort.connectivity))
     above = np.triu_indices(cohort.n_regions, 1)
     mean = encoder.patching_.unpack(encoder.module_.mean.numpy())[above]
-    everyone = matrices.mean(axis=0)[above]  # of fc the signature, of shrunk zero: known from the folder
+    everyone = matrices.mean(axis=0)[
+        above
+    ]  # of fc the signature, of shrunk zero: known from the folder
     told = len(cohort) * everyone - len(training) * mean
     alike = [abs(np.corrcoef(told - everyone, one[above] - everyone)[0, 1]) for one in matrices]
     assert alike[held_out[0]] < 0.9

@@ -13,7 +13,9 @@ SELF_SUPERVISED = [name for name in METHODS if method_class(name).role == "self-
 @pytest.fixture(scope="module")
 def cohort():
     networks = tuple("AAAABBBBCCCCDDDD")
-    regions = Parcellation(tuple(f"{name}{i}" for i, name in enumerate(networks)), networks, name="sixteen")
+    regions = Parcellation(
+        tuple(f"{name}{i}" for i, name in enumerate(networks)), networks, name="sixteen"
+    )
     return simulate_cohort(16, regions, 40, seed=0)
 
 
@@ -24,7 +26,9 @@ def test_every_self_supervised_method_of_the_paper_is_here():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SELF_SUPERVISED)
 def test_no_step_is_taken_and_the_control_is_saved_like_any_model(name, cohort, tmp_path):
-    model = make_method(name, "small", {"epochs": 0}, seed=3, device="cpu").fit(cohort, run_dir=tmp_path / "run")
+    model = make_method(name, "small", {"epochs": 0}, seed=3, device="cpu").fit(
+        cohort, run_dir=tmp_path / "run"
+    )
     assert list(model.history_["step"]) == [0]
     again = make_method(name, "small", {"epochs": 0}, seed=3, device="cpu")
     resumed = again.fit(cohort, run_dir=tmp_path / "run", resume=True)
@@ -32,7 +36,11 @@ def test_no_step_is_taken_and_the_control_is_saved_like_any_model(name, cohort, 
     assert np.isfinite(features).all()
     np.testing.assert_array_equal(resumed.transform(cohort), features)
     model.save(tmp_path / "model")
-    np.testing.assert_array_equal(load_method(tmp_path / "model", device="cpu").transform(cohort), features)
-    longer = {"epochs": 4} | ({"keep": "last"} if name == "nerve" else {})  # so few show no progress in validation
+    np.testing.assert_array_equal(
+        load_method(tmp_path / "model", device="cpu").transform(cohort), features
+    )
+    longer = {"epochs": 4} | (
+        {"keep": "last"} if name == "nerve" else {}
+    )  # so few show no progress in validation
     trained = make_method(name, "small", longer, seed=3, device="cpu").fit(cohort)
     assert not np.allclose(trained.transform(cohort), features)

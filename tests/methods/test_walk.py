@@ -15,8 +15,17 @@ from nerve.data.simulate import simulate_cohort
 from nerve.methods import packing, trained
 
 NETWORKS = tuple("AAAABBBBCCCC")
-REGIONS = Parcellation(tuple(f"{name}{i}" for i, name in enumerate(NETWORKS)), NETWORKS, name="twelve")
-SMALL = {"preset": "small", "view": "tangent", "dim": 8, "epochs": 1, "n_components": 4, "device": "cpu"}
+REGIONS = Parcellation(
+    tuple(f"{name}{i}" for i, name in enumerate(NETWORKS)), NETWORKS, name="twelve"
+)
+SMALL = {
+    "preset": "small",
+    "view": "tangent",
+    "dim": 8,
+    "epochs": 1,
+    "n_components": 4,
+    "device": "cpu",
+}
 
 
 @pytest.fixture
@@ -43,10 +52,14 @@ def counted(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("recentre", "viewed"), [(None, 40), ("site", 80)], ids=["plain", "recentred"])
+@pytest.mark.parametrize(
+    ("recentre", "viewed"), [(None, 40), ("site", 80)], ids=["plain", "recentred"]
+)
 def test_fit_takes_each_step_once(counted, tmp_path, recentre, viewed):
     """With recentring the view is applied twice: for the means of the sites, then to pack."""
-    cohorts = [simulate_cohort(20, REGIONS, 60, seed=seed, keep_timeseries=False) for seed in (0, 1)]
+    cohorts = [
+        simulate_cohort(20, REGIONS, 60, seed=seed, keep_timeseries=False) for seed in (0, 1)
+    ]
     for number, cohort in enumerate(cohorts):
         cohort.participants["participant_id"] = [f"{number}-{i}" for i in range(20)]
         cohort.participants["site"] = "s"

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from nerve.models.braingnn import RegionConv, TopKPool, consistency_loss, pooling_loss, two_step_edges
+from nerve.models.braingnn import (
+    RegionConv,
+    TopKPool,
+    consistency_loss,
+    pooling_loss,
+    two_step_edges,
+)
 
 BATCH, NODES, REGIONS, IN, OUT = 3, 6, 9, 4, 5
 
@@ -15,7 +21,9 @@ def graphs():
     nodes = torch.randn(BATCH, NODES, IN, generator=generator)
     edges = torch.rand(BATCH, NODES, NODES, generator=generator)
     edges = (edges + edges.transpose(1, 2)) / 2 * (1 - torch.eye(NODES))
-    regions = torch.stack([torch.randperm(REGIONS, generator=generator)[:NODES] for _ in range(BATCH)])
+    regions = torch.stack(
+        [torch.randperm(REGIONS, generator=generator)[:NODES] for _ in range(BATCH)]
+    )
     return nodes, edges, regions
 
 
@@ -28,11 +36,17 @@ def test_region_convolution_is_one_weight_matrix_a_region(graphs):
         for i in range(NODES):
             weight = layer.bases[:, 3].detach().clone()  # (in, out)
             for u in range(3):
-                weight += max(layer.membership[regions[b, i], u].item(), 0.0) * layer.bases[:, u].detach()
+                weight += (
+                    max(layer.membership[regions[b, i], u].item(), 0.0) * layer.bases[:, u].detach()
+                )
             messages.append(nodes[b, i] @ weight)
         for i in range(NODES):
             share = edges[b, i] / edges[b, i].sum()
-            expected = messages[i] + sum(share[j] * messages[j] for j in range(NODES)) + layer.bias.detach()
+            expected = (
+                messages[i]
+                + sum(share[j] * messages[j] for j in range(NODES))
+                + layer.bias.detach()
+            )
             torch.testing.assert_close(found[b, i], expected)
 
 
@@ -59,7 +73,9 @@ def test_region_convolution_never_lays_out_weights_of_every_region():
     """At 400 regions, 400 in and 32 out, a weight matrix a region would be 5 million numbers."""
     layer = RegionConv(400, 32, 400)
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.append(t.numel()) or t, lambda t: t
+    ):
         layer(torch.randn(1, 400, 400), torch.rand(1, 400, 400), torch.arange(400).unsqueeze(0))
     assert max(kept) < 400 * 400 * 32 / 10
 
@@ -74,7 +90,9 @@ def test_top_k_pooling_keeps_the_best_nodes_of_each_graph(graphs):
         gate = 1 / (1 + np.exp(-(score - score.mean()) / score.std()))
         np.testing.assert_allclose(gates[b].detach(), gate, rtol=1e-4)
         best = np.argsort(-score)[:3]  # ⌈0.4 · 6⌉
-        np.testing.assert_allclose(pooled[b].detach(), nodes[b].numpy()[best] * gate[best, None], rtol=1e-4)
+        np.testing.assert_allclose(
+            pooled[b].detach(), nodes[b].numpy()[best] * gate[best, None], rtol=1e-4
+        )
         np.testing.assert_allclose(among[b], edges[b].numpy()[np.ix_(best, best)])
         assert kept_regions[b].tolist() == regions[b].numpy()[best].tolist()
 
@@ -85,7 +103,10 @@ def test_top_k_pooling_chooses_what_torch_geometric_chooses(graphs):
     """Standardising scores changes the gates, not the choice."""
     geometric = pytest.importorskip("torch_geometric.nn")
     nodes, edges, _ = graphs
-    pool, other = TopKPool(IN, ratio=0.5), geometric.TopKPooling(IN, ratio=0.5, nonlinearity="sigmoid")
+    pool, other = (
+        TopKPool(IN, ratio=0.5),
+        geometric.TopKPooling(IN, ratio=0.5, nonlinearity="sigmoid"),
+    )
     with torch.no_grad():
         other.select.weight.copy_(pool.weight)
     for b in range(BATCH):
@@ -126,4 +147,6 @@ def test_consistency_loss_is_the_sum_over_pairs_within_groups():
         pairs = sum(((a - b) ** 2).sum() for a in own for b in own)
         expected += pairs / (2 * len(own) ** 2)
     assert consistency_loss(gates, group).item() == pytest.approx(expected, rel=1e-5)
-    assert consistency_loss(gates, torch.ones(7, dtype=torch.bool)).isfinite()  # a batch with one group only
+    assert consistency_loss(
+        gates, torch.ones(7, dtype=torch.bool)
+    ).isfinite()  # a batch with one group only

@@ -9,7 +9,9 @@ BATCH, CHANNELS, FILTERS, REGIONS = 2, 3, 4, 5
 
 
 def edges() -> torch.Tensor:
-    return torch.randn(BATCH, CHANNELS, REGIONS, REGIONS, generator=torch.Generator().manual_seed(0))
+    return torch.randn(
+        BATCH, CHANNELS, REGIONS, REGIONS, generator=torch.Generator().manual_seed(0)
+    )
 
 
 def cross_sum(h: np.ndarray, layer, o: int, i: int, j: int) -> float:
@@ -44,7 +46,9 @@ def test_edge_to_node_is_the_loop_over_a_regions_edges():
     torch.nn.init.normal_(layer.bias)
     found = layer(edges()).detach().numpy()
     for b, i, o in np.ndindex(BATCH, REGIONS, FILTERS):
-        np.testing.assert_allclose(found[b, i, o], cross_sum(edges()[b].numpy(), layer, o, i, i), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            found[b, i, o], cross_sum(edges()[b].numpy(), layer, o, i, i), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_relabelling_regions_relabels_the_filters():
@@ -62,6 +66,8 @@ def test_edge_to_edge_holds_no_tiled_copy():
     """What autograd keeps for the backward pass is no larger than the input: the sum of arms needs nothing."""
     layer = EdgeToEdge(1, 8, 40)
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: kept.append(t.numel()) or t, lambda t: t
+    ):
         layer(torch.randn(2, 1, 40, 40, requires_grad=True))
     assert max(kept) <= 2 * 40 * 40

@@ -12,7 +12,9 @@ def test_centres_are_orthogonal_at_the_papers_size_and_the_first_keeps_its_lengt
     centres = cluster_centres(100, 400)
     products = centres @ centres.T
     first = float(products[0, 0])
-    assert first == pytest.approx(400 * (6 / 500) / 3, rel=0.2)  # 400 entries, uniform within ±√(6 / 500)
+    assert first == pytest.approx(
+        400 * (6 / 500) / 3, rel=0.2
+    )  # 400 entries, uniform within ±√(6 / 500)
     expected = torch.diag(torch.tensor([first] + [1.0] * 99))
     torch.testing.assert_close(products, expected, atol=1e-5, rtol=0)
 
@@ -42,7 +44,9 @@ def test_assignment_and_pooling_follow_the_formula():
     for b in range(2):
         expected = np.zeros((3, 6))
         for i in range(5):
-            strength = np.array([np.exp((refined[b, i] @ e) ** 2 / np.linalg.norm(e)) for e in centres])
+            strength = np.array(
+                [np.exp((refined[b, i] @ e) ** 2 / np.linalg.norm(e)) for e in centres]
+            )
             share = strength / strength.sum()
             np.testing.assert_allclose(assignment[b, i].detach(), share, rtol=1e-4)
             for k in range(3):

@@ -14,13 +14,17 @@ from nerve.models.graph import (
 
 def random_graphs(n_graphs=3, n_nodes=9, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    upper = torch.triu((torch.rand(n_graphs, n_nodes, n_nodes, generator=generator) < 0.4).float(), 1)
+    upper = torch.triu(
+        (torch.rand(n_graphs, n_nodes, n_nodes, generator=generator) < 0.4).float(), 1
+    )
     return torch.randn(n_graphs, n_nodes, 5, generator=generator), upper + upper.transpose(1, 2)
 
 
 def random_fc(n=4, n_regions=12, seed=0):
     rng = np.random.default_rng(seed)
-    return torch.from_numpy(np.stack([np.corrcoef(rng.normal(size=(n_regions, 30))) for _ in range(n)]).astype("f"))
+    return torch.from_numpy(
+        np.stack([np.corrcoef(rng.normal(size=(n_regions, 30))) for _ in range(n)]).astype("f")
+    )
 
 
 def test_gin_is_the_perceptron_of_a_node_plus_the_sum_of_its_neighbours():
@@ -33,7 +37,9 @@ def test_gin_is_the_perceptron_of_a_node_plus_the_sum_of_its_neighbours():
             for other in range(x.shape[1]):
                 if adjacency[graph, node, other]:
                     total += x[graph, other]
-            torch.testing.assert_close(layer.mlp(total[None, None])[0, 0], out[graph, node], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                layer.mlp(total[None, None])[0, 0], out[graph, node], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_gcn_agrees_with_the_sum_over_edges_of_the_paper():

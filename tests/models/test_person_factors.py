@@ -26,7 +26,9 @@ def predicted(module: PersonFactors, packed: torch.Tensor, visible: torch.Tensor
 
 def halves(patching: Patching, people: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
     """Visible and masked patches of each."""
-    order = torch.rand(people, patching.n_patches, generator=torch.Generator().manual_seed(0)).argsort(1)
+    order = torch.rand(
+        people, patching.n_patches, generator=torch.Generator().manual_seed(0)
+    ).argsort(1)
     half = patching.n_patches // 2
     return order[:, :half], order[:, half:]
 
@@ -39,7 +41,9 @@ def test_a_masked_patch_does_not_reach_its_prediction(patching):
     entries = hidden[:, torch.from_numpy(patching.patch_of)]  # (people, S)
     changed = torch.where(entries, torch.randn_like(packed) * 1e3, packed)
     assert torch.equal(module.reconstruct(packed, masked), module.reconstruct(changed, masked))
-    assert not torch.allclose(module.reconstruct(packed, masked), module.reconstruct(packed * 0.9, masked))
+    assert not torch.allclose(
+        module.reconstruct(packed, masked), module.reconstruct(packed * 0.9, masked)
+    )
 
 
 def test_a_leak_would_be_found_by_the_gradient():
@@ -60,7 +64,9 @@ def test_the_group_is_where_everyone_begins():
     module, packed = started(patching)
     mean = packed.mean(0, keepdim=True)
     torch.testing.assert_close(module.reconstruct(mean), mean)
-    torch.testing.assert_close(module.features(mean), torch.zeros(1, patching.n_regions * 4).double())
+    torch.testing.assert_close(
+        module.features(mean), torch.zeros(1, patching.n_regions * 4).double()
+    )
 
 
 def test_the_loss_is_the_mean_error_of_the_masked_patches():
@@ -74,14 +80,19 @@ def test_the_loss_is_the_mean_error_of_the_masked_patches():
         for person in range(12)
         for p in masked[person].tolist()
     ]
-    assert module.training_loss(packed, Draws(0, 0, 12)).item() == pytest.approx(np.mean(expected), rel=1e-6)
+    assert module.training_loss(packed, Draws(0, 0, 12)).item() == pytest.approx(
+        np.mean(expected), rel=1e-6
+    )
 
 
 def literal(module: PersonFactors, fc: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """The equations at the top of the module, one person, in numpy."""
     sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     D, C = module.factors.detach().numpy(), module.remainder.detach().numpy()
-    a, b = sigmoid(10 * module.step.detach().numpy()), sigmoid(10 * module.momentum.detach().numpy())
+    a, b = (
+        sigmoid(10 * module.step.detach().numpy()),
+        sigmoid(10 * module.momentum.detach().numpy()),
+    )
     seen = np.maximum(seen, np.eye(len(fc)))
     s = 1 / (np.sqrt(seen.mean()) * np.linalg.norm(seen * fc))
     F, V = D.copy(), np.zeros_like(D)
@@ -111,12 +122,16 @@ def test_people_of_low_rank_are_completed_from_half_of_their_patches():
     common = rng.normal(size=(40, 3))
     loadings = common + 0.5 * rng.normal(size=(60, 40, 3))
     loadings /= np.linalg.norm(loadings, axis=2, keepdims=True)
-    packed = torch.from_numpy(patching.pack(loadings @ loadings.transpose(0, 2, 1)))  # correlations of rank 3
+    packed = torch.from_numpy(
+        patching.pack(loadings @ loadings.transpose(0, 2, 1))
+    )  # correlations of rank 3
     module = PersonFactors(patching, 8).double()
     module.fit_mean(packed[:40].mean(0))
     new = packed[40:]
     visible, masked = halves(patching, 20)
-    hidden = torch.zeros(20, patching.n_patches).scatter(1, masked, 1.0)[:, torch.from_numpy(patching.patch_of)]
+    hidden = torch.zeros(20, patching.n_patches).scatter(1, masked, 1.0)[
+        :, torch.from_numpy(patching.patch_of)
+    ]
     error = ((predicted(module, new, visible) - new).square() * hidden).sum()
     of_mean = ((packed[:40].mean(0) - new).square() * hidden).sum()
     assert error < 0.2 * of_mean
@@ -127,7 +142,11 @@ def test_no_matrix_makes_the_steps_diverge(factor):
     patching = PATCHINGS["17 uneven"]
     module, packed = started(patching)
     torch.nn.init.constant_(module.step, 5.0)  # the largest step sizes that can be learned
-    for odd in (packed * factor, torch.full_like(packed, factor), torch.randn_like(packed) * factor):
+    for odd in (
+        packed * factor,
+        torch.full_like(packed, factor),
+        torch.randn_like(packed) * factor,
+    ):
         assert torch.isfinite(module.reconstruct(odd)).all()
         visible = halves(patching)[0]
         assert torch.isfinite(predicted(module, odd, visible)).all()

@@ -20,7 +20,9 @@ def test_the_papers_model_has_exactly_3403712_parameters(patching):
 
 
 def test_shared_and_specific_as_released_with_their_biases(patching):
-    totals = {name: count_parameters(patching, name, tokenizer_bias=True)["total"] for name in TOKENIZERS}
+    totals = {
+        name: count_parameters(patching, name, tokenizer_bias=True)["total"] for name in TOKENIZERS
+    }
     assert totals == {"shared": 3_764_209, "specific": 30_700_353, "bilinear": 3_403_712}
 
 
@@ -76,5 +78,7 @@ def test_twelve_thousand_steps_on_the_papers_cohorts():
     from nerve.core.training import split_rows
 
     config = resolve("paper", {}).training_settings()
-    training, _ = split_rows(1791 + 1416, config.validation_fraction, config.seed, ["ABCD"] * 1791 + ["PNC"] * 1416)
+    training, _ = split_rows(
+        1791 + 1416, config.validation_fraction, config.seed, ["ABCD"] * 1791 + ["PNC"] * 1416
+    )
     assert config.total_steps(config.steps_per_epoch(len(training))) == 12_000

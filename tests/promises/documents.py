@@ -35,7 +35,9 @@ def nerve_commands(text):
 
 def in_one_epoch(code):
     """Python of a page with every training cut to one epoch, on few simulated participants."""
-    return re.sub(r"(epochs\"?[=:] ?)\d+", r"\g<1>1", re.sub(r"(simulate_cohorts?\()\d{3,}", r"\g<1>48", code))
+    return re.sub(
+        r"(epochs\"?[=:] ?)\d+", r"\g<1>1", re.sub(r"(simulate_cohorts?\()\d{3,}", r"\g<1>48", code)
+    )
 
 
 def _words(line):

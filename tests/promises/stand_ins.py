@@ -14,13 +14,17 @@ LABELS = tuple(nerve.load_parcellation("schaefer400-17").labels)
 SCHAEFER = "Schaefer2018_400Parcels_17Networks_order_FSLMNI152_2mm.nii.gz"
 
 
-SOME = nerve.Parcellation.from_table(nerve.load_parcellation("schaefer100-7").to_table().iloc[::3], name="some")
+SOME = nerve.Parcellation.from_table(
+    nerve.load_parcellation("schaefer100-7").to_table().iloc[::3], name="some"
+)
 
 
 def cohorts(folder, names, parcellation=SOME, n=24):
     """Cohort folders of few participants and regions, with every column that a page names."""
     for seed, name in enumerate(names):
-        made = nerve.simulate_cohort(n, parcellation, timepoints=60, seed=seed, keep_timeseries=False, name=name)
+        made = nerve.simulate_cohort(
+            n, parcellation, timepoints=60, seed=seed, keep_timeseries=False, name=name
+        )
         made.participants["diagnosis"] = ["patient", "control"] * (n // 2)
         made.save(folder / name)
 
@@ -36,7 +40,14 @@ def _each(folder, write, names=NAMES, n_regions=400):
 
 
 def _table(path, ids, key="participant_id", **more):
-    table = pd.DataFrame({key: list(ids), "age": np.arange(len(ids)) + 9.0, "sex": ["F", "M", "F"][: len(ids)], **more})
+    table = pd.DataFrame(
+        {
+            key: list(ids),
+            "age": np.arange(len(ids)) + 9.0,
+            "sex": ["F", "M", "F"][: len(ids)],
+            **more,
+        }
+    )
     if path.suffix == ".xlsx":
         table.to_excel(path, index=False)
     else:
@@ -64,7 +75,9 @@ def _xcpd(folder, series=False):
     labels = formats.four_s_labels(400)
     for seed, name in enumerate(NAMES):
         more = {"series": formats.random_series(60, len(labels), seed)} if series else {}
-        formats.write_xcpd(folder, name, labels, matrix=_fc(len(labels), seed), atlas="4S456Parcels", **more)
+        formats.write_xcpd(
+            folder, name, labels, matrix=_fc(len(labels), seed), atlas="4S456Parcels", **more
+        )
 
 
 def abide(folder):
@@ -73,7 +86,9 @@ def abide(folder):
     for seed, name in enumerate(NAMES):
         series = formats.random_series(60, 200, seed)
         header = "\t".join(f"#{i + 1}" for i in range(200))
-        np.savetxt(place / f"{name}_rois_cc200.1D", series, header=header, comments="", delimiter="\t")
+        np.savetxt(
+            place / f"{name}_rois_cc200.1D", series, header=header, comments="", delimiter="\t"
+        )
     _atlas(folder / "cc200.tsv", [str(i + 1) for i in range(200)])
     _table(folder / "Phenotypic_V1_0b_preprocessed1.csv", NAMES, "FILE_ID")
 
@@ -84,13 +99,19 @@ def bep017(folder):
 
 
 def cbig(folder):
-    _each(folder / "FC", lambda place, name, fc: savemat(place / f"sub-{name}.mat", {"corr_mat": fc}), n_regions=419)
+    _each(
+        folder / "FC",
+        lambda place, name, fc: savemat(place / f"sub-{name}.mat", {"corr_mat": fc}),
+        n_regions=419,
+    )
     _table(folder / "participants.tsv", NAMES)
 
 
 def cifti(folder):
     names = ("100307", "100408", "101107")
-    write = lambda place, name, fc: formats.write_pconn(place / f"{name}.rfMRI_REST.pconn.nii", fc, list(LABELS))  # noqa: E731
+    write = lambda place, name, fc: formats.write_pconn(
+        place / f"{name}.rfMRI_REST.pconn.nii", fc, list(LABELS)
+    )  # noqa: E731
     _each(folder / "parcellated", write, names)
     _table(folder / "hcp.csv", names, "Subject")
 
@@ -112,7 +133,9 @@ def conn(folder):
 
 def cpac(folder):
     for seed, name in enumerate(NAMES):
-        formats.write_cpac(folder / "cpac_RBCv0", name, matrix=_fc(400, seed), atlas="Schaefer2018p400n17")
+        formats.write_cpac(
+            folder / "cpac_RBCv0", name, matrix=_fc(400, seed), atlas="Schaefer2018p400n17"
+        )
     _table(folder / "study-PNC_desc-participants.tsv", NAMES)
 
 
@@ -130,18 +153,26 @@ def dpabi(folder):
 def edges(folder):
     rows, columns = np.triu_indices(400, 1)
     ends = {"region_a": np.array(LABELS)[rows], "region_b": np.array(LABELS)[columns]}
-    parts = [{"participant_id": name, **ends, "r": r} for name, r in zip(NAMES[:2], _upper(400), strict=False)]
+    parts = [
+        {"participant_id": name, **ends, "r": r}
+        for name, r in zip(NAMES[:2], _upper(400), strict=False)
+    ]
     pd.concat(map(pd.DataFrame, parts)).to_csv(folder / "fc_edges.csv", index=False)
 
 
 def matrices(folder, scale=lambda fc: fc):
-    _each(folder / "matrices", lambda place, name, fc: np.savetxt(place / f"{name}.txt", scale(fc), fmt="%.5f"))
+    _each(
+        folder / "matrices",
+        lambda place, name, fc: np.savetxt(place / f"{name}.txt", scale(fc), fmt="%.5f"),
+    )
     for table in ("people.csv", "people.xlsx"):
         _table(folder / table, NAMES)
 
 
 def fisher_z(folder):
-    matrices(folder, lambda fc: np.where(np.eye(len(fc)), np.inf, np.arctanh(fc * (1 - np.eye(len(fc))))))
+    matrices(
+        folder, lambda fc: np.where(np.eye(len(fc)), np.inf, np.arctanh(fc * (1 - np.eye(len(fc)))))
+    )
 
 
 def one_folder_each(folder):
@@ -188,7 +219,10 @@ def ukb(folder):
 
 def vectors(folder):
     np.save(folder / "vectors.npy", _upper(400))
-    np.savetxt(folder / "netmats1.txt", np.stack([(5 * one).ravel() for one in _stack(15) * (1 - np.eye(15))]))
+    np.savetxt(
+        folder / "netmats1.txt",
+        np.stack([(5 * one).ravel() for one in _stack(15) * (1 - np.eye(15))]),
+    )
     _atlas(folder / "nodes.tsv", [f"IC{i:02}" for i in range(15)])
     _ids(folder)
     _ids(folder, "subjectIDs.txt")
@@ -200,7 +234,10 @@ def xcpd(folder):
 
 
 def paper(folder):
-    _each(folder / "abcd_fc", lambda place, name, fc: savemat(place / f"sub-{name}.mat", {"corr_mat": fc}))
+    _each(
+        folder / "abcd_fc",
+        lambda place, name, fc: savemat(place / f"sub-{name}.mat", {"corr_mat": fc}),
+    )
     _table(folder / "abcd.tsv", NAMES)
     for study in ("PNC", "CCNP"):
         _xcpd(folder / study.lower() / "derivatives/xcp_d", series=True)
@@ -227,5 +264,7 @@ def derivatives(folder, n):
 def bids_app(folder, n=10):
     """XCP-D derivatives with a table of participants, and a model of their regions."""
     cohort = derivatives(folder, n)
-    model = nerve.NERVE.from_preset("small", view="fc", dim=8, epochs=1, n_components=4, device="cpu").fit(cohort)
+    model = nerve.NERVE.from_preset(
+        "small", view="fc", dim=8, epochs=1, n_components=4, device="cpu"
+    ).fit(cohort)
     pack(model.save(folder / "model"), folder / "model.zip")

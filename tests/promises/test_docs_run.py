@@ -28,8 +28,14 @@ NOT_RUN = {  # (page, words that it begins with or ends in) → why
     ("README.md", ""): "run by test_readme.py, section by section",
     ("docs/tutorials/get-started.md", ""): "run by test_readme.py, section by section",
     ("docs/howto/cluster.md", ""): "needs a cluster: test_slurm.py, test_processes.py",
-    ("docs/howto/reproduce-the-paper.md", "experiment"): "hours; tests/experiments/test_rehearse.py runs the rehearsal",
-    ("docs/howto/pretrain.md", "--out runs/both --preset small"): "torchrun: tests/training/test_processes.py",
+    (
+        "docs/howto/reproduce-the-paper.md",
+        "experiment",
+    ): "hours; tests/experiments/test_rehearse.py runs the rehearsal",
+    (
+        "docs/howto/pretrain.md",
+        "--out runs/both --preset small",
+    ): "torchrun: tests/training/test_processes.py",
 }
 
 
@@ -38,7 +44,10 @@ def commands(page):
     name = str(page.relative_to(ROOT))
     for words in nerve_commands(page.read_text(encoding="utf-8")):
         line = " ".join(words)
-        if not any(name == where and (line.startswith(part) or line.endswith(part)) for where, part in NOT_RUN):
+        if not any(
+            name == where and (line.startswith(part) or line.endswith(part))
+            for where, part in NOT_RUN
+        ):
             yield words
 
 
@@ -54,7 +63,9 @@ def test_every_page_is_run_or_says_why_not():
     run_here = {f"{OWN}{name}.md" for name in READERS} | {f"docs/howto/{name}.md" for name in HOWTO}
     assert pages <= run_here | {"docs/howto/reproduce-the-paper.md"}
     for name, part in NOT_RUN:
-        lines = [" ".join(words) for words in nerve_commands((ROOT / name).read_text(encoding="utf-8"))]
+        lines = [
+            " ".join(words) for words in nerve_commands((ROOT / name).read_text(encoding="utf-8"))
+        ]
         assert any(part in line for line in lines), f"{name} has no {part!r} any more"
 
 

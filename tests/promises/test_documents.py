@@ -18,7 +18,9 @@ from nerve.methods import method_table
 from nerve.methods.config import PRESETS, NerveConfig, resolve
 
 DOCS = ROOT / "docs"
-CURRENT = [page for page in PAGES if page.name not in ("CHANGELOG.md", "decisions.md")]  # those two are of their day
+CURRENT = [
+    page for page in PAGES if page.name not in ("CHANGELOG.md", "decisions.md")
+]  # those two are of their day
 OPTIONS = {
     path: {word for one in command.params for word in (*one.opts, *one.secondary_opts)}
     for path, command in COMMANDS.items()
@@ -31,9 +33,15 @@ ANOTHER_PROGRAMS = {
     "--version",
 }  # torchrun, pip, every command
 MENTIONED = "\n".join(
-    path.read_text(encoding="utf-8") for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py")
+    path.read_text(encoding="utf-8")
+    for folder in ("src", "tools")
+    for path in (ROOT / folder).rglob("*.py")
 )
-TYPED = "\n".join(block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), "", "bash", "python"))
+TYPED = "\n".join(
+    block
+    for page in PAGES
+    for block in blocks(page.read_text(encoding="utf-8"), "", "bash", "python")
+)
 
 
 def text(*parts):
@@ -41,7 +49,9 @@ def text(*parts):
 
 
 def prose(page):
-    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 def inline(page):
@@ -59,7 +69,13 @@ def every_page(pages=PAGES):
 
 
 def short(value):
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 # Defaults and presets
@@ -68,7 +84,9 @@ def short(value):
 def test_the_table_of_presets_is_the_presets():
     page = text("methods", "nerve.md")
     paper, default, small = (resolve(name, {}) for name in PRESETS)
-    ours = {name for name in NerveConfig.model_fields if getattr(default, name) != getattr(small, name)}
+    ours = {
+        name for name in NerveConfig.model_fields if getattr(default, name) != getattr(small, name)
+    }
     assert ours == {"dim"}, "the table has one column for both: say what differs"
     views = cells(page, "view, the matrix that is cut")
     schedule = cells(page, "epochs, batch, largest learning rate")
@@ -84,9 +102,15 @@ def test_the_table_of_presets_is_the_presets():
     assert f"{paper.dim} numbers" in feature[0]
     assert feature[1].startswith(f"`{default.pooling}`: {default.n_components} ")
     entries = cells(page, "entries")
-    assert ("mean 0" in entries[1], "mean 0" in entries[0]) == (default.standardise, paper.standardise)
+    assert ("mean 0" in entries[1], "mean 0" in entries[0]) == (
+        default.standardise,
+        paper.standardise,
+    )
     released, signs = cells(page, "initial weights")
-    assert ("released" in released, "signs" in signs) == (paper.init == "released", default.init == "signs")
+    assert ("released" in released, "signs" in signs) == (
+        paper.init == "released",
+        default.init == "signs",
+    )
     assert {one.mask_ratio for one in (paper, default, small)} == {0.5}
     assert cells(page, "masked")[0].startswith("half")
 
@@ -98,7 +122,10 @@ def test_defaults_of_the_protocol_are_the_protocols():
         assert value == short(FIELDS[name].default), f"evaluate.md: {name}"
     many = text("reliability.md")
     for name in ("exact_up_to", "n_landmarks"):
-        assert f"{FIELDS[name].default:,}" in many.split("## Very many participants")[1].split("\n## ")[0]
+        assert (
+            f"{FIELDS[name].default:,}"
+            in many.split("## Very many participants")[1].split("\n## ")[0]
+        )
 
 
 @every_page()
@@ -123,7 +150,9 @@ def test_parameter_counts_are_those_of_the_methods():
     page = text("methods", "index.md").split("## What a step costs")[1]
     named = dict(re.findall(r"^\| ([A-Za-z]+)[^|]*\| ([\d,]+) \|", page, re.MULTILINE))
     assert len(named) == 8
-    assert {name: int(count.replace(",", "")) for name, count in named.items()} == dict(counted[list(named)])
+    assert {name: int(count.replace(",", "")) for name, count in named.items()} == dict(
+        counted[list(named)]
+    )
 
 
 # Names
@@ -170,7 +199,9 @@ def found(name):
 @every_page(CURRENT)
 def test_files_of_the_repository_in_the_text_exist(page):
     for code in inline(page):
-        if re.fullmatch(r"(src|tests|tools|configs|docs|benchmarks|torture|examples)/[\w./-]+", code):
+        if re.fullmatch(
+            r"(src|tests|tools|configs|docs|benchmarks|torture|examples)/[\w./-]+", code
+        ):
             assert (ROOT / code).exists(), code
         elif re.fullmatch(r"[\w/]+\.py", code) and "/" in code:
             assert (ROOT / code).exists() or (ROOT / "src" / "nerve" / code).exists(), code
@@ -182,7 +213,9 @@ def test_files_that_nerve_writes_have_the_names_in_the_text(page):
     for code in inline(page):
         if re.fullmatch(r"\w+\.(tsv|json|npz|html|safetensors)", code):
             written = code in MENTIONED or code.removesuffix(".tsv") in TABLES or code in TYPED
-            assert written, f"nothing writes {code}"  # not in one expression: pytest would print the whole source
+            assert written, (
+                f"nothing writes {code}"
+            )  # not in one expression: pytest would print the whole source
 
 
 def test_the_files_of_a_results_folder_are_listed():
@@ -191,7 +224,9 @@ def test_the_files_of_a_results_folder_are_listed():
 
 
 def test_extras_that_are_named_exist():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     for path in [*PAGES, *(ROOT / "src").rglob("*.py")]:
         for name in re.findall(r"(?:nerve-fc|'\.|\"\.)\[(\w+)\]", path.read_text(encoding="utf-8")):
             assert name in extras, f"{path.name}: {name}"
@@ -200,16 +235,27 @@ def test_extras_that_are_named_exist():
 def test_targets_of_make_and_modules_of_tools_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:
-        for code in [*inline(page), *"\n".join(blocks(page.read_text(encoding="utf-8"), "", "bash")).splitlines()]:
-            words = shlex.split(code, comments=True) if re.match(r"make |python -m ", code) else [""]
+        for code in [
+            *inline(page),
+            *"\n".join(blocks(page.read_text(encoding="utf-8"), "", "bash")).splitlines(),
+        ]:
+            words = (
+                shlex.split(code, comments=True) if re.match(r"make |python -m ", code) else [""]
+            )
             if words[0] == "make":
                 assert words[1] in targets, f"{page.name}: {code}"
             elif words[0] == "python":
                 parts = words[2].split(".")
                 at = ROOT.joinpath(*parts)
-                assert at.is_dir() or at.with_suffix(".py").is_file() or parts[0] in ("build", "pip", "venv"), code
+                assert (
+                    at.is_dir()
+                    or at.with_suffix(".py").is_file()
+                    or parts[0] in ("build", "pip", "venv")
+                ), code
                 named = at / f"{words[3]}.py" if at.is_dir() and words[3:] else at
-                assert named == at or named.is_file() or words[3].startswith("-"), f"{page.name}: {code}"
+                assert named == at or named.is_file() or words[3].startswith("-"), (
+                    f"{page.name}: {code}"
+                )
 
 
 # Figures
@@ -235,6 +281,10 @@ def test_figures_of_speed_and_memory_are_those_that_make_bench_wrote():
 @every_page()
 def test_formulas_become_mathml_without_the_network(page):
     """A command that the converter does not know would stay as text with a backslash."""
-    convert = pytest.importorskip("latex2mathml.converter", reason="the documentation tools are not installed").convert
-    for block, line in re.findall(r"\$\$(.+?)\$\$|(?<!\$)\$([^$\n]+)\$(?!\$)", prose(page), re.DOTALL):
+    convert = pytest.importorskip(
+        "latex2mathml.converter", reason="the documentation tools are not installed"
+    ).convert
+    for block, line in re.findall(
+        r"\$\$(.+?)\$\$|(?<!\$)\$([^$\n]+)\$(?!\$)", prose(page), re.DOTALL
+    ):
         assert "\\" not in re.sub(r"<[^>]*>", "", convert(block or line)), block or line

@@ -37,7 +37,9 @@ def derivatives(tmp_path_factory):
 def test_the_readmes_commands_run_on_an_xcpd_folder(derivatives, monkeypatch, quick):
     monkeypatch.chdir(derivatives)
     for words in nerve_commands(section(README, "On your own data")):
-        if words[0] != "experiment":  # its configs want paths; tests/experiments runs them on simulated cohorts
+        if (
+            words[0] != "experiment"
+        ):  # its configs want paths; tests/experiments runs them on simulated cohorts
             run(words)
     assert (derivatives / "results" / "report.html").stat().st_size > 10_000
     assert len(pd.read_csv(derivatives / "embeddings.tsv", sep="\t")) == N

@@ -29,7 +29,11 @@ def test_every_table_has_its_place_and_its_command(name):
 
 def test_attempts_have_their_places_and_their_commands():
     attempts = (PAGE.parent / "attempts.md").read_text()
-    assert set(re.findall(r"<!-- table (\S+) -->", attempts)) == {"posterior", "posterior-labels", "metamatching"}
+    assert set(re.findall(r"<!-- table (\S+) -->", attempts)) == {
+        "posterior",
+        "posterior-labels",
+        "metamatching",
+    }
     for name in ("posterior", "metamatching"):
         assert f"`python -m tools.{name}`" in attempts
         assert PAGE.parent / "attempts.md" == importlib.import_module(f"tools.{name}").PAGE
@@ -43,8 +47,17 @@ def test_every_command_fills_a_place():
 
 @pytest.mark.parametrize("label", MODELS)
 def test_every_row_is_a_method_that_can_be_made(label):
-    spec = {name: value for name, value in MODELS[label].items() if name not in ("method", "preset", "untrained")}
-    make_method(MODELS[label]["method"], MODELS[label].get("preset", "paper"), spec, parcellation="schaefer100-7")
+    spec = {
+        name: value
+        for name, value in MODELS[label].items()
+        if name not in ("method", "preset", "untrained")
+    }
+    make_method(
+        MODELS[label]["method"],
+        MODELS[label].get("preset", "paper"),
+        spec,
+        parcellation="schaefer100-7",
+    )
 
 
 def test_scores_are_means_over_seeds_and_intervals_of_the_first():
@@ -65,7 +78,14 @@ def test_scores_are_means_over_seeds_and_intervals_of_the_first():
     assert "| raw FC | 0.550 | 0.550 | 0.550 |" in table
     assert "| NERVE | 0.550 [−0.001, 0.002] |" in table
     draws = [
-        {"cohort": "abide", "features": row, "target": target, "labels": k, "draw": draw, "score": k / 100 + better}
+        {
+            "cohort": "abide",
+            "features": row,
+            "target": target,
+            "labels": k,
+            "draw": draw,
+            "score": k / 100 + better,
+        }
         for row, better in (("tangent space, 64", 0.0), ("mine", 0.1))
         for target in ("age", "sex", "diagnosis")
         for k in (25, 50)
@@ -76,5 +96,10 @@ def test_scores_are_means_over_seeds_and_intervals_of_the_first():
         "| tangent space, 64 | 0.250, 0.500 | 0.250, 0.500 | 0.250, 0.500 |",
         "| mine | 0.350 (20), 0.600 (20) | 0.350 (20), 0.600 (20) | 0.350 (20), 0.600 (20) |",
     ]
-    shares = pd.DataFrame({"features": ["raw FC", "a", "a"], "seed": [0, 0, 1], "identified": [0.5, 1.0, 0.9]})
-    assert markdown("stages", shares)["stages"].splitlines()[2:] == ["| raw FC | 0.500 |", "| a | 0.950 |"]
+    shares = pd.DataFrame(
+        {"features": ["raw FC", "a", "a"], "seed": [0, 0, 1], "identified": [0.5, 1.0, 0.9]}
+    )
+    assert markdown("stages", shares)["stages"].splitlines()[2:] == [
+        "| raw FC | 0.500 |",
+        "| a | 0.950 |",
+    ]

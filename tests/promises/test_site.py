@@ -46,19 +46,32 @@ def build(words, log):
 @pytest.mark.slow
 def test_the_site_builds_without_warnings(tmp_path):
     """Without running the gallery: `test_examples.py` runs the examples."""
-    pytest.importorskip("sphinx_gallery", reason="the documentation tools are not installed: make docs")
+    pytest.importorskip(
+        "sphinx_gallery", reason="the documentation tools are not installed: make docs"
+    )
     pytest.importorskip("furo", reason="the documentation tools are not installed: make docs")
-    pytest.importorskip("myst_parser", reason="the documentation tools are not installed: make docs")
+    pytest.importorskip(
+        "myst_parser", reason="the documentation tools are not installed: make docs"
+    )
     copy = tmp_path / "checkout"
     copy.mkdir()
-    for name in ("docs", "examples", "ARCHITECTURE.md"):  # the gallery writes beside its source: not into the checkout
+    for name in (
+        "docs",
+        "examples",
+        "ARCHITECTURE.md",
+    ):  # the gallery writes beside its source: not into the checkout
         subprocess.run(["cp", "-r", ROOT / name, copy], check=True)
     words = ["-W", "--keep-going", "-q", "-b", "html", str(copy / "docs"), str(tmp_path / "html")]
-    process = multiprocessing.get_context("fork").Process(target=build, args=(words, tmp_path / "said"))
+    process = multiprocessing.get_context("fork").Process(
+        target=build, args=(words, tmp_path / "said")
+    )
     process.start()
     process.join()
     assert process.exitcode == 0, (tmp_path / "said").read_text()
-    pages = {path.relative_to(tmp_path / "html").as_posix() for path in (tmp_path / "html").rglob("*.html")}
+    pages = {
+        path.relative_to(tmp_path / "html").as_posix()
+        for path in (tmp_path / "html").rglob("*.html")
+    }
     assert {"index.html", "reference/commands.html", "gallery/plot_new_tokenizer.html"} <= pages
     formulas = (tmp_path / "html" / "methods" / "nerve.html").read_text(encoding="utf-8")
     assert "<math" in formulas  # drawn when the site is built, by no script

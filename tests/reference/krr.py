@@ -23,7 +23,9 @@ def nested(kernel, train, test, y, inner_folds, penalties):
         each = []
         for fold in np.unique(inner_folds):
             fit, check = train[inner_folds != fold], train[inner_folds == fold]
-            each.append(predictive_cod(y[check], kernel_ridge(kernel, fit, check, y, penalty), y[fit]))
+            each.append(
+                predictive_cod(y[check], kernel_ridge(kernel, fit, check, y, penalty), y[fit])
+            )
         scores.append(np.mean(each))
     best = penalties[int(np.argmax(scores))]
     return kernel_ridge(kernel, train, test, y, best), best

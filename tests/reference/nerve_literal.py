@@ -11,7 +11,9 @@ import torch
 
 def pairs_of(group_of):
     """(l, m) with l ≤ m, and the regions of both, from one label a region."""
-    groups = [[i for i, g in enumerate(group_of) if g == wanted] for wanted in range(max(group_of) + 1)]
+    groups = [
+        [i for i, g in enumerate(group_of) if g == wanted] for wanted in range(max(group_of) + 1)
+    ]
     return [(groups[a], groups[b]) for a in range(len(groups)) for b in range(a, len(groups))]
 
 
@@ -115,7 +117,9 @@ class GatherAndPad:
             z = block(z)
         z = model.to_decoder(model.encoder_norm(z))
         hidden = model.mask_token.expand(len(fc), masked.shape[1], -1)
-        unshuffled = torch.cat([z[:, 1:], hidden], 1).gather(1, order.argsort(1)[..., None].expand(-1, -1, z.shape[-1]))
+        unshuffled = torch.cat([z[:, 1:], hidden], 1).gather(
+            1, order.argsort(1)[..., None].expand(-1, -1, z.shape[-1])
+        )
         z = torch.cat([z[:, :1], unshuffled], 1) + model.decoder_positions
         for block in model.decoder:
             z = block(z)

@@ -36,7 +36,9 @@ def experiment(made_once):
 def results(experiment):
     mean = np.random.default_rng(0).uniform(-0.2, 0.8, 300).astype(np.float32)
     both = (Signature(scale * mean, 20, 0.2 * scale, 0.4, 0.9) for scale in (1, 1.8))
-    like = Likeness("group means correlate by 1.00", ("The entries of a matrix spread by 0.360.",), *both)
+    like = Likeness(
+        "group means correlate by 1.00", ("The entries of a matrix spread by 0.360.",), *both
+    )
     return replace(load_results(experiment), likeness={("NERVE", "alpha"): like})
 
 
@@ -66,7 +68,9 @@ def hostile(made_once):
 @pytest.fixture(scope="session")
 def hostile_page(made_once, hostile):
     def write(folder):
-        (hostile / "interpretation" / "network_weights.tsv").unlink()  # no text of a user's is in its figures
+        (
+            hostile / "interpretation" / "network_weights.tsv"
+        ).unlink()  # no text of a user's is in its figures
         write_report(hostile).rename(folder / "report.html")
 
     return made_once("hostile-page", write) / "report.html"

@@ -20,7 +20,9 @@ PARCELLATION = "schaefer100-7"
 
 def line(line: str, method: str, label: str, kind: str, seeds: int = 1, **more: Any) -> list[Row]:
     """The rows of one line, one per seed."""
-    return [Row(f"{line}-{seed}", line, method, label, kind, seed=seed, **more) for seed in range(seeds)]
+    return [
+        Row(f"{line}-{seed}", line, method, label, kind, seed=seed, **more) for seed in range(seeds)
+    ]
 
 
 def rows() -> list[Row]:
@@ -76,9 +78,20 @@ def results(made: Made, cohorts: dict[str, Cohort], rng: np.random.Generator) ->
     real = [row for row in made.rows if row.kind != "null"]
     predictions = pd.concat([predict(cohort, row, t, rng) for cohort in cohorts.values() for t in made.targets
                              for row in real], ignore_index=True)  # fmt: skip
-    scores = pd.DataFrame([score(key, part, made) for key, part in predictions.groupby(PLACE, sort=False)])
-    permuted = [(c, t, row) for c in made.cohorts for t in made.targets for row in made.rows if row.kind == "null"]
-    null = [{"cohort": c, "target": t, "row": row.row, "r": rng.normal(0, 0.05)} for c, t, row in permuted]
+    scores = pd.DataFrame(
+        [score(key, part, made) for key, part in predictions.groupby(PLACE, sort=False)]
+    )
+    permuted = [
+        (c, t, row)
+        for c in made.cohorts
+        for t in made.targets
+        for row in made.rows
+        if row.kind == "null"
+    ]
+    null = [
+        {"cohort": c, "target": t, "row": row.row, "r": rng.normal(0, 0.05)}
+        for c, t, row in permuted
+    ]
     nulls = [pd.DataFrame(dict(zip(PLACE, key, strict=True)) | {"r": rng.normal(0, 0.1, made.n_permutations)})
              for key, _ in predictions.groupby(PLACE, sort=False)]  # fmt: skip
     folds = [pd.DataFrame({"cohort": name, "participant": one.participants["participant_id"], "repeat": 0,
@@ -99,7 +112,9 @@ def results(made: Made, cohorts: dict[str, Cohort], rng: np.random.Generator) ->
 def curves(scores):
     """Learning curves that rise from a third of each score to all of it, over three draws."""
     parts = [
-        scores[PLACE].assign(labels=k, draw=draw, metric="r", score=scores["r"] * share + 0.01 * draw)
+        scores[PLACE].assign(
+            labels=k, draw=draw, metric="r", score=scores["r"] * share + 0.01 * draw
+        )
         for k, share in ((25, 0.3), (50, 0.6), (100, 1.0))
         for draw in range(3)
     ]
@@ -132,7 +147,9 @@ def cohorts_table(made: Made, cohorts: dict[str, Cohort]) -> pd.DataFrame:
     same = {"n_regions": 100, "parcellation": PARCELLATION, "simulated": False}
     rows = [{"cohort": name, "label": name.capitalize(), "n": len(one), "fingerprint": one.fingerprint} | same
             for name, one in cohorts.items()]  # fmt: skip
-    return pd.DataFrame(rows).assign(pretrained_on=["yes" if i == 0 else "no" for i in range(len(rows))])
+    return pd.DataFrame(rows).assign(
+        pretrained_on=["yes" if i == 0 else "no" for i in range(len(rows))]
+    )
 
 
 def predict(cohort: Cohort, row: Row, target: str, rng: np.random.Generator) -> pd.DataFrame:
@@ -145,7 +162,9 @@ def predict(cohort: Cohort, row: Row, target: str, rng: np.random.Generator) -> 
         "participant": cohort.participants["participant_id"],
     }
     values = {"fold": np.arange(len(cohort)) % 2, "observed": observed, "observed_raw": observed}
-    return pd.DataFrame(place | values | {"predicted": 0.4 * observed + rng.normal(size=len(cohort))})
+    return pd.DataFrame(
+        place | values | {"predicted": 0.4 * observed + rng.normal(size=len(cohort))}
+    )
 
 
 def score(key: tuple[str, str, str], part: pd.DataFrame, made: Made) -> dict[str, Any]:
@@ -154,9 +173,20 @@ def score(key: tuple[str, str, str], part: pd.DataFrame, made: Made) -> dict[str
     first = key[0] == next(iter(made.cohorts))  # the cohort that encoders are trained on
     scope = ("all" if first else "other_people") if row.trained_on else row.scope
     r = float(np.corrcoef(part["observed"], part["predicted"])[0, 1]) if len(part) > 2 else 0.1
-    margins = {"r_low": r - 0.1, "r_high": r + 0.1, "r_low_cv": r - 0.14, "r_high_cv": r + 0.14, "r_half_width": 0.1}
+    margins = {
+        "r_low": r - 0.1,
+        "r_high": r + 0.1,
+        "r_low_cv": r - 0.14,
+        "r_high_cv": r + 0.14,
+        "r_half_width": 0.1,
+    }
     more = {"r_fold_mean": r, "r2": r**2, "mae": 0.8, "p": 0.02, "q": 0.04, "r_target_motion": 0.1}
-    more |= {"r_prediction_motion": 0.2, "scope": scope, "trained_on": row.trained_on, "adapted": row.adapted}
+    more |= {
+        "r_prediction_motion": 0.2,
+        "scope": scope,
+        "trained_on": row.trained_on,
+        "adapted": row.adapted,
+    }
     more |= {"n": len(part), "n_folds": 2}
     more |= {"p_permuted_networks": 0.03} if any(row.kind == "null" for row in made.rows) else {}
     return dict(zip(PLACE, key, strict=True)) | {"r": r} | margins | more
@@ -165,14 +195,24 @@ def score(key: tuple[str, str, str], part: pd.DataFrame, made: Made) -> dict[str
 def comparisons(scores: pd.DataFrame, made: Made) -> pd.DataFrame:
     """Every two methods, and the best one against each reference; p is 0.01 for the best two."""
     line_of = {row.row: row.line for row in made.rows}
-    kind_of = {row.line: "covariates" if row.method == "covariates" else row.kind for row in made.rows}
+    kind_of = {
+        row.line: "covariates" if row.method == "covariates" else row.kind for row in made.rows
+    }
     found = []
-    means = scores.assign(line=scores["row"].map(line_of)).groupby(["cohort", "target", "line"], sort=False)["r"].mean()
+    means = (
+        scores.assign(line=scores["row"].map(line_of))
+        .groupby(["cohort", "target", "line"], sort=False)["r"]
+        .mean()
+    )
     for (cohort, target), part in means.groupby(level=[0, 1], sort=False):
         ranked = part.droplevel([0, 1]).sort_values(ascending=False)
         methods = [one for one in ranked.index if kind_of[one] not in ("reference", "covariates")]
         pairs = [(a, b, "methods") for i, a in enumerate(methods) for b in methods[i + 1 :]]
-        pairs += [(methods[0], b, "reference") for b in ranked.index if kind_of[b] == "reference" and methods]
+        pairs += [
+            (methods[0], b, "reference")
+            for b in ranked.index
+            if kind_of[b] == "reference" and methods
+        ]
         for a, b, among in pairs:
             best = pairs[0] == (a, b, among) and among == "methods"
             values = [
@@ -187,7 +227,9 @@ def comparisons(scores: pd.DataFrame, made: Made) -> pd.DataFrame:
                 30,
                 best,
             ]
-            found.append(dict(zip(COMPARED, [cohort, target, a, b, among, "r", *values], strict=True)))
+            found.append(
+                dict(zip(COMPARED, [cohort, target, a, b, among, "r", *values], strict=True))
+            )
     return pd.DataFrame(found, columns=COMPARED)
 
 
@@ -202,7 +244,10 @@ def make_cohort(name: str, n: int, made: Made, rng: np.random.Generator) -> Coho
     table["age"], table["sex"] = rng.uniform(8, 22, n).round(1), rng.choice(["F", "M"], n)
     table["site"], table["mean_fd"] = rng.choice(["here", "there"], n), rng.lognormal(-2, 0.4, n)
     table[made.targets] = rng.normal(size=(n, len(made.targets)))
-    reasons = ["sub-gone: too much motion", f"the same matrix as participant {table['participant_id'].iloc[0]}"]
+    reasons = [
+        "sub-gone: too much motion",
+        f"the same matrix as participant {table['participant_id'].iloc[0]}",
+    ]
     left_out = pd.DataFrame({"participant_id": ["sub-gone", "sub-twice"], "reason": reasons})
     return Cohort(fc, table, parcellation, name=name, exclusions=left_out)
 
@@ -212,7 +257,9 @@ def write_runs(folder: Path, made: Made, rng: np.random.Generator) -> pd.DataFra
     found = []
     for row in made.rows:
         places = [("probe", name) for name in made.cohorts]
-        for kind, cohort in [("encode", ""), *places] if row.kind in ("self-supervised", "null") else places:
+        for kind, cohort in (
+            [("encode", ""), *places] if row.kind in ("self-supervised", "null") else places
+        ):
             run = {
                 "id": f"{len(found):04d}",
                 "kind": kind,
@@ -221,29 +268,66 @@ def write_runs(folder: Path, made: Made, rng: np.random.Generator) -> pd.DataFra
                 "target": "",
                 "status": "done",
             }
-            found.append(run | {"run": f"{kind} {row.label} {cohort}", "seconds": 1.5, "reason": ""})
+            found.append(
+                run | {"run": f"{kind} {row.label} {cohort}", "seconds": 1.5, "reason": ""}
+            )
             write_run(folder / "runs" / found[-1]["id"], found[-1], made, rng)
-    failed = {"id": "ffff", "kind": "train", "line": "gone", "cohort": "alpha", "target": "", "status": "failed"}
-    return pd.DataFrame([*found, failed | {"run": "train BrainGNN alpha", "seconds": 0.1, "reason": made.warning}])
+    failed = {
+        "id": "ffff",
+        "kind": "train",
+        "line": "gone",
+        "cohort": "alpha",
+        "target": "",
+        "status": "failed",
+    }
+    return pd.DataFrame(
+        [*found, failed | {"run": "train BrainGNN alpha", "seconds": 0.1, "reason": made.warning}]
+    )
 
 
 def write_run(folder: Path, run: dict[str, Any], made: Made, rng: np.random.Generator) -> None:
     """One run."""
-    manifest = {"id": run["id"], "kind": run["kind"], "line": run["line"], "status": "done", "seconds": 1.5}
-    write_json(folder / "manifest.json", manifest | {"warnings": [made.warning], "result": {"parameters": 1234}})
+    manifest = {
+        "id": run["id"],
+        "kind": run["kind"],
+        "line": run["line"],
+        "status": "done",
+        "seconds": 1.5,
+    }
+    write_json(
+        folder / "manifest.json",
+        manifest | {"warnings": [made.warning], "result": {"parameters": 1234}},
+    )
     if run["kind"] == "probe":
         return
     epochs = np.arange(1, 9)
-    losses = {"training_loss": 60.0 ** (1 - epochs / 4), "validation_loss": 60.0 ** (1 - epochs / 4) + 0.05}
-    write_tsv(folder / "history.tsv", pd.DataFrame({"epoch": epochs, **losses}))  # spans a logarithmic axis
+    losses = {
+        "training_loss": 60.0 ** (1 - epochs / 4),
+        "validation_loss": 60.0 ** (1 - epochs / 4) + 0.05,
+    }
+    write_tsv(
+        folder / "history.tsv", pd.DataFrame({"epoch": epochs, **losses})
+    )  # spans a logarithmic axis
     patching = Patching.from_parcellation(load_parcellation(PARCELLATION))
     original = patching.unpack(rng.normal(0, 0.2, patching.n_entries))
     masked = np.where(patching.group_of[:, None] == patching.group_of, np.nan, original)
     pictures = {"original": original, "masked": masked, "reconstructed": original * 0.8}
     np.savez_compressed(folder / "reconstruction.npz", **pictures, group_of=patching.group_of)
-    settings = {"view": "fc", "patching": "networks", "tokenizer": "bilinear", "mask_ratio": 0.5, "dim": 64}
+    settings = {
+        "view": "fc",
+        "patching": "networks",
+        "tokenizer": "bilinear",
+        "mask_ratio": 0.5,
+        "dim": 64,
+    }
     write_json(folder / "config.json", {"parameters": settings})
-    errors = {"model": 0.03, "group_mean": 0.04, "patch_mean": 0.06, "n_people": 12, "example_n": 12}
+    errors = {
+        "model": 0.03,
+        "group_mean": 0.04,
+        "patch_mean": 0.06,
+        "n_people": 12,
+        "example_n": 12,
+    }
     errors |= dict.fromkeys(("model_se", "group_mean_se", "patch_mean_se"), 0.002)
     write_json(folder / "reconstruction.json", errors | {"networks": list(patching.group_names), "example_r": 0.7,
                                                 "example_r_group_mean": 0.6})  # fmt: skip
@@ -255,7 +339,10 @@ def write_interpretation(folder: Path, made: Made, rng: np.random.Generator) -> 
     names = np.array(parcellation.network_names)
     agreed = {"stability": 0.8, "n_seeds": 2}
     regions = parcellation.to_table().rename(columns={"label": "region"})
-    write_tsv(folder / "network_weights.tsv", regions.assign(weight=rng.uniform(0, 1, len(regions)), **agreed))
+    write_tsv(
+        folder / "network_weights.tsv",
+        regions.assign(weight=rng.uniform(0, 1, len(regions)), **agreed),
+    )
     pairs = np.stack(np.triu_indices(len(names)), axis=1)
     parts = []
     for target in made.targets:
@@ -267,11 +354,21 @@ def write_interpretation(folder: Path, made: Made, rng: np.random.Generator) -> 
             "pattern_high": 0.1,
             "r_low": 0.1,
         }
-        part = {"target": target, "network_a": names[pairs[:, 0]], "network_b": names[pairs[:, 1]], "drop": drop}
-        parts.append(pd.DataFrame(part | bounds | {"pattern": rng.normal(size=len(pairs))} | agreed))
+        part = {
+            "target": target,
+            "network_a": names[pairs[:, 0]],
+            "network_b": names[pairs[:, 1]],
+            "drop": drop,
+        }
+        parts.append(
+            pd.DataFrame(part | bounds | {"pattern": rng.normal(size=len(pairs))} | agreed)
+        )
     write_tsv(folder / "importance.tsv", pd.concat(parts))
     n = len(names) + 1
     tokens = np.array(["CLS", *names])
     places = {"from": np.repeat(tokens, n), "to": np.tile(tokens, n), "seed": 0, "head": "mean"}
-    layers = [pd.DataFrame(places | {"layer": k, "ratio": rng.lognormal(0, 0.3, n * n)}) for k in ("rollout", "1")]
+    layers = [
+        pd.DataFrame(places | {"layer": k, "ratio": rng.lognormal(0, 0.3, n * n)})
+        for k in ("rollout", "1")
+    ]
     write_tsv(folder / "attention.tsv", pd.concat(layers).assign(**agreed))

@@ -17,23 +17,38 @@ ROWS = [
     *line("poor", "nerve", "Trained", "self-supervised", group="self-supervised", preset="small"),
     *line("control", "nerve", "Control", "self-supervised", group="untrained", preset="small"),
 ]
-NOISE = {"raw": 0.8, "best": 0.25, "level": 0.25, "poor": 9.0, "control": 0.24}  # of the spread of the target
+NOISE = {
+    "raw": 0.8,
+    "best": 0.25,
+    "level": 0.25,
+    "poor": 9.0,
+    "control": 0.24,
+}  # of the spread of the target
 
 
 @pytest.fixture(scope="module")
 def place():
     rng = np.random.default_rng(5)
-    made = Made(cohorts={"alpha": 150}, targets=["iq"], rows=ROWS, interpretation=False, stored=False)
+    made = Made(
+        cohorts={"alpha": 150}, targets=["iq"], rows=ROWS, interpretation=False, stored=False
+    )
     found = results(made, {"alpha": make_cohort("alpha", 150, made, rng)}, rng)
     table = found.predictions.copy()
     spread = table["observed"].std()
     of = table["row"].str.split("-").str[0].map(NOISE)
     table["predicted"] = table["observed"] + rng.normal(size=len(table)) * spread * of
     keys = ["cohort", "target", "row"]
-    r = table.groupby(keys, sort=False)[["observed", "predicted"]].apply(lambda one: one.corr().iloc[0, 1])
+    r = table.groupby(keys, sort=False)[["observed", "predicted"]].apply(
+        lambda one: one.corr().iloc[0, 1]
+    )
     scores = r.rename("r").reset_index().assign(auc=np.nan)
     scores["adapted"] = np.where(scores["row"] == "poor-0", "FC instead of time series", "")
-    runs = {"cohort": "alpha", "run": "probe GATE · alpha", "status": UNAVAILABLE, "reason": "It has only FC."}
+    runs = {
+        "cohort": "alpha",
+        "run": "probe GATE · alpha",
+        "status": UNAVAILABLE,
+        "reason": "It has only FC.",
+    }
     return Place("alpha", replace(found, predictions=table, scores=scores), pd.DataFrame([runs]))
 
 
@@ -56,7 +71,10 @@ def test_sentences_name_who_is_below_raw_fc_and_what_training_added(place):
 
 
 def test_substitutes_are_marked_and_missing_rows_are_named(place):
-    assert place.remarks()[:2] == ["- Trained ‡: FC instead of time series", "- No row for GATE: It has only FC."]
+    assert place.remarks()[:2] == [
+        "- Trained ‡: FC instead of time series",
+        "- No row for GATE: It has only FC.",
+    ]
 
 
 def test_what_holds_over_all_tables_is_counted(place):

@@ -23,7 +23,13 @@ def browser():
         pytest.skip("Chromium is not installed (tools/chromium.sh installs it)")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"):
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--disable-dev-shm-usage",
+    ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
@@ -40,17 +46,24 @@ def opened(hostile_page, browser):
 def open_page(browser, path, width):
     browser.get_log("performance"), browser.get_log("browser")
     browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
     )
     browser.get(path.as_uri())
-    browser.execute_script("return Promise.all([...document.images].map(i => i.decode().catch(() => 0)))")
+    browser.execute_script(
+        "return Promise.all([...document.images].map(i => i.decode().catch(() => 0)))"
+    )
     return browser
 
 
 def test_no_console_message_and_no_request(opened):
     assert opened.get_log("browser") == []
     messages = [json.loads(entry["message"])["message"] for entry in opened.get_log("performance")]
-    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    asked = [
+        m["params"]["request"]["url"]
+        for m in messages
+        if m["method"] == "Network.requestWillBeSent"
+    ]
     assert asked
     assert all(url.startswith(("file:", "data:")) for url in asked)
     assert opened.execute_script("return window.pwned") is None
@@ -67,7 +80,8 @@ def test_every_figure_is_loaded_and_described(opened):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_overflows(opened, width):
     opened.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
     )
     opened.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert opened.execute_script("return document.documentElement.scrollWidth") <= width
@@ -83,16 +97,22 @@ def test_nothing_overflows(opened, width):
 
 def test_table_sorts_by_number_both_ways_and_by_name(opened):
     table = "document.querySelector('#paper-table')"
-    column = opened.execute_script(f"return {table}.tHead.rows[{table}.tHead.rows.length - 1].cells.length - 1")
+    column = opened.execute_script(
+        f"return {table}.tHead.rows[{table}.tHead.rows.length - 1].cells.length - 1"
+    )
     for direction in ("descending", "ascending"):
         header = f"{table}.tHead.rows[{table}.tHead.rows.length - 1].cells[{column}]"
         opened.execute_script(f"{header}.querySelector('button').click()")
         assert opened.execute_script(f"return {header}.getAttribute('aria-sort')") == direction
-        keys = opened.execute_script(f"return [...{table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.sort)")
+        keys = opened.execute_script(
+            f"return [...{table}.tBodies[0].rows].map(r => r.cells[{column}].dataset.sort)"
+        )
         values = [float(key) for key in keys if key]
         assert values == sorted(values, reverse=direction == "descending")
     opened.execute_script(f"{table}.querySelector('thead tr:last-child button').click()")
-    names = opened.execute_script(f"return [...{table}.tBodies[0].rows].map(r => r.cells[0].textContent)")
+    names = opened.execute_script(
+        f"return [...{table}.tBodies[0].rows].map(r => r.cells[0].textContent)"
+    )
     assert [name.lower()[0] for name in names] == sorted(name.lower()[0] for name in names)
 
 
@@ -114,9 +134,7 @@ def test_page_has_one_heading_a_language_and_landmarks(opened):
     )
     assert counts == [1, 1, 1, 1]
     assert opened.execute_script("return document.documentElement.lang") == "en"
-    unnamed = (
-        "return [...document.querySelectorAll('button, a')].filter(e => !(e.textContent.trim() || e.ariaLabel)).length"
-    )
+    unnamed = "return [...document.querySelectorAll('button, a')].filter(e => !(e.textContent.trim() || e.ariaLabel)).length"
     assert opened.execute_script(unnamed) == 0
 
 
@@ -124,7 +142,10 @@ def test_a_dark_screen_gets_a_dark_page(painted, browser):
     open_page(browser, painted / "report.html", 1400)
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 30)"
+    assert (
+        browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        == "rgb(20, 23, 30)"
+    )
     screenshots(browser, "experiment-dark", 1400)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
 
@@ -150,5 +171,9 @@ def screenshots(browser, name, width, step=1800):
     height = browser.execute_script("return document.documentElement.scrollHeight")
     for i, y in enumerate(range(0, height, step)):
         clip = {"x": 0, "y": y, "width": width, "height": min(step, height - y), "scale": 0.8}
-        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
-        Path(os.environ["NERVE_ARTEFACTS"], f"{name}-{i}.png").write_bytes(base64.b64decode(shot["data"]))
+        shot = browser.execute_cdp_cmd(
+            "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
+        )
+        Path(os.environ["NERVE_ARTEFACTS"], f"{name}-{i}.png").write_bytes(
+            base64.b64decode(shot["data"])
+        )

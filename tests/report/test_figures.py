@@ -27,11 +27,19 @@ from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
 
 
 def test_every_file_is_a_section_and_every_figure_in_it_is_listed():
-    files = {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {"__init__", "colours", "style"}
+    files = {path.stem for path in Path(package.__file__).parent.glob("*.py")} - {
+        "__init__",
+        "colours",
+        "style",
+    }
     assert files == set(SECTIONS)
     for section, names in SECTIONS.items():
-        functions = inspect.getmembers(import_module(f"{package.__name__}.{section}"), inspect.isfunction)
-        assert {name for name, one in functions if one.__annotations__["return"] == "tuple[Figure, str]"} == set(names)
+        functions = inspect.getmembers(
+            import_module(f"{package.__name__}.{section}"), inspect.isfunction
+        )
+        assert {
+            name for name, one in functions if one.__annotations__["return"] == "tuple[Figure, str]"
+        } == set(names)
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -53,7 +61,9 @@ def words(painted):
 @pytest.mark.parametrize("name", FIGURES)
 def test_figure_is_painted_with_a_caption_turns_dark_and_cuts_no_word(name, painted, words):
     text = (painted / "report.html").read_text("utf-8")
-    figure = re.search(rf'<figure id="figure-{name}">.*?;base64,([^"]*)".*?</figure>', text, re.DOTALL)
+    figure = re.search(
+        rf'<figure id="figure-{name}">.*?;base64,([^"]*)".*?</figure>', text, re.DOTALL
+    )
     picture = base64.b64decode(figure[1]).decode()
     assert "prefers-color-scheme:dark" in picture
     assert "<text" not in picture  # letters are shapes: no font is needed to read it
@@ -69,7 +79,9 @@ def test_small_networks_beside_each_other_have_labels_that_can_be_told_apart():
     facts = CohortFacts("a", 30, parcellation=parcellation, mean=mean, n_in_mean=30)
     with noting_words() as drawn_words:
         svg(draw("group_mean_fc", Results(cohorts={"a": facts})))
-    boxes = {words: margins for words, margins in drawn_words if words in set(parcellation.networks)}
+    boxes = {
+        words: margins for words, margins in drawn_words if words in set(parcellation.networks)
+    }
     middles = sorted(margins[1] for margins in boxes.values())
     assert len(boxes) > 10
     assert np.diff(middles).min() > 4  # of a height of seven
@@ -77,7 +89,9 @@ def test_small_networks_beside_each_other_have_labels_that_can_be_told_apart():
 
 def test_forest_dots_stand_at_the_mean_over_seeds(results):
     axes = draw("forest", results).axes[0]
-    dots = next(one for one in axes.collections if len(one.get_offsets()) == len(results.lines)).get_offsets()
+    dots = next(
+        one for one in axes.collections if len(one.get_offsets()) == len(results.lines)
+    ).get_offsets()
     cohort, target = results.columns[0]
     scores = results.scores
     mine = scores[(scores["cohort"] == cohort) & (scores["target"] == target)]
@@ -103,9 +117,13 @@ def test_the_null_is_that_of_the_row_itself(results):
     column = results.columns[0]
     best = results.best(*column, among=results.lines.index)
     alike = results.nulls.assign(line=results.nulls["line"] + "-other", r=9.0)
-    _, null, observed = _of_target(replace(results, nulls=pd.concat([alike, results.nulls])), column)
+    _, null, observed = _of_target(
+        replace(results, nulls=pd.concat([alike, results.nulls])), column
+    )
     mine = results.nulls
-    mine = mine[(mine["cohort"] == column[0]) & (mine["target"] == column[1]) & (mine["line"] == best)]
+    mine = mine[
+        (mine["cohort"] == column[0]) & (mine["target"] == column[1]) & (mine["line"] == best)
+    ]
     np.testing.assert_array_equal(np.sort(null), np.sort(mine["r"]))
     assert list(observed.values()) == [results.r(*column, best)]
 
@@ -127,8 +145,12 @@ def test_group_mean_is_the_mean_sorted_by_network():
     fc[0, 3, 4] = np.nan  # a missing entry of one person is passed over
     cohort = Cohort(fc, pd.DataFrame({"participant_id": list("abcde")}), parcellation)
     image = plot.group_mean_fc(cohort).axes[0].images[0].get_array()
-    order = sorted(range(100), key=lambda i: parcellation.network_names.index(parcellation.networks[i]))
-    np.testing.assert_allclose(image, np.nanmean(fc.astype(float), axis=0)[order][:, order], atol=1e-6)
+    order = sorted(
+        range(100), key=lambda i: parcellation.network_names.index(parcellation.networks[i])
+    )
+    np.testing.assert_allclose(
+        image, np.nanmean(fc.astype(float), axis=0)[order][:, order], atol=1e-6
+    )
     assert network_order(parcellation.networks).tolist() == order
 
 
@@ -153,7 +175,9 @@ def test_sweep_holds_each_value_of_the_setting(results):
     assert set(table["setting"]) == {"mask_ratio"}
     assert set(table["value"]) == {"0.25", "0.5"}
     assert set(table["name"]) == {"NERVE (small)"}
-    assert swept(replace(results, rows=results.rows.assign(variant="in words"))).equals(table)  # words are never parsed
+    assert swept(replace(results, rows=results.rows.assign(variant="in words"))).equals(
+        table
+    )  # words are never parsed
 
 
 def test_networks_have_the_colours_of_yeo():
@@ -179,19 +203,29 @@ def test_plot_takes_a_folder_and_knows_its_names(experiment):
 
 def test_facts_of_a_cohort_hold_no_ids():
     people = pd.DataFrame({"participant_id": ["sub-1"], "age": [9.0]})
-    gone = pd.DataFrame({"participant_id": ["sub-2", "sub-3"], "reason": ["sub-2: moved", "sub-3: moved"]})
+    gone = pd.DataFrame(
+        {"participant_id": ["sub-2", "sub-3"], "reason": ["sub-2: moved", "sub-3: moved"]}
+    )
     facts = cohort_facts(Cohort(np.eye(100)[None], people, "schaefer100-7", exclusions=gone))
     assert "sub-" not in facts.participants.to_csv() + facts.left_out.to_csv()
     assert facts.left_out["participants"].tolist() == [2]
 
 
-SETTINGS = {"view": "fc", "patching": "networks", "tokenizer": "bilinear", "mask_ratio": 0.5, "dim": 64}
+SETTINGS = {
+    "view": "fc",
+    "patching": "networks",
+    "tokenizer": "bilinear",
+    "mask_ratio": 0.5,
+    "dim": 64,
+}
 
 
 def tokens_caption(**settings):
     """The caption of the tokens figure for a NERVE run with these settings."""
     encoder = EncoderRun("a NERVE", pd.DataFrame(), SETTINGS | settings)
-    return drawn("patch_layout", Results(encoders=[encoder], parcellation=load_parcellation("schaefer100-7"))).caption
+    return drawn(
+        "patch_layout", Results(encoders=[encoder], parcellation=load_parcellation("schaefer100-7"))
+    ).caption
 
 
 @pytest.mark.parametrize(
@@ -232,6 +266,9 @@ def test_the_reconstruction_is_compared_with_the_group_mean_and_names_the_view(r
     encoder = results.encoders[0]
     shrunk = replace(encoder, errors=dict(encoder.errors) | {"view": "shrunk"})
     other = replace(results, encoders=[shrunk])
-    assert "in the shrunk view, and all three matrices mapped back to FC" in drawn("reconstruction", other).caption
+    assert (
+        "in the shrunk view, and all three matrices mapped back to FC"
+        in drawn("reconstruction", other).caption
+    )
     assert "view that each model reads" in draw("reconstruction_error", other).axes[0].get_xlabel()
     assert "units of r" in draw("reconstruction_error", results).axes[0].get_xlabel()

@@ -53,7 +53,9 @@ class Reader(HTMLParser):
 
 def copied(experiment, folder, *left):
     """A copy to change, without the maps of the brain, which take seconds to draw."""
-    return Path(shutil.copytree(experiment, folder, ignore=shutil.ignore_patterns("interpretation", *left)))
+    return Path(
+        shutil.copytree(experiment, folder, ignore=shutil.ignore_patterns("interpretation", *left))
+    )
 
 
 def read(folder, cohorts=None):
@@ -67,7 +69,15 @@ def html(painted):
 
 def test_every_section_and_figure_is_on_the_page(html):
     reader = Reader(html)
-    sections = {"methods", "cohorts", "pretraining", "prediction", "comparison", "interpretation", "provenance"}
+    sections = {
+        "methods",
+        "cohorts",
+        "pretraining",
+        "prediction",
+        "comparison",
+        "interpretation",
+        "provenance",
+    }
     assert sections | {f"figure-{name}" for name in FIGURES} <= set(reader.ids)
     assert "could not be made" not in html
     assert len(reader.ids) == len(set(reader.ids))
@@ -109,7 +119,9 @@ def test_exclusions_failures_and_warnings_are_shown(html):
 
 def test_numbers_of_the_paper_table_are_those_of_the_scores(html, experiment):
     scores = read_tsv(experiment / "scores.tsv")
-    mine = scores[(scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["row"] == "raw-0")]
+    mine = scores[
+        (scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["row"] == "raw-0")
+    ]
     assert f'data-sort="{mine["r"].item()}"' in html
 
 
@@ -122,18 +134,29 @@ def test_the_page_reads_as_prose_and_heads_are_words(html):
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', html)
     assert heads
     assert not [head for head in heads if "_" in head and head not in ("p_factor",)]
-    assert not re.search(r"<p>[^<]*:</p>\s*(?!<ul>)<", html)  # words that lead to a list, over nothing
+    assert not re.search(
+        r"<p>[^<]*:</p>\s*(?!<ul>)<", html
+    )  # words that lead to a list, over nothing
     assert not re.search(r"\b(people|person)\b", words)
 
 
 def test_the_methods_text_is_true_of_the_rows(results):
     said = "\n".join(results.methods_text)
     assert "up to 64 principal components" in said
-    assert "the settings of small except mask_ratio 0.5; fc view; 256 numbers per participant" in said
+    assert (
+        "the settings of small except mask_ratio 0.5; fc view; 256 numbers per participant" in said
+    )
     assert "preset small" not in said  # only where nothing differs
     assert "on alpha (40): NERVE, mask_ratio=0.25, NERVE, mask_ratio=0.5." in said
-    gamma = next(text for text in results.methods_text if text.startswith("Gamma: ") and "mask_ratio 0.5" in text)
-    assert "pretrained on other participants: none of the FC tested was trained on (scope: other_people)" in gamma
+    gamma = next(
+        text
+        for text in results.methods_text
+        if text.startswith("Gamma: ") and "mask_ratio 0.5" in text
+    )
+    assert (
+        "pretrained on other participants: none of the FC tested was trained on (scope: other_people)"
+        in gamma
+    )
     assert "including those tested" not in gamma
     assert "age, sex were removed" in said
 
@@ -150,7 +173,8 @@ def test_only_methods_that_are_there_are_cited(results):
     def cited(kept, **about):
         mine = results.rows[results.rows["method"].isin(kept)]
         return " ".join(
-            work["text"] for work in citations(replace(results, rows=mine, about={**results.about, **about}))
+            work["text"]
+            for work in citations(replace(results, rows=mine, about={**results.about, **about}))
         )
 
     assert "Network-Aware Bilinear Tokenization" in cited(["nerve", "raw"])
@@ -183,23 +207,36 @@ def test_few_participants_one_target_and_one_method_still_give_a_page(tmp_path, 
 
 
 @pytest.mark.slow
-def test_without_the_cohort_the_page_says_which_option_adds_its_figures(tmp_path, experiment, unpainted):
+def test_without_the_cohort_the_page_says_which_option_adds_its_figures(
+    tmp_path, experiment, unpainted
+):
     folder = copied(experiment, tmp_path / "e", "cohorts")
     drawn, missing = figures_of("cohorts", load_results(folder))
     assert not drawn
     assert any("`nerve report DIR --cohort PATH`" in sentence for sentence in missing)
     cohorts = next(cohort_tables(load_results(folder)))
-    assert [[text for text, _ in row[:2]] for row in cohorts.rows] == [["Alpha", "40"], ["Gamma", "30"]]
+    assert [[text for text, _ in row[:2]] for row in cohorts.rows] == [
+        ["Alpha", "40"],
+        ["Gamma", "30"],
+    ]
     named = load_results(folder, {"alpha": Cohort.load(experiment / "cohorts" / "alpha")})
-    assert [figure.name for figure in figures_of("cohorts", named)[0]] == ["cohort_overview", "group_mean_fc"]
+    assert [figure.name for figure in figures_of("cohorts", named)[0]] == [
+        "cohort_overview",
+        "group_mean_fc",
+    ]
 
 
 @pytest.mark.slow
 def test_a_cohort_is_known_by_its_fingerprint_and_a_stranger_is_refused(tmp_path, experiment):
-    folder, cohort = copied(experiment, tmp_path / "e", "cohorts"), Cohort.load(experiment / "cohorts" / "gamma")
+    folder, cohort = (
+        copied(experiment, tmp_path / "e", "cohorts"),
+        Cohort.load(experiment / "cohorts" / "gamma"),
+    )
     cohort.name = "another name"
     assert load_results(folder, by_name(folder, [cohort])).cohorts["gamma"].mean is not None
-    with pytest.raises(NerveError, match="'delta' was not evaluated here, expected one of alpha, gamma"):
+    with pytest.raises(
+        NerveError, match="'delta' was not evaluated here, expected one of alpha, gamma"
+    ):
         load_results(folder, {"delta": cohort.subset(range(12))})
     cohort.participants["age"] += 1
     with pytest.raises(NerveError, match="not what was evaluated here, or was changed since"):
@@ -209,7 +246,13 @@ def test_a_cohort_is_known_by_its_fingerprint_and_a_stranger_is_refused(tmp_path
 @pytest.mark.slow
 def test_a_cohort_called_by_a_path_opens_nothing(tmp_path, monkeypatch):
     names = ["../outside", "..", "/etc", "a\\b"]
-    made = Made(cohorts=dict.fromkeys(names, 12), targets=["iq"], rows=rows()[1:2], interpretation=False, stored=False)
+    made = Made(
+        cohorts=dict.fromkeys(names, 12),
+        targets=["iq"],
+        rows=rows()[1:2],
+        interpretation=False,
+        stored=False,
+    )
     folder = write_folder(tmp_path / "results", made)
     for place in (tmp_path / "outside", tmp_path / "results" / "outside"):
         place.mkdir(parents=True)
@@ -243,14 +286,20 @@ def test_a_damaged_or_mixed_folder_is_refused_by_name(tmp_path, experiment, name
 @pytest.mark.parametrize("old", ["experiment.yaml", "settings.json", "scores.tsv"])
 def test_an_unfinished_or_old_folder_is_refused(tmp_path, old):
     write_text(tmp_path / old, "name: begun\n")
-    with pytest.raises(NerveError, match=r"there is no protocol\.json, expected a finished evaluation"):
+    with pytest.raises(
+        NerveError, match=r"there is no protocol\.json, expected a finished evaluation"
+    ):
         write_report(tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("manifest.json", "[1, 2]"), ("reconstruction.npz", "no archive"), ("history.tsv", "a\tb\n1\t2\n")],
+    [
+        ("manifest.json", "[1, 2]"),
+        ("reconstruction.npz", "no archive"),
+        ("history.tsv", "a\tb\n1\t2\n"),
+    ],
 )
 def test_a_damaged_file_of_a_run_gives_a_sentence_or_costs_its_own_part(
     tmp_path, experiment, name, content, monkeypatch
@@ -267,7 +316,9 @@ def test_a_damaged_file_of_a_run_gives_a_sentence_or_costs_its_own_part(
 
 
 def test_a_training_run_that_has_not_ended(tmp_path):
-    write_tsv(tmp_path / "history.tsv", pd.DataFrame({"epoch": [1, 2], "training_loss": [0.2, 0.1]}))
+    write_tsv(
+        tmp_path / "history.tsv", pd.DataFrame({"epoch": [1, 2], "training_loss": [0.2, 0.1]})
+    )
     reader = read(tmp_path)
     assert "figure-loss_curves" in reader.ids
     assert "not finished" in reader.words
@@ -284,14 +335,21 @@ def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
     """Tables and the budget of all figures together."""
     monkeypatch.setattr("nerve.report.figures.SECTIONS", {})
     lines, targets = [f"m{i}" for i in range(60)], [f"t{i}" for i in range(30)]
-    rows = rows_table([one for name in lines for one in line(name, "nerve", f"Method {name}", "self-supervised")])
+    rows = rows_table(
+        [one for name in lines for one in line(name, "nerve", f"Method {name}", "self-supervised")]
+    )
     scores = pd.DataFrame(product(["alpha"], targets, lines), columns=["cohort", "target", "line"])
     scores = scores.assign(
-        row=scores["line"] + "-0", **dict.fromkeys(("r", "r_low", "r_high", "r_half_width", "p"), 1 / 7)
+        row=scores["line"] + "-0",
+        **dict.fromkeys(("r", "r_low", "r_high", "r_half_width", "p"), 1 / 7),
     )
-    scores = scores.assign(**dict.fromkeys(("r_low_cv", "r_high_cv", "r_fold_mean", "r2", "mae", "q", "n"), 1 / 7))
+    scores = scores.assign(
+        **dict.fromkeys(("r_low_cv", "r_high_cv", "r_fold_mean", "r2", "mae", "q", "n"), 1 / 7)
+    )
     pairs = [("alpha", target, *pair) for target in targets for pair in combinations(lines, 2)]
-    compared = pd.DataFrame(pairs, columns=COMPARED[:4]).assign(among="methods", metric="r", best_two=False)
+    compared = pd.DataFrame(pairs, columns=COMPARED[:4]).assign(
+        among="methods", metric="r", best_two=False
+    )
     compared = compared.assign(
         **dict.fromkeys(("difference", "difference_low", "difference_high", "p", "q", "n"), 1 / 7)
     )

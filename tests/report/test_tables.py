@@ -14,7 +14,14 @@ from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 from nerve.evaluation.rows import rows_table
 from nerve.experiments.screen import show_results
 from nerve.report.results import Results
-from nerve.report.table_formats import to_csv, to_frame, to_latex, to_markdown, to_text, write_tables
+from nerve.report.table_formats import (
+    to_csv,
+    to_frame,
+    to_latex,
+    to_markdown,
+    to_text,
+    write_tables,
+)
 from nerve.report.tables import extended_table, number, paper_table
 
 REFERENCES = {"raw": "Raw FC", "covariates": "Covariates only"}
@@ -38,9 +45,18 @@ def fed(table, layout="methods", references=False, p=None):
                 continue
             r, width, marks = parsed(cell)
             if kind == "null":
-                nulls += [place | {"r": r + side * width * np.sqrt(0.5)} for side in (-1, 1)]  # their spread is width
+                nulls += [
+                    place | {"r": r + side * width * np.sqrt(0.5)} for side in (-1, 1)
+                ]  # their spread is width
                 continue
-            scores.append(place | {"r": r, "r_half_width": width, "p_permuted_networks": 0.01 if "†" in marks else 0.5})
+            scores.append(
+                place
+                | {
+                    "r": r,
+                    "r_half_width": width,
+                    "p_permuted_networks": 0.01 if "†" in marks else 0.5,
+                }
+            )
             if "b" in marks:
                 values = [
                     "",
@@ -55,9 +71,15 @@ def fed(table, layout="methods", references=False, p=None):
                     (0.01 if "s" in marks else 0.2) if p is None else p,
                     0.3,
                 ]
-                compared.append(dict(zip(COMPARED, [cohort, target, *values, False, 9, True], strict=True)))
+                compared.append(
+                    dict(zip(COMPARED, [cohort, target, *values, False, 9, True], strict=True))
+                )
     if references:
-        rows += [row for method, name in REFERENCES.items() for row in line(method, method, name, "reference")]
+        rows += [
+            row
+            for method, name in REFERENCES.items()
+            for row in line(method, method, name, "reference")
+        ]
         scores += [{"cohort": c, "target": t, "line": method, "row": f"{method}-0", "r": 0.5, "r_half_width": 0.1}
                    for c, t in COLUMNS for method in REFERENCES]  # fmt: skip
         compared += [dict(zip(COMPARED, [c, t, "NERVE", "raw", "reference", "r", 0.1, 0.5, -0.4, -0.5, -0.3, 0.01, 0.01,
@@ -100,15 +122,22 @@ def test_bold_underline_and_shading_are_the_papers(table, layout, references):
 
 def test_table_3_has_bold_with_dagger_and_nothing_else():
     made = paper_table(fed(TABLE_3, "parcellations"))
-    cells = {(row.line, c): cell for row in made.rows for c, cell in zip(COLUMNS, row.cells, strict=True)}
+    cells = {
+        (row.line, c): cell for row in made.rows for c, cell in zip(COLUMNS, row.cells, strict=True)
+    }
     assert {place: cell.marks for place, cell in cells.items()} == printed(TABLE_3)
     assert all(cell.rank == bool(cell.marks) and not cell.shaded for cell in cells.values())
     assert [row.line for row in made.rows] == list(TABLE_3)
     lines = to_latex(made).splitlines()
     assert r"Permutation & .04$\pm$.02 & .07$\pm$.02 & .07$\pm$.03 & .09$\pm$.02 & .10$\pm$.03 & .09$\pm$.01 & "\
         r"-.04$\pm$.09 & .19$\pm$.05 & .00$\pm$.06 \\" in lines  # fmt: skip
-    assert any(row.startswith(r"17-network & \textbf{.11$^{\dagger}$} & \textbf{.09$^{\dagger}$}") for row in lines)
-    assert made.notes[0].startswith("Bold†: p < 0.05, one-sided, against models retrained with permuted networks")
+    assert any(
+        row.startswith(r"17-network & \textbf{.11$^{\dagger}$} & \textbf{.09$^{\dagger}$}")
+        for row in lines
+    )
+    assert made.notes[0].startswith(
+        "Bold†: p < 0.05, one-sided, against models retrained with permuted networks"
+    )
     assert not any("underlined" in note or "Shaded" in note for note in made.notes)
 
 
@@ -151,7 +180,9 @@ def test_latex_and_markdown_cells_are_the_papers():
     made = paper_table(fed(TABLE_1))
     lines = to_latex(made).splitlines()
     assert any(
-        row.startswith(r"NERVE & \cellcolor{lightgray}\textbf{.11}$_{\pm .06}$ & \textbf{.09}$_{\pm .05}$")
+        row.startswith(
+            r"NERVE & \cellcolor{lightgray}\textbf{.11}$_{\pm .06}$ & \textbf{.09}$_{\pm .05}$"
+        )
         for row in lines
     )
     assert any(row.startswith(r"BrainNetTF & -- & -- & -- & $.08_{\pm .04}$") for row in lines)
@@ -177,8 +208,12 @@ def test_off_a_terminal_a_wide_table_is_whole_and_its_marks_are_explained(capsys
 
 def test_failed_and_adapted_cells_are_said():
     results = fed(TABLE_1)
-    runs = pd.DataFrame([{"id": "1", "kind": "train", "line": "GATE", "cohort": "ABCD", "status": "failed"}])
-    told = results.scores.assign(adapted=np.where(results.scores["line"] == "BrainMass", "drawn from a Wishart", ""))
+    runs = pd.DataFrame(
+        [{"id": "1", "kind": "train", "line": "GATE", "cohort": "ABCD", "status": "failed"}]
+    )
+    told = results.scores.assign(
+        adapted=np.where(results.scores["line"] == "BrainMass", "drawn from a Wishart", "")
+    )
     made = paper_table(replace(results, runs=runs, scores=told))
     frame = to_frame(made)
     assert frame.loc["GATE"].iloc[0] == "failed"
@@ -189,14 +224,22 @@ def test_failed_and_adapted_cells_are_said():
 
 def test_whom_encoders_had_seen_is_said_by_cohort(results):
     notes = " ".join(paper_table(results).notes)
-    assert "including those tested (scope all) in Alpha: NERVE, mask_ratio=0.25; NERVE, mask_ratio=0.5." in notes
-    assert "none of the FC tested was trained on (scope other_people) in Gamma: NERVE, mask_ratio=0.25; NERVE" in notes
+    assert (
+        "including those tested (scope all) in Alpha: NERVE, mask_ratio=0.25; NERVE, mask_ratio=0.5."
+        in notes
+    )
+    assert (
+        "none of the FC tested was trained on (scope other_people) in Gamma: NERVE, mask_ratio=0.25; NERVE"
+        in notes
+    )
 
 
 def test_seeds_are_averaged_and_a_swept_setting_has_a_column_of_its_own(results):
     table = paper_table(results)
     scores = results.scores
-    mine = scores[(scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["line"] == "nerve0.5")]
+    mine = scores[
+        (scores["cohort"] == "alpha") & (scores["target"] == "iq") & (scores["line"] == "nerve0.5")
+    ]
     row = next(row for row in table.rows if row.line == "nerve0.5")
     assert len(mine) == 2
     assert row.cells[table.columns.index(("alpha", "iq"))].r == pytest.approx(mine["r"].mean())
@@ -220,7 +263,9 @@ def test_the_extended_table_keeps_what_reviewers_ask_for(results):
 
 
 def test_tables_of_a_folder_are_written(tmp_path, experiment):
-    folder = shutil.copytree(experiment, tmp_path / "e", ignore=shutil.ignore_patterns("cohorts", "runs"))
+    folder = shutil.copytree(
+        experiment, tmp_path / "e", ignore=shutil.ignore_patterns("cohorts", "runs")
+    )
     write_tables(folder)
     assert {path.name for path in (folder / "tables").iterdir()} == {
         "table.md",
@@ -240,10 +285,14 @@ def test_a_printed_number_is_the_rounded_one(r):
 def test_latex_compiles_with_the_papers_packages(tmp_path):
     document = (
         r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,adjustbox}\usepackage[table]{xcolor}"
-        r"\begin{document}" + to_latex(paper_table(fed(TABLE_1, references=True))) + r"\end{document}"
+        r"\begin{document}"
+        + to_latex(paper_table(fed(TABLE_1, references=True)))
+        + r"\end{document}"
     )
     (tmp_path / "t.tex").write_text(document, encoding="utf-8")
     run = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, capture_output=True
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
+        cwd=tmp_path,
+        capture_output=True,
     )
     assert run.returncode == 0, run.stdout.decode()[-2000:]

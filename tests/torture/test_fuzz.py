@@ -13,7 +13,9 @@ from nerve._utils.cores import reuse_freed_memory
 from nerve._utils.errors import NerveError
 from torture import _sandbox, fuzz
 
-pytestmark = pytest.mark.xdist_group("made")  # both this file and test_hostile.py damage what `torture._made` makes
+pytestmark = pytest.mark.xdist_group(
+    "made"
+)  # both this file and test_hostile.py damage what `torture._made` makes
 
 
 @pytest.mark.slow
@@ -114,7 +116,9 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
         (folder / "in/data").write_text("data")
         return []
 
-    outcomes = run_cases([Case("one", prepare)] * 2, [0, 1], tmp_path, jobs=1)  # after a loss the next one still runs
+    outcomes = run_cases(
+        [Case("one", prepare)] * 2, [0, 1], tmp_path, jobs=1
+    )  # after a loss the next one still runs
     assert [outcome.case for outcome in outcomes] == [0, 1]
     for outcome in outcomes:
         assert fault in outcome.fault if fault else not outcome.fault, outcome
@@ -133,7 +137,9 @@ def test_every_command_and_option_is_tried():
     for command, about in commands():
         sound(command)  # how it is called when all is well
         for parameter in about.params:
-            assert parameter.name == "help" or any(name.startswith(f"{command} · {parameter.name} ") for name in tried)
+            assert parameter.name == "help" or any(
+                name.startswith(f"{command} · {parameter.name} ") for name in tried
+            )
 
 
 @pytest.mark.slow
@@ -146,7 +152,9 @@ def test_a_case_is_the_same_again(tmp_path):
             folder.mkdir(parents=True)
             (folder / "in").mkdir()
             cases[number].prepare(folder)
-            files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+            files = sorted(
+                path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+            )
             written.append([path.read_bytes() for path in files])
         assert written[0] == written[1]
 

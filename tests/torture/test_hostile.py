@@ -39,29 +39,60 @@ def test_every_attack_fails(tmp_path):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_nothing_in_the_source_runs_what_a_file_says(path):
     nodes = list(ast.walk(ast.parse(path.read_text())))
-    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported = {
+        alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+    }
     imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     roots = {name.split(".")[0] for name in imported}
-    assert not roots & {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "subprocess", "code"}
-    from_joblib = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "joblib"]
-    assert "joblib" not in {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    assert {alias.name for node in from_joblib for alias in node.names} <= {"Parallel", "delayed"}  # its load unpickles
+    assert not roots & {
+        "pickle",
+        "cPickle",
+        "dill",
+        "cloudpickle",
+        "shelve",
+        "marshal",
+        "subprocess",
+        "code",
+    }
+    from_joblib = [
+        node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "joblib"
+    ]
+    assert "joblib" not in {
+        alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+    }
+    assert {alias.name for node in from_joblib for alias in node.names} <= {
+        "Parallel",
+        "delayed",
+    }  # its load unpickles
     for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name, keywords = ast.unparse(call.func), {keyword.arg: keyword.value for keyword in call.keywords}
-        assert name not in ("eval", "exec", "compile", "__import__", "os.system", "os.popen", "torch.load"), name
+        name, keywords = (
+            ast.unparse(call.func),
+            {keyword.arg: keyword.value for keyword in call.keywords},
+        )
+        assert name not in (
+            "eval",
+            "exec",
+            "compile",
+            "__import__",
+            "os.system",
+            "os.popen",
+            "torch.load",
+        ), name
         assert not name.endswith((".read_pickle", ".to_pickle", ".set_default_tensor_type")), name
         assert not re.fullmatch(r"yaml\.(load|load_all|full_load|unsafe_load|dump)", name), name
         assert "shell" not in keywords, name
         if name in ("np.load", "numpy.load"):
             assert ast.unparse(keywords.get("allow_pickle", call)) == "False", ast.unparse(call)
-        if name in ("import_module", "importlib.import_module"):  # names of our own tables, never those of a file
+        if name in (
+            "import_module",
+            "importlib.import_module",
+        ):  # names of our own tables, never those of a file
             assert ast.unparse(call.args[0]) in IMPORTED, ast.unparse(call)
 
 
 # what may be imported by a name that is computed: entries of tables in the source, never what a file says
 IMPORTED = {"FIGURES[name]", "place", "module"}
 IMPORTED |= {"f'nerve.data.readers.{_LATER[name]}'", "f'nerve.data.readers.{name}'"}
-IMPORTED |= {"'importlib.metadata'", "_PUBLIC[name]", "f'nerve.{name}'"}
 IMPORTED |= {"FIGURES[one_of('figure', name, list(FIGURES))]"}
 
 
@@ -87,7 +118,9 @@ def test_a_sound_model_is_read(folder):
 @pytest.mark.slow
 def test_a_newer_model_is_refused_by_its_version(folder):
     edited(folder, format_version=7, nerve_version="3.2.1")
-    with pytest.raises(NerveError, match=r"format 7 by nerve 3\.2\.1, expected format 2\. Update nerve"):
+    with pytest.raises(
+        NerveError, match=r"format 7 by nerve 3\.2\.1, expected format 2\. Update nerve"
+    ):
         NERVE.load(folder)
 
 
@@ -132,7 +165,9 @@ def test_a_class_is_never_looked_up(folder):
 # ---- settings
 
 
-@pytest.mark.parametrize("name", ["", " ", ".", "..", "../up", "a/b", "a\\b", "a\0b", "a\nb", "x" * 200])
+@pytest.mark.parametrize(
+    "name", ["", " ", ".", "..", "../up", "a/b", "a\\b", "a\0b", "a\nb", "x" * 200]
+)
 def test_a_cohort_is_not_called_by_a_path(name):
     content = {"cohorts": {name: {"path": "c", "targets": ["age"]}}, "methods": [{"method": "raw"}]}
     with pytest.raises(NerveError, match="expected a short name without slashes"):
@@ -142,12 +177,16 @@ def test_a_cohort_is_not_called_by_a_path(name):
 # ---- what people open
 
 
-EVIL_TEXT = "=cmd|'/c calc'!A1 [x](javascript:alert(1)) `code` \\input{/etc/passwd} \\write18{id} <b>"
+EVIL_TEXT = (
+    "=cmd|'/c calc'!A1 [x](javascript:alert(1)) `code` \\input{/etc/passwd} \\write18{id} <b>"
+)
 
 
 @pytest.fixture
 def table():
-    rows = rows_table([*line("a", "nerve", EVIL_TEXT, "self-supervised"), *line("b", "raw", "Raw", "reference")])
+    rows = rows_table(
+        [*line("a", "nerve", EVIL_TEXT, "self-supervised"), *line("b", "raw", "Raw", "reference")]
+    )
     place = {"cohort": EVIL_TEXT, "target": EVIL_TEXT, "line": ["a", "b"], "row": ["a-0", "b-0"]}
     scores = pd.DataFrame(place | {"r": [0.3, 0.1], "r_half_width": 0.2})
     return paper_table(Results(title=EVIL_TEXT, rows=rows, scores=scores))
@@ -163,7 +202,9 @@ def test_tables_in_markdown_hold_only_text(table):
     assert "<b>" not in text
     assert not re.search(r"(?<!\\)\[x", text)
     assert not re.search(r"(?<!\\)`", text)
-    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")]
+    cells = [
+        len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")
+    ]
     assert len(set(cells)) == 1
 
 
@@ -176,13 +217,20 @@ def test_tables_in_latex_hold_no_command_of_others(table):
 
 @pytest.mark.slow
 def test_regions_and_networks_cannot_write_the_page(tmp_path, unpainted, monkeypatch):
-    evil, said = "<img src=x onerror=alert(1)>", ("interpretation_weights", "interpretation_importance")
-    monkeypatch.setattr("nerve.report.figures.SECTIONS", {"interpretation": said})  # whose captions name them
+    evil, said = (
+        "<img src=x onerror=alert(1)>",
+        ("interpretation_weights", "interpretation_importance"),
+    )
+    monkeypatch.setattr(
+        "nerve.report.figures.SECTIONS", {"interpretation": said}
+    )  # whose captions name them
     folder = write_folder(tmp_path, Made(interpretation=True))
     for path in folder.rglob("*.tsv"):
         if path.name in ("regions.tsv", "importance.tsv", "network_weights.tsv"):
             path.write_text(
-                path.read_text().replace("Default", evil.replace('"', "")).replace("17Networks", "<script>")
+                path.read_text()
+                .replace("Default", evil.replace('"', ""))
+                .replace("17Networks", "<script>")
             )
     page = Path(write_report(folder)).read_text()
     assert "<img src=x" not in page

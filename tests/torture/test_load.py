@@ -21,7 +21,9 @@ N, BATCH = 150, 64
 def folder(tmp_path_factory):
     rng = np.random.default_rng(0)
     fc = np.stack([np.corrcoef(series) for series in rng.normal(size=(N, 12, 40))])
-    people = pd.DataFrame({"participant_id": [f"p{i}" for i in range(N)], "age": rng.normal(size=N)})
+    people = pd.DataFrame(
+        {"participant_id": [f"p{i}" for i in range(N)], "age": rng.normal(size=N)}
+    )
     return Cohort(fc, people, REGIONS).save(tmp_path_factory.mktemp("load") / "cohort")
 
 
@@ -40,7 +42,14 @@ def most_read(monkeypatch):
 
 
 def train_and_embed(cohort):
-    small = {"dim": 8, "depth": 1, "epochs": 1, "batch_size": BATCH, "n_components": 4, "device": "cpu"}
+    small = {
+        "dim": 8,
+        "depth": 1,
+        "epochs": 1,
+        "batch_size": BATCH,
+        "n_components": 4,
+        "device": "cpu",
+    }
     return NERVE.from_preset("small", **small).fit(cohort).transform(cohort)
 
 

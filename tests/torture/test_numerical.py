@@ -43,4 +43,6 @@ def test_the_judge(do, says, kind, tmp_path):
 
 @pytest.mark.slow
 def test_short_form(tmp_path):
-    assert [promise for promise in numerical.run(tmp_path, short=True, seed=0) if not promise.kept] == []
+    assert [
+        promise for promise in numerical.run(tmp_path, short=True, seed=0) if not promise.kept
+    ] == []

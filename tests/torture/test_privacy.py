@@ -32,7 +32,9 @@ def test_the_metadata_of_pictures_is_searched(kind, tmp_path):
 
 
 def test_compressed_text_of_a_picture_is_searched(tmp_path):
-    (tmp_path / "b.png").write_bytes(b"\x89PNG....zTXtComment\0\0" + zlib.compress(b"of ZQXperson007 " * 9))
+    (tmp_path / "b.png").write_bytes(
+        b"\x89PNG....zTXtComment\0\0" + zlib.compress(b"of ZQXperson007 " * 9)
+    )
     assert "ZQXperson007" in privacy.readable(tmp_path / "b.png")
 
 
@@ -43,4 +45,6 @@ def test_names_of_files_are_searched(tmp_path):
 
 @pytest.mark.slow
 def test_short_form(tmp_path):
-    assert [promise for promise in privacy.run(tmp_path, short=True, seed=0) if not promise.kept] == []
+    assert [
+        promise for promise in privacy.run(tmp_path, short=True, seed=0) if not promise.kept
+    ] == []

@@ -24,7 +24,9 @@ PINNED = {
 @pytest.mark.slow
 def test_everything_that_the_extras_pull_is_pinned():
     everything = sbom.closure(extras=(*sbom.EXTRAS, "docs", "dev"))
-    installed = {name: sbom.version(package) for name, package in everything.items() if name != sbom.ROOT}
+    installed = {
+        name: sbom.version(package) for name, package in everything.items() if name != sbom.ROOT
+    }
     assert len(installed) > 60
     missing = sorted(set(installed) - set(PINNED))
     assert missing == [], f"not in constraints.txt: {missing}"
@@ -46,38 +48,60 @@ def test_the_page_of_licences_is_that_of_the_pinned_versions():
     page = (ROOT / "docs" / "licences.md").read_text()
     rows = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \| (?:nerve|an extra) \|$", page, re.MULTILINE)
     listed = {canonicalize_name(name): version for name, version, _ in rows}
-    assert listed == {name: PINNED[name] for name in sbom.closure() if name != sbom.ROOT}, "run `make sbom`"
+    assert listed == {name: PINNED[name] for name in sbom.closure() if name != sbom.ROOT}, (
+        "run `make sbom`"
+    )
     assert all(licence.strip() and licence != "not stated" for *_, licence in rows)
 
 
 @pytest.mark.slow
 def test_no_licence_forbids_use_under_ours():
     said = {name: sbom.licence(package) for name, package in sbom.closure().items()}
-    assert {name: text for name, text in said.items() if re.search(r"GPL|Commercial|Proprietary", text)} == {}
+    assert {
+        name: text for name, text in said.items() if re.search(r"GPL|Commercial|Proprietary", text)
+    } == {}
 
 
 @pytest.mark.slow
-def test_the_bill_is_the_same_in_another_process_and_every_reference_leads_somewhere(tmp_path, monkeypatch):
+def test_the_bill_is_the_same_in_another_process_and_every_reference_leads_somewhere(
+    tmp_path, monkeypatch
+):
     command = ["tools/sbom.py", "--out"]
-    subprocess.run([sys.executable, *command, str(tmp_path / "a.json")], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, *command, str(tmp_path / "a.json")],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "b.json")])
     sbom.main()
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     bill = json.loads((tmp_path / "a.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
-    known = {bill["metadata"]["component"]["bom-ref"], *(part["bom-ref"] for part in bill["components"])}
+    known = {
+        bill["metadata"]["component"]["bom-ref"],
+        *(part["bom-ref"] for part in bill["components"]),
+    }
     assert len(known) == len(bill["components"]) + 1
     assert {edge["ref"] for edge in bill["dependencies"]} == known
     assert {end for edge in bill["dependencies"] for end in edge["dependsOn"]} <= known
-    assert any(part["name"] == "torch" and "+" not in part["version"] for part in bill["components"])
+    assert any(
+        part["name"] == "torch" and "+" not in part["version"] for part in bill["components"]
+    )
 
 
 @pytest.mark.parametrize(
     ("packages", "code"),
     [
         ([{"name": "a", "version": "1", "vulns": []}], audit.CLEAN),
-        ([{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}], audit.VULNERABLE),
-        ([{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "?"}], audit.PARTLY),
+        (
+            [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}],
+            audit.VULNERABLE,
+        ),
+        (
+            [{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "?"}],
+            audit.PARTLY,
+        ),
         ([{"name": "b", "skip_reason": "?"}], audit.NOT_RUN),
         ([], audit.NOT_RUN),
     ],

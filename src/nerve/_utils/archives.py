@@ -22,15 +22,25 @@ SMALL_TABLE, SMALL_ARRAY = 2**25, 2**27  # bytes: below them any packing is harm
 LARGE_TABLE = 2**25  # bytes: below them no table of numbers is too large
 _CELL, _SPARE = 16, 350 * 2**20  # bytes
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_OTHER_KINDS = {stat.S_IFDIR: "folder", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
+_OTHER_KINDS = {
+    stat.S_IFDIR: "folder",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+    stat.S_IFSOCK: "socket",
+}
 _OTHER_KINDS[stat.S_IFIFO] = "pipe"
 
 
 def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_ARRAY) -> None:
     """Refuse content of `unpacked` bytes in a file of `packed` bytes, where that is no real data's proportion."""
     if unpacked > max(small, MOST_PACKED * packed):
-        found, expected = f"its {packed:,} bytes unpack to {unpacked:,} or more", f"at most {MOST_PACKED} times as many"
-        raise problem(where, found, expected=expected, remedy="If it is what it should be, save it unpacked.")
+        found, expected = (
+            f"its {packed:,} bytes unpack to {unpacked:,} or more",
+            f"at most {MOST_PACKED} times as many",
+        )
+        raise problem(
+            where, found, expected=expected, remedy="If it is what it should be, save it unpacked."
+        )
 
 
 def require_ending(path: Path) -> None:

@@ -19,8 +19,16 @@ from typing import Any
 # names of <malloc.h>
 _MMAP_THRESHOLD = -3
 _TRIM_THRESHOLD = -1
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # any of them: the user has decided how threads wait
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")  # any of them: and how many there are
+WAITING = (
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+)  # any of them: the user has decided how threads wait
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+)  # any of them: and how many there are
 
 
 def usable_cores() -> int:
@@ -39,10 +47,14 @@ def share_the_machine() -> None:
         # too late for a torch that is imported already, and harmless; libgomp looks a hundred times before it sleeps,
         # for as long as it takes to get from one operation to the next
         os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "100"}
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # spin for 2⁴ cycles, the fewest it accepts, then sleep
+    os.environ.setdefault(
+        "OPENBLAS_THREAD_TIMEOUT", "4"
+    )  # spin for 2⁴ cycles, the fewest it accepts, then sleep
     if usable_cores() < _seen_by_libraries() and not any(name in os.environ for name in THREADS):
         os.environ["OMP_NUM_THREADS"] = str(usable_cores())
-        torch = sys.modules.get("torch")  # imported before; a number below the default is the user's own
+        torch = sys.modules.get(
+            "torch"
+        )  # imported before; a number below the default is the user's own
         if torch is not None and torch.get_num_threads() >= _seen_by_libraries():
             torch.set_num_threads(usable_cores())
 
@@ -72,7 +84,9 @@ def _seen_by_libraries() -> int:
 
 def _granted() -> float:
     """Cores by SLURM's and the container's word, infinite where neither says anything."""
-    return min([_whole(os.environ.get("SLURM_CPUS_PER_TASK", "")), *map(math.ceil, _quotas(Path("/")))])
+    return min(
+        [_whole(os.environ.get("SLURM_CPUS_PER_TASK", "")), *map(math.ceil, _quotas(Path("/")))]
+    )
 
 
 def _whole(said: str) -> float:
@@ -99,7 +113,9 @@ def _quota_of(folder: Path) -> Iterator[float]:
         if (folder / "cpu.max").is_file():
             quota, period = (folder / "cpu.max").read_text().split()
         else:
-            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+            quota, period = (
+                (folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+            )
         if quota != "max" and int(quota) > 0:
             yield int(quota) / int(period)
 

@@ -42,7 +42,9 @@ class AboutPeople(NerveError):
     def __init__(self, rows: Any, sentence: str) -> None:
         self.rows, self.sentence = [int(row) for row in rows], sentence
         rows = listed((row + 1 for row in self.rows), most=5)
-        who = f"the participant{'s' * (len(self.rows) > 1)} of row{'s' * (len(self.rows) > 1)} {rows}"
+        who = (
+            f"the participant{'s' * (len(self.rows) > 1)} of row{'s' * (len(self.rows) > 1)} {rows}"
+        )
         super().__init__(sentence.replace("{people}", who))
 
 
@@ -140,7 +142,10 @@ def known_columns(wanted: Iterable[str], columns: Iterable[str], where: object) 
     wanted = list(wanted)
     for name in wanted:
         if name not in columns:
-            expected, remedy = f"one of {listed(columns, most=20)}", did_you_mean(name, columns).strip()
+            expected, remedy = (
+                f"one of {listed(columns, most=20)}",
+                did_you_mean(name, columns).strip(),
+            )
             raise problem(where, f"there is no column {name!r}", expected=expected, remedy=remedy)
     return wanted
 
@@ -153,5 +158,8 @@ def facts_html(title: str, facts: Mapping[str, object]) -> str:
     >>> facts_html("<b>", {"regions": 400})
     '<table><caption>&lt;b&gt;</caption><tr><th>regions</th><td>400</td></tr></table>'
     """
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in facts.items()
+    )
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"

@@ -34,7 +34,9 @@ from nerve._utils.locks import clear_errors, holding, is_still, only_one
 from nerve._utils.privacy import printable, printable_json
 
 MARK = ".nerve"  # in folders that nerve has made
-_TEMPORARY = re.compile(r"\.lock|\..*\.lock|\..*\.[a-z0-9_]{8}\.(?:tmp|old)|locks")  # what a killed process leaves
+_TEMPORARY = re.compile(
+    r"\.lock|\..*\.lock|\..*\.[a-z0-9_]{8}\.(?:tmp|old)|locks"
+)  # what a killed process leaves
 FileState = tuple[int, ...]  # see `file_state`
 MISSING = ["n/a", ""]  # how missing values are written in tables of this package
 
@@ -43,7 +45,9 @@ MISSING = ["n/a", ""]  # how missing values are written in tables of this packag
 def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file that takes the name `path` only if the block ends well."""
     path = _real(path)
-    encoding, errors = (None, None) if "b" in mode else ("utf-8", "backslashreplace")  # names may be no UTF-8
+    encoding, errors = (
+        (None, None) if "b" in mode else ("utf-8", "backslashreplace")
+    )  # names may be no UTF-8
     with clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = _draft(path)
@@ -66,10 +70,14 @@ def claim(folder: str | os.PathLike[str]) -> Path:
     with clear_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         theirs = [] if (path / MARK).is_file() else _of_others(path)
-        if theirs and not (path / MARK).is_file():  # again: another process may have claimed it and begun
+        if (
+            theirs and not (path / MARK).is_file()
+        ):  # again: another process may have claimed it and begun
             found = f"it holds {listed(theirs, most=3)} and was not made by nerve"
             remedy = "Choose another: nothing of yours is replaced."
-            raise problem(path, found, expected="a new or empty folder, or one of nerve's", remedy=remedy)
+            raise problem(
+                path, found, expected="a new or empty folder, or one of nerve's", remedy=remedy
+            )
         if not (path / MARK).is_file():
             text = "This folder was made by nerve: files with the names that nerve gives are its own.\n"
             write_text(path / MARK, text)
@@ -90,7 +98,9 @@ def begins_with(*words: str) -> Callable[[Path], bool]:
 
     def is_ours(path: Path) -> bool:
         with open(path, "rb") as stream:
-            return stream.readline(10_000).split(b"\t")[: len(words)] == [word.encode() for word in words]
+            return stream.readline(10_000).split(b"\t")[: len(words)] == [
+                word.encode() for word in words
+            ]
 
     return is_ours
 
@@ -110,7 +120,9 @@ def atomic_folder(
     _check_replaceable(path, marker, own, overwrite)
     with only_one(_lock_file(path), path), clear_errors(path):
         _tidy(path)
-        _check_replaceable(path, marker, own, overwrite)  # again: another process may have made it, or set it aside
+        _check_replaceable(
+            path, marker, own, overwrite
+        )  # again: another process may have made it, or set it aside
         before = folder_states(path)
         draft = _temporary(path, "tmp")
         draft.mkdir()  # never one that was there: it is removed if the block fails
@@ -121,7 +133,9 @@ def atomic_folder(
             _settle(draft, path)
             draft.chmod(stat.S_IMODE(mode))
             if folder_states(path) != before:
-                found = "its files were changed while new ones were being made, so it is not replaced"
+                found = (
+                    "its files were changed while new ones were being made, so it is not replaced"
+                )
                 raise problem(path, found, remedy="Look at what was changed, then start again.")
             _swap(draft, path)
         except BaseException:
@@ -145,9 +159,13 @@ def _check_replaceable(path: Path, marker: str, own: Collection[str], overwrite:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return
         if not overwrite:
-            raise NerveError(f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it.")
+            raise NerveError(
+                f"{path}: already exists and is not empty. Choose another folder or ask to overwrite it."
+            )
         if not (path / marker).is_file():
-            raise NerveError(f"{path}: holds no {marker}, so it is not replaced: it may be something else of yours.")
+            raise NerveError(
+                f"{path}: holds no {marker}, so it is not replaced: it may be something else of yours."
+            )
         if theirs := _of_others(path, {marker, *own}):
             found = f"it holds {listed(theirs, most=3)}, which nerve has not written, so it is not replaced"
             raise problem(path, found, remedy="Move that elsewhere, or choose another folder.")
@@ -240,7 +258,11 @@ def _lock_file(path: Path) -> Path:
 def _stem(path: Path) -> str:
     """The name of a file, short enough to add to it."""
     name = os.fsencode(path.name)
-    return path.name if len(name) <= 80 else f"{path.name[:30]}-{hashlib.blake2b(name, digest_size=6).hexdigest()}"
+    return (
+        path.name
+        if len(name) <= 80
+        else f"{path.name[:30]}-{hashlib.blake2b(name, digest_size=6).hexdigest()}"
+    )
 
 
 def _real(path: str | os.PathLike[str]) -> Path:
@@ -280,9 +302,13 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 def write_tsv(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
     """Write a table with tabs, `n/a` for missing values and no index, whole or not at all; no cell is a formula."""
     # Python before 3.13 does not quote a carriage return, at which readers would begin another row
-    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if any_text(table, lambda text: "\r" in text) else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 2] = (
+        csv.QUOTE_NONNUMERIC if any_text(table, lambda text: "\r" in text) else csv.QUOTE_MINIMAL
+    )
     with atomic_file(path, "w") as stream:
-        guarded_table(table).to_csv(stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n", quoting=quoting)
+        guarded_table(table).to_csv(
+            stream, sep="\t", index=False, na_rep="n/a", lineterminator="\n", quoting=quoting
+        )
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
@@ -344,7 +370,11 @@ def read_tsv(path: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
         open_table(file) as stream,
     ):
         separator = "," if file.suffix.lower() == ".csv" else "\t"
-        defaults: dict[str, Any] = {"sep": separator, "na_values": MISSING, "keep_default_na": False}
+        defaults: dict[str, Any] = {
+            "sep": separator,
+            "na_values": MISSING,
+            "keep_default_na": False,
+        }
         return unguarded_table(pd.read_csv(stream, encoding="utf-8-sig", **(defaults | options)))
 
 

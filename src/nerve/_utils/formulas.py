@@ -25,7 +25,11 @@ def guarded(value: Any) -> Any:
     >>> guarded("=1+1"), guarded("-0.5"), guarded("DMN-A"), guarded("'=x")
     ("'=1+1", '-0.5', 'DMN-A', "''=x")
     """
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
+    return (
+        f"'{value}"
+        if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value)
+        else value
+    )
 
 
 def unguarded(value: Any) -> Any:
@@ -60,7 +64,9 @@ def _changed(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
     names = [change(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    columns = [i for i, column in _text_columns(table) if _holds(column, lambda text: change(text) != text)]
+    columns = [
+        i for i, column in _text_columns(table) if _holds(column, lambda text: change(text) != text)
+    ]
     table = table.copy() if columns else table
     for i in columns:
         table.isetitem(i, table.iloc[:, i].map(change).array)

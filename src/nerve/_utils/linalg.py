@@ -90,16 +90,24 @@ def principal_components(
     (p,), (p, k) and (n,) arrays
         The variances are all of them, largest first.
     """
-    mean = values.mean(axis=0, dtype=float).astype(values.dtype) if center else np.zeros_like(values[0])
+    mean = (
+        values.mean(axis=0, dtype=float).astype(values.dtype)
+        if center
+        else np.zeros_like(values[0])
+    )
     centred = values - mean  # (n, p)
     unit = float(np.abs(centred).max(initial=0.0))
-    if unit <= 4 * np.finfo(values.dtype).eps * float(np.abs(mean).max(initial=0.0)):  # rounding: all rows are alike
+    if unit <= 4 * np.finfo(values.dtype).eps * float(
+        np.abs(mean).max(initial=0.0)
+    ):  # rounding: all rows are alike
         return mean, np.zeros((values.shape[1], 0), values.dtype), np.zeros(len(values))
     centred /= unit  # components have no units, and float32 little room for squares
     eigenvalues, vectors = decomposed((centred @ centred.T).astype(float))
     eigenvalues, vectors = np.maximum(eigenvalues[::-1], 0), vectors[:, ::-1]  # largest first
     kept = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
-    components = centred.T @ (vectors[:, :kept] / np.sqrt(eigenvalues[:kept])).astype(values.dtype)  # (p, k)
+    components = centred.T @ (vectors[:, :kept] / np.sqrt(eigenvalues[:kept])).astype(
+        values.dtype
+    )  # (p, k)
     largest = components[np.abs(components).argmax(axis=0), np.arange(kept)]
     return mean, components * np.sign(largest), eigenvalues * unit**2 / len(values)
 
@@ -143,7 +151,9 @@ class Shrinkage(NamedTuple):
     def are_new(self, scores: np.ndarray) -> np.ndarray:
         """Who was not there when the directions were found, (n,) bool: their scores are several times smaller."""
         seen, new = self.variances
-        return (scores**2 / seen).mean(axis=1) < np.sqrt((new / seen).mean())  # halfway between the two, in ratios
+        return (scores**2 / seen).mean(axis=1) < np.sqrt(
+            (new / seen).mean()
+        )  # halfway between the two, in ratios
 
 
 def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
@@ -162,8 +172,13 @@ def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
     above = variances[: directions.shape[1]] > floor
     v = variances[: directions.shape[1]][above]
     w = 1 - floor / v
-    signal, noise = (w**2 * v, floor * n / p) if n < p else (w * v, floor)  # with so many, directions are nobody's own
-    pairs = (np.stack(pair).astype(vectors.dtype) for pair in ((v, signal + noise), (w, signal / (signal + noise))))
+    signal, noise = (
+        (w**2 * v, floor * n / p) if n < p else (w * v, floor)
+    )  # with so many, directions are nobody's own
+    pairs = (
+        np.stack(pair).astype(vectors.dtype)
+        for pair in ((v, signal + noise), (w, signal / (signal + noise)))
+    )
     return Shrinkage(directions[:, above], *pairs)
 
 

@@ -18,7 +18,10 @@ from typing import IO
 
 from nerve._utils.errors import NerveError, problem
 
-_HELD = (errno.EWOULDBLOCK, errno.EACCES)  # any other error: this file system knows no locks, and we go on without
+_HELD = (
+    errno.EWOULDBLOCK,
+    errno.EACCES,
+)  # any other error: this file system knows no locks, and we go on without
 
 
 @contextmanager
@@ -47,7 +50,9 @@ def holding(path: Path) -> Iterator[bool]:
             return
         with suppress(OSError):  # a full disk keeps nobody from holding a lock
             stream.truncate(0)
-            os.write(stream.fileno(), f"process {os.getpid()} on {_machine()}\n".encode())  # nothing to be flushed
+            os.write(
+                stream.fileno(), f"process {os.getpid()} on {_machine()}\n".encode()
+            )  # nothing to be flushed
         try:
             yield True
         finally:
@@ -67,7 +72,9 @@ def only_one(path: Path, what: Path) -> Iterator[None]:
     with holding(path) as mine:
         if not mine:
             who = holder(path) or "another process"
-            raise NerveError(f"{what}: {who} is writing it. Wait until that has ended, or choose another folder.")
+            raise NerveError(
+                f"{what}: {who} is writing it. Wait until that has ended, or choose another folder."
+            )
         yield
 
 
@@ -86,7 +93,11 @@ def holder(path: Path) -> str:
         process, _, machine = path.read_text().strip().partition(" on ")
     except (OSError, ValueError):
         return ""
-    return f"{process} on {'this' if machine == _machine() else 'another'} machine" if machine else process
+    return (
+        f"{process} on {'this' if machine == _machine() else 'another'} machine"
+        if machine
+        else process
+    )
 
 
 def _machine() -> str:

@@ -30,7 +30,9 @@ def odd_cells(column: pd.Series) -> pd.Series:
         return column.iloc[:0]
     present = column.dropna()
     numbers = in_numbers(present)
-    if not len(present) or (numbers.notna().mean() < MOSTLY and not (numbers % 1).any()):  # 8.1 is no category
+    if not len(present) or (
+        numbers.notna().mean() < MOSTLY and not (numbers % 1).any()
+    ):  # 8.1 is no category
         return present.iloc[:0]
     return present[pd.to_numeric(present.astype(str).str.strip(), errors="coerce").isna()]
 
@@ -41,7 +43,9 @@ def in_numbers(column: pd.Series) -> pd.Series:
     return pd.to_numeric(words, errors="coerce").astype(float)
 
 
-def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False) -> pd.DataFrame:
+def as_numbers(
+    table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False
+) -> pd.DataFrame:
     """The table with such columns as numbers: odd cells become missing if asked for, and are refused by name if not."""
     table = table.copy()
     for name in columns:
@@ -50,16 +54,24 @@ def as_numbers(table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = F
             continue
         if not missing or not len(table[name].dropna().index.difference(odd.index)):
             raise _refusal(table, str(name), odd)
-        table[name] = pd.to_numeric(table[name].where(~table.index.isin(odd.index)).astype("string"), errors="coerce")
+        table[name] = pd.to_numeric(
+            table[name].where(~table.index.isin(odd.index)).astype("string"), errors="coerce"
+        )
     return table
 
 
 def _refusal(table: pd.DataFrame, name: str, odd: pd.Series) -> Exception:
     ids = table["participant_id"] if "participant_id" in table else table.index.to_series()
-    cells = listed((f"{value!r} ({one})" for one, value in zip(ids.loc[odd.index], odd, strict=True)), most=3)
+    cells = listed(
+        (f"{value!r} ({one})" for one, value in zip(ids.loc[odd.index], odd, strict=True)), most=3
+    )
     others = int(table[name].notna().sum()) - len(odd)
     if not others:
-        return problem(name, f"its numbers have commas: {cells}", remedy="Write them with points, 12.5.")
+        return problem(
+            name, f"its numbers have commas: {cells}", remedy="Write them with points, 12.5."
+        )
     found = f"{cells} {'is not a number' if len(odd) == 1 else 'are not numbers'} among {others} that are"
     remedy = "Mend the cells, write n/a there, or say --non-numeric missing."
-    return problem(f"column {name!r}", found, expected="numbers, or categories throughout", remedy=remedy)
+    return problem(
+        f"column {name!r}", found, expected="numbers, or categories throughout", remedy=remedy
+    )

@@ -28,7 +28,9 @@ OTHER = "other"
 PATH = "PATH"
 # control characters of both sets, marks that are not seen or turn the direction of text, halves of characters; a line
 # end and a tab are text
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 _DATE = re.compile(
     r"(?<![A-Za-z\d])(?:19|20)\d\d[-/. ]?(?:0[1-9]|1[0-2])[-/. ]?(?:0[1-9]|[12]\d|3[01])(?!\d)"  # 1987-06-05, 19870605
     r"|(?<!\d)\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d\d)(?!\d)"  # 5.6.1987, 06/05/87
@@ -87,7 +89,11 @@ def printable_table(table: pd.DataFrame) -> pd.DataFrame:
         table = table.set_axis(names, axis=1)
     for place in range(table.shape[1]):
         column = table.iloc[:, place]
-        text = {value for value in column if isinstance(value, str)} if column.dtype.kind in "OT" else set()
+        text = (
+            {value for value in column if isinstance(value, str)}
+            if column.dtype.kind in "OT"
+            else set()
+        )
         if any(_UNSEEN.search(value) for value in text):
             table = table.copy()
             table.isetitem(place, column.map(_printable_cell).array)
@@ -201,7 +207,9 @@ def shared_command(command: str, options: Collection[str], words: Collection[str
     for word in typed[2:]:
         if word.startswith("-") and not _is_number(word):
             name, equals, value = word.partition("=")
-            shown.append(f"{name}={_shown_value(value, name in options, words)}" if equals else name)
+            shown.append(
+                f"{name}={_shown_value(value, name in options, words)}" if equals else name
+            )
             value_is_shown = name in options and not equals
         else:
             shown.append(_shown_value(word, value_is_shown, words))
@@ -228,13 +236,17 @@ _BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a participant, know
 # a folder in a path may be "Li, Ann (old)": anything but a sign that ends a path, or the name of a file and a blank
 _PART = r"[^\s/\\:;\"<>](?:(?!\.[A-Za-z]\w{0,5}[\s,'])[^/\\:;\"<>\n]){0,80}"
 _NAME = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"
-_LAST = rf"(?:{_NAME}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"  # a name with blanks is known by its ending
+_LAST = (
+    rf"(?:{_NAME}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"  # a name with blanks is known by its ending
+)
 _PATH = re.compile(
     rf"(?<![\w.…\]/\\])(?:[A-Za-z]:[/\\]|\\\\|~/|\.{{1,2}}/|/)(?:{_PART}[/\\])+{_LAST}"  # from a root, or . or ~
     r"|(?<![\w.…\]/\\])(?:[^\s/\\:,;'\"<>()\[\]]+[/\\])+[^\s/\\:,;'\"<>()\[\]]*"  # relative: any word with a slash
 )
 _NO_PATHS = {"and/or", "r/z", "n/a", "N/A", "true/false", "True/False", "training/test"}
-_WHO = re.compile(r"\b(?:participant|person|people|subject)s? [\w.-]+(?:, [\w.-]+)*|^[\w.-]+(?=: )", re.IGNORECASE)
+_WHO = re.compile(
+    r"\b(?:participant|person|people|subject)s? [\w.-]+(?:, [\w.-]+)*|^[\w.-]+(?=: )", re.IGNORECASE
+)
 
 
 class Identifiers:
@@ -255,7 +267,11 @@ class Identifiers:
         self._words = known = (given | {one.removeprefix("sub-") for one in given}) - {""}
         self._folded = {_folded(one) for one in known if len(_folded(one)) > 3}
         # an id of letters may stand inside a longer word (a file name), and one with blanks is no word
-        long = (one for one in known if (len(one) > 3 and not one.isdigit()) or not re.fullmatch(r"[\w.-]+", one))
+        long = (
+            one
+            for one in known
+            if (len(one) > 3 and not one.isdigit()) or not re.fullmatch(r"[\w.-]+", one)
+        )
         self._inside = sorted(long, key=len, reverse=True)
 
     def removed_from(self, text: object) -> str:
@@ -276,7 +292,11 @@ class Identifiers:
 
     def _whole(self, word: re.Match[str]) -> str:
         """A word anywhere: an id, but a short number may be a count."""
-        return PARTICIPANT if word[0] in self._words and (len(word[0]) > 3 or not word[0].isdigit()) else word[0]
+        return (
+            PARTICIPANT
+            if word[0] in self._words and (len(word[0]) > 3 or not word[0].isdigit())
+            else word[0]
+        )
 
     def _part(self, word: re.Match[str]) -> str:
         """A part of a word, between underlines and the like: an id, also as others write it; a number beside a name."""

@@ -17,7 +17,9 @@ from nerve._utils.privacy import printable
 
 SECONDS_BEFORE_BAR = 1.0  # shorter work shows nothing
 SECONDS_BETWEEN_LINES = 10.0  # in a log; also how long work must take to be written about there
-BAR_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}<{remaining}{postfix}]"
+BAR_FORMAT = (
+    "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}<{remaining}{postfix}]"
+)
 LOG_FORMAT = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} elapsed, {remaining} left{postfix}"
 
 # tqdm's own lock is shared between processes: a worker that is killed would leave it behind

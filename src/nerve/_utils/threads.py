@@ -45,7 +45,9 @@ class _OneThread(torch.autograd.Function):
         return None, *(next(found) if source.requires_grad else None for source in ctx.sources)
 
 
-def in_one_thread(function: Function, x: torch.Tensor, parameters: Iterable[torch.Tensor]) -> torch.Tensor:
+def in_one_thread(
+    function: Function, x: torch.Tensor, parameters: Iterable[torch.Tensor]
+) -> torch.Tensor:
     """``function(x)``, forwards and backwards in one thread of the processor.
 
     Parameters

@@ -17,7 +17,9 @@ __all__ = ["app", "main"]
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, option("Print the version and stop.", "--version")] = False) -> None:
+def _top(
+    version: Annotated[bool, option("Print the version and stop.", "--version")] = False,
+) -> None:
     if version:
         say(f"nerve {nerve.__version__}")
         raise typer.Exit

@@ -36,16 +36,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("nerve-bids", description="FC, embeddings and their evaluation as a BIDS App.")
-    parser.add_argument("derivatives", type=Path, help="derivatives that `nerve ingest` reads (XCP-D, fMRIPrep …)")
+    parser = argparse.ArgumentParser(
+        "nerve-bids", description="FC, embeddings and their evaluation as a BIDS App."
+    )
+    parser.add_argument(
+        "derivatives", type=Path, help="derivatives that `nerve ingest` reads (XCP-D, fMRIPrep …)"
+    )
     parser.add_argument("out", type=Path, help="the folder to write")
     parser.add_argument("level", choices=["participant", "group"])
-    parser.add_argument("--participant-label", nargs="+", default=[], type=_label, help="only these; sub- is optional")
-    parser.add_argument("--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV")
-    parser.add_argument("--model", help="participant: embed with it; group: is the cohort like its training cohort?")
-    parser.add_argument("--participants", help="group: table of participants; by default the derivatives' own")
-    parser.add_argument("--targets", default="", help="group: columns to predict, separated by commas")
-    parser.add_argument("--covariates", default="", help="group: columns regressed from the targets")
+    parser.add_argument(
+        "--participant-label",
+        nargs="+",
+        default=[],
+        type=_label,
+        help="only these; sub- is optional",
+    )
+    parser.add_argument(
+        "--parcellation", help="regions to have: a name of `nerve atlas list` or a TSV"
+    )
+    parser.add_argument(
+        "--model", help="participant: embed with it; group: is the cohort like its training cohort?"
+    )
+    parser.add_argument(
+        "--participants", help="group: table of participants; by default the derivatives' own"
+    )
+    parser.add_argument(
+        "--targets", default="", help="group: columns to predict, separated by commas"
+    )
+    parser.add_argument(
+        "--covariates", default="", help="group: columns regressed from the targets"
+    )
     return parser
 
 
@@ -106,7 +126,9 @@ def group(chosen: argparse.Namespace) -> None:
     own = chosen.derivatives / "participants.tsv"
     table = chosen.participants or (own if own.is_file() else None)
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
-        labels = chosen.participant_label or [_label(one.name) for one in chosen.out.glob("sub-*") if one.is_dir()]
+        labels = chosen.participant_label or [
+            _label(one.name) for one in chosen.out.glob("sub-*") if one.is_dir()
+        ]
         source = _only(chosen.out, labels, Path(folder))
         name = chosen.derivatives.resolve().name
         options = {"format": "bep017", "participants": table, "name": name, "overwrite": True}
@@ -127,7 +149,11 @@ def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:
     """The embeddings of participants in one table, if there are any."""
     import pandas as pd
 
-    found = {label: path for label in labels for path in sorted((out / f"sub-{label}").glob(f"func/*_{EMBEDDING}"))}
+    found = {
+        label: path
+        for label in labels
+        for path in sorted((out / f"sub-{label}").glob(f"func/*_{EMBEDDING}"))
+    }
     if not found:
         return None
     rows = pd.concat([read_tsv(path) for path in found.values()], ignore_index=True)

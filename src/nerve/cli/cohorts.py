@@ -13,7 +13,17 @@ import nerve
 from nerve._utils.console import Console
 from nerve._utils.errors import as_utf8
 from nerve._utils.files import read_json
-from nerve.cli.common import MODEL, app, argument, draw_likeness, note, option, place, say, with_table
+from nerve.cli.common import (
+    MODEL,
+    app,
+    argument,
+    draw_likeness,
+    note,
+    option,
+    place,
+    say,
+    with_table,
+)
 from nerve.data import readers
 from nerve.data import simulate as simulation
 from nerve.data.export import export_cohort
@@ -35,9 +45,15 @@ def atlas_list() -> None:
     """
     for name in parcellation_names():
         parcellation = nerve.load_parcellation(name)
-        networks = f"{parcellation.n_networks:>2} networks" if parcellation.n_networks > 1 else "no networks"
+        networks = (
+            f"{parcellation.n_networks:>2} networks"
+            if parcellation.n_networks > 1
+            else "no networks"
+        )
         say(f"{name:<16} {parcellation.n_regions:>4} regions  {networks}")
-    say("\nAdd +aseg19 for the 19 subcortical regions that CBIG appends. Any other atlas: a TSV with label, network.")
+    say(
+        "\nAdd +aseg19 for the 19 subcortical regions that CBIG appends. Any other atlas: a TSV with label, network."
+    )
 
 
 @atlas.command("show")
@@ -54,10 +70,14 @@ def atlas_show(
         say(parcellation.to_table().to_csv(sep="\t", index=False, na_rep="n/a").rstrip())
         return
     patching = nerve.Patching.from_parcellation(parcellation)
-    say(f"{parcellation.name}: {parcellation.n_regions} regions, {parcellation.n_networks} networks")
+    say(
+        f"{parcellation.name}: {parcellation.n_regions} regions, {parcellation.n_networks} networks"
+    )
     for group, members in zip(patching.group_names, patching.members, strict=True):
         say(f"  {group:<16} {len(members):>4} regions")
-    say(f"{patching.n_patches} patches, {patching.n_entries:,} packed entries, largest {patching.sizes.max():,}")
+    say(
+        f"{patching.n_patches} patches, {patching.n_entries:,} packed entries, largest {patching.sizes.max():,}"
+    )
 
 
 SIMULATE = {
@@ -80,7 +100,9 @@ SIMULATE = {
 
 @app.command()
 @with_table(SIMULATE)
-def simulate(out: Annotated[str, argument("The new cohort folder.")], options: dict[str, Any]) -> None:
+def simulate(
+    out: Annotated[str, argument("The new cohort folder.")], options: dict[str, Any]
+) -> None:
     """Simulate a cohort with planted effects; what was planted is written beside it, in truth.json.
 
     Example: `nerve simulate cohort-a --subjects 300 --seed 1`
@@ -98,21 +120,33 @@ def simulate(out: Annotated[str, argument("The new cohort folder.")], options: d
 
 
 INGEST = {
-    "format": ("auto", "auto, xcpd, bep017, cpac, cbig, abide, conn, giga_h5, cifti, nifti, ukb, edges or plain."),
-    "parcellation": (str, "Regions that the cohort shall have: a name (`nerve atlas list`) or a TSV."),
+    "format": (
+        "auto",
+        "auto, xcpd, bep017, cpac, cbig, abide, conn, giga_h5, cifti, nifti, ukb, edges or plain.",
+    ),
+    "parcellation": (
+        str,
+        "Regions that the cohort shall have: a name (`nerve atlas list`) or a TSV.",
+    ),
     "order": (str, "Order of the rows in files without labels, if not that of --parcellation."),
     "participants": (str, "Table of participants (TSV, CSV or Excel), joined by id."),
     "columns": (str, "Our column names for theirs: age=AGE_AT_SCAN,site=SITE_ID, or a YAML file."),
     "values": ("auto", "What matrices hold: r, z (Fisher), or auto (as they prove)."),
     "unfolding": ("auto", "Triangle of vectors, row by row: upper, lower or auto."),
-    "id_pattern": (str, "Regular expression whose group `id` is the participant, e.g. '(?P<id>S[0-9]+)'."),
+    "id_pattern": (
+        str,
+        "Regular expression whose group `id` is the participant, e.g. '(?P<id>S[0-9]+)'.",
+    ),
     "kind": ("pearson", "FC of time series: pearson, partial or ledoit_wolf."),
     "data": ("auto", "Where there are both: fc (matrices), series, or auto."),
     "fd_threshold": (float, "Leave out volumes with more framewise displacement (mm) than this."),
     "session": (str, "Read only this session."),
     "task": (str, "Read only this task."),
     "repeats": ("average", "Several scans of a participant: average, first, last or refuse."),
-    "missing": ("drop-participant", "Regions without data: drop-participant, drop-region or impute-group-mean."),
+    "missing": (
+        "drop-participant",
+        "Regions without data: drop-participant, drop-region or impute-group-mean.",
+    ),
     "outside": ("drop", "Regions that the parcellation does not have: drop or keep."),
     "atlas": (str, "Which atlas, where a source holds several."),
     "variable": (str, "Name of the array in .mat or .npz files."),
@@ -134,13 +168,17 @@ def ingest(
     source: Annotated[str, argument("A folder or a file of matrices or time series.")],
     out: Annotated[str, argument("The cohort folder to write.")],
     options: dict[str, Any],
-    dry_run: Annotated[bool, option("Only show what would become of every file; write nothing.", "--dry-run")] = False,
+    dry_run: Annotated[
+        bool, option("Only show what would become of every file; write nothing.", "--dry-run")
+    ] = False,
 ) -> None:
     """Read matrices or time series of any known layout into one aligned, checked cohort folder.
 
     Example: `nerve ingest derivatives/xcp_d cohorts/pnc --parcellation schaefer400-17 --participants participants.tsv`
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that unfinished files are removed
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # an exception, so that unfinished files are removed
     from nerve.data.readers.names import TwoReadings
 
     try:
@@ -156,7 +194,9 @@ def ingest(
         raise
     for one in report.notes:
         note(f"  {one}")
-    say(f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out")
+    say(
+        f"{report.path}: {counted(report.n_participants)} written, {len(report.exclusions)} left out"
+    )
     if len(report.exclusions):
         say(f"{report.path}/exclusions.tsv says who was left out and why")
     say(f"Next: nerve check {report.path}")
@@ -165,8 +205,12 @@ def ingest(
 @app.command()
 def check(
     cohort: Annotated[str, argument("A cohort folder.")],
-    out: Annotated[str | None, place("Write the table, and who would be dropped, to this TSV.")] = None,
-    model: Annotated[str | None, option(f"{MODEL}. Also compare with what it was trained on.")] = None,
+    out: Annotated[
+        str | None, place("Write the table, and who would be dropped, to this TSV.")
+    ] = None,
+    model: Annotated[
+        str | None, option(f"{MODEL}. Also compare with what it was trained on.")
+    ] = None,
     figure: Annotated[str | None, place("Draw that comparison to this .svg, .png or .pdf.")] = None,
 ) -> None:
     """Check a cohort: missing data, motion, values, duplicates, region order; exit 1 when it is not usable.
@@ -185,7 +229,9 @@ def check(
     targets = quality.table["check"].str.startswith("target ")
     _show(quality.table[~targets | (targets.cumsum() <= MOST_TARGETS)], cohort)
     if (more := targets.sum() - MOST_TARGETS) > 0:
-        say(f"and {more:,} more columns of the participants table{'' if out else ': --out writes what is in them'}")
+        say(
+            f"and {more:,} more columns of the participants table{'' if out else ': --out writes what is in them'}"
+        )
     for person, reason in quality.drops.itertuples(index=False):
         say(f"would drop {person}: {reason}")
     if out is not None:

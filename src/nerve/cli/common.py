@@ -22,7 +22,9 @@ from nerve._utils.progress import above_bars
 from nerve.evaluation.protocol import FIELDS, Protocol
 
 Command = Callable[..., Any]
-Table = Mapping[str, tuple[Any, str]]  # name: default (a type where there is none, … where one is needed), sentence
+Table = Mapping[
+    str, tuple[Any, str]
+]  # name: default (a type where there is none, … where one is needed), sentence
 MODEL = "A trained model: its folder, archive, or name in `nerve models list`"
 
 app = typer.Typer(
@@ -73,24 +75,34 @@ def protocol_table(names: Iterable[str], **defaults: Any) -> Table:
     for name in names:
         default = defaults.get(name, FIELDS[name].default)
         if isinstance(default, tuple):
-            default = ",".join(f"{value:g}" if isinstance(value, float | int) else value for value in default)
+            default = ",".join(
+                f"{value:g}" if isinstance(value, float | int) else value for value in default
+            )
         table[name] = str if default is None else default, FIELDS[name].metadata["help"]
     return table
 
 
-def with_table(table: Table, parameter: str = "options", collect: Any = dict) -> Callable[[Command], Command]:
+def with_table(
+    table: Table, parameter: str = "options", collect: Any = dict
+) -> Callable[[Command], Command]:
     """A command that takes the options of a table, and is given what `collect` makes of them as one parameter."""
     options = [_option(name, default, says) for name, (default, says) in table.items()]
 
     def decorated(command: Command) -> Command:
         taken = inspect.signature(command, eval_str=True).parameters.values()
-        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in taken if one.name != parameter]
+        own = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in taken
+            if one.name != parameter
+        ]
 
         def parsed(**values: Any) -> Any:
             given = {name: values.pop(name) for name in table}
             return command(**values, **{parameter: collect(**given)})
 
-        needed_first = sorted([*own, *options], key=lambda one: one.default is not inspect.Parameter.empty)
+        needed_first = sorted(
+            [*own, *options], key=lambda one: one.default is not inspect.Parameter.empty
+        )
         parsed.__signature__ = inspect.Signature(needed_first)  # type: ignore[attr-defined]
         parsed.__annotations__ = {one.name: one.annotation for one in needed_first}
         parsed.__name__, parsed.__doc__ = command.__name__, command.__doc__
@@ -107,7 +119,9 @@ def _option(name: str, default: Any, says: str) -> inspect.Parameter:
         kind, default = str, inspect.Parameter.empty
     flag = f"--{name.replace('_', '-')}"
     flag = option(says, f"{flag}/--no-{flag[2:]}" if kind is bool else flag)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flag])
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, flag]
+    )
 
 
 def say(text: str) -> None:
@@ -142,7 +156,9 @@ def refusing(program: str) -> Iterator[None]:
     """Inside, a `NerveError` becomes one sentence and exit code 1, never a traceback; warnings are notes."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # what an ASCII locale, say, lacks is a question mark, not a failure
+            stream.reconfigure(
+                errors="replace"
+            )  # what an ASCII locale, say, lacks is a question mark, not a failure
     warnings.showwarning = lambda message, *_, **__: note(f"note: {message}", typer.colors.YELLOW)
     try:
         yield
@@ -160,7 +176,9 @@ def _sentence(error: Exception) -> str:
     """What a user is told of an error; nothing of one that is a fault of ours."""
     if isinstance(error, NerveError):
         return str(error)
-    if isinstance(error, OSError):  # a disk that is full, say, where no folder of the user's is named
+    if isinstance(
+        error, OSError
+    ):  # a disk that is full, say, where no folder of the user's is named
         return f"{error.filename or _where_to()}: {error.strerror or error}."
     if str(error).startswith("Symlink loop"):  # as Python before 3.13 has it
         return f"{error}."

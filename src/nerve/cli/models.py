@@ -11,13 +11,33 @@ import typer
 
 import nerve
 from nerve._utils.signals import TrainingStopped
-from nerve.cli.common import MODEL, app, argument, draw_likeness, note, option, place, protocol_table, say, with_table
+from nerve.cli.common import (
+    MODEL,
+    app,
+    argument,
+    draw_likeness,
+    note,
+    option,
+    place,
+    protocol_table,
+    say,
+    with_table,
+)
 
 models = typer.Typer(help="Trained models, by name, folder or archive.", no_args_is_help=True)
 app.add_typer(models, name="models")
 
 # what decides the prediction that `interpret` explains
-EXPLAINED = ("targets", "covariates", "groups", "n_folds", "n_repeats", "kernel", "n_bootstrap", "seed")
+EXPLAINED = (
+    "targets",
+    "covariates",
+    "groups",
+    "n_folds",
+    "n_repeats",
+    "kernel",
+    "n_bootstrap",
+    "seed",
+)
 LEARNS = {
     "supervised": "learns with a target, inside each fold",
     "self-supervised": "learns without labels",
@@ -27,12 +47,18 @@ LEARNS = {
 
 @app.command()
 def pretrain(
-    cohorts: Annotated[list[str], argument("Cohort folders, pooled in the region order of the first.")],
+    cohorts: Annotated[
+        list[str], argument("Cohort folders, pooled in the region order of the first.")
+    ],
     out: Annotated[str, place("The run folder to write.")],
     preset: Annotated[str | None, option("default, paper or small.")] = None,
     config: Annotated[str | None, option("A YAML file of settings.")] = None,
-    assignments: Annotated[list[str] | None, option("One setting, as key=value; repeat it.", "--set")] = None,
-    resume: Annotated[bool, option("Go on from the last checkpoint in the run folder.", "--resume")] = False,
+    assignments: Annotated[
+        list[str] | None, option("One setting, as key=value; repeat it.", "--set")
+    ] = None,
+    resume: Annotated[
+        bool, option("Go on from the last checkpoint in the run folder.", "--resume")
+    ] = False,
     device: Annotated[str | None, option("auto, cpu, cuda, cuda:1 or mps.")] = None,
 ) -> None:
     """Train NERVE on one or several cohorts. Ctrl-C or SIGTERM write a checkpoint; `--resume` goes on from it.
@@ -49,7 +75,13 @@ def pretrain(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         encoder = run(
-            cohorts, out, preset=preset, config=config, assignments=assignments or [], resume=resume, device=device
+            cohorts,
+            out,
+            preset=preset,
+            config=config,
+            assignments=assignments or [],
+            resume=resume,
+            device=device,
         )
     except TrainingStopped as stopped:
         note(f"nerve: {stopped}", typer.colors.YELLOW)
@@ -61,7 +93,9 @@ def pretrain(
         described = describe_run(encoder, [nerve.Cohort.load(cohort) for cohort in cohorts], out)
         if described:
             ratio = described["model"] / described["group_mean"]
-            say(f"masked patches of held-out participants: {ratio:.3f} of the error of the group mean")
+            say(
+                f"masked patches of held-out participants: {ratio:.3f} of the error of the group mean"
+            )
             if doubt := encoder.save_masked_error(Path(out), ratio):
                 note(doubt, typer.colors.YELLOW)
 
@@ -71,7 +105,9 @@ def embed(
     run: Annotated[str, argument(f"{MODEL}.")],
     cohort: Annotated[str, argument("The cohort folder to embed.")],
     out: Annotated[str, argument("A .tsv (participant_id, dim0 …) or a .npy.")],
-    pooling: Annotated[str | None, option("pca, mean, cls or tokens (needs .npy); the model's own by default.")] = None,
+    pooling: Annotated[
+        str | None, option("pca, mean, cls or tokens (needs .npy); the model's own by default.")
+    ] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     overwrite: Annotated[bool, option("Replace an existing file.", "--overwrite")] = False,
 ) -> None:
@@ -85,7 +121,9 @@ def embed(
 
     beside = Path(out).with_name(f"{Path(out).stem}_likeness.svg")
     show = partial(draw_likeness, beside)
-    values = embed_file(run, cohort, out, pooling=pooling, device=device, overwrite=overwrite, on_difference=show)
+    values = embed_file(
+        run, cohort, out, pooling=pooling, device=device, overwrite=overwrite, on_difference=show
+    )
     say(f"{out}: {' x '.join(map(str, values.shape))}{f' ({pooling})' if pooling else ''}")
 
 
@@ -132,17 +170,25 @@ def pack(
 
     path = write(run, archive, half=half)
     say(f"{path}: {path.stat().st_size / 2**20:.1f} MB")
-    say("Weights can carry information on the participants of the training: share them under the terms of their data.")
+    say(
+        "Weights can carry information on the participants of the training: share them under the terms of their data."
+    )
 
 
 @app.command()
 @with_table(protocol_table(EXPLAINED))
 def interpret(
-    runs: Annotated[list[str], argument("The folder of a trained model; several that differ in the seed.")],
+    runs: Annotated[
+        list[str], argument("The folder of a trained model; several that differ in the seed.")
+    ],
     cohort: Annotated[str, argument("The cohort folder.")],
     options: dict[str, Any],
-    out: Annotated[str | None, place("Where to write interpretation/; the first run by default.")] = None,
-    pooling: Annotated[str | None, option("pca, mean, cls or tokens; as in the run by default.")] = None,
+    out: Annotated[
+        str | None, place("Where to write interpretation/; the first run by default.")
+    ] = None,
+    pooling: Annotated[
+        str | None, option("pca, mean, cls or tokens; as in the run by default.")
+    ] = None,
     device: Annotated[str, option("auto, cpu, cuda, cuda:1 or mps.")] = "auto",
 ) -> None:
     """Say what encoders rely on: regions, attention between networks, and the network pairs behind a prediction.
@@ -154,8 +200,14 @@ def interpret(
     encoders = [nerve.interpret.load_encoder(run, device) for run in runs]
     for encoder in encoders if pooling else []:
         encoder.set_params(pooling=pooling)
-    tables = nerve.interpret.interpret_to(out or runs[0], encoders, nerve.Cohort.load(cohort), **options)
-    for row in tables["importance"].groupby("target", sort=False).head(3).itertuples() if options["targets"] else []:
+    tables = nerve.interpret.interpret_to(
+        out or runs[0], encoders, nerve.Cohort.load(cohort), **options
+    )
+    for row in (
+        tables["importance"].groupby("target", sort=False).head(3).itertuples()
+        if options["targets"]
+        else []
+    ):
         say(
             f"{row.target:<20} {row.network_a}–{row.network_b}  r {row.r:+.3f}, hidden {row.r_occluded:+.3f}, "
             f"drop {row.drop:+.3f} [{row.drop_low:+.3f}, {row.drop_high:+.3f}]"
@@ -167,7 +219,9 @@ def interpret(
 
 @app.command()
 def methods(
-    parcellation: Annotated[str, option("Count parameters for this parcellation.")] = "schaefer400-17",
+    parcellation: Annotated[
+        str, option("Count parameters for this parcellation.")
+    ] = "schaefer400-17",
     preset: Annotated[str | None, option("Only this preset: paper, default or small.")] = None,
     tsv: Annotated[bool, option("Print a table for other programs.", "--tsv")] = False,
 ) -> None:

@@ -24,7 +24,8 @@ def evaluate(
         ),
     ] = "raw",
     test: Annotated[
-        list[str] | None, option("Another cohort folder, predicted by what is fitted on COHORT; may be repeated.")
+        list[str] | None,
+        option("Another cohort folder, predicted by what is fitted on COHORT; may be repeated."),
     ] = None,
     save_model: Annotated[
         str | None,
@@ -61,7 +62,9 @@ def predict(
     from nerve.methods.probe import predict_file
 
     table = predict_file(probe, cohort, out)
-    say(f"{out}: {counted(table['participant_id'].nunique())}, {counted(table['target'].nunique(), 'target')}")
+    say(
+        f"{out}: {counted(table['participant_id'].nunique())}, {counted(table['target'].nunique(), 'target')}"
+    )
 
 
 @app.command()
@@ -71,7 +74,9 @@ def run(
     out: Annotated[str, place("The folder to write; what is done is not done again.")],
     protocol: Any,
     model: Annotated[str | None, option(f"{MODEL}; without it, NERVE is trained.")] = None,
-    preset: Annotated[str, option("Preset of the pretraining: default, small or paper.")] = "default",
+    preset: Annotated[
+        str, option("Preset of the pretraining: default, small or paper.")
+    ] = "default",
 ) -> None:
     """Check → pretrain → evaluate → interpret → one report: raw FC, PCA, tangent space and NERVE on one cohort.
 
@@ -91,13 +96,23 @@ def _close(failures: list[str]) -> None:
 
 @app.command()
 def experiment(
-    config: Annotated[str | None, argument("A YAML file: cohorts, methods, protocol, seeds.")] = None,
+    config: Annotated[
+        str | None, argument("A YAML file: cohorts, methods, protocol, seeds.")
+    ] = None,
     out: Annotated[str | None, place("The folder of runs and results.")] = None,
     launcher: Annotated[str, option("local or slurm.")] = "local",
-    jobs: Annotated[int | None, option("Runs at a time (local); one per core or card.", min=1)] = None,
-    dry_run: Annotated[bool, option("Count the runs and estimate the time; run none.", "--dry-run")] = False,
-    rehearse: Annotated[bool, option("The same tables in minutes, on small simulated cohorts.", "--rehearse")] = False,
-    status: Annotated[str | None, option("Say how the runs of this folder stand.", "--status")] = None,
+    jobs: Annotated[
+        int | None, option("Runs at a time (local); one per core or card.", min=1)
+    ] = None,
+    dry_run: Annotated[
+        bool, option("Count the runs and estimate the time; run none.", "--dry-run")
+    ] = False,
+    rehearse: Annotated[
+        bool, option("The same tables in minutes, on small simulated cohorts.", "--rehearse")
+    ] = False,
+    status: Annotated[
+        str | None, option("Say how the runs of this folder stand.", "--status")
+    ] = None,
 ) -> None:
     """Run a whole comparison from one file; what is done already is skipped.
 
@@ -120,7 +135,8 @@ def experiment(
 def report(
     folder: Annotated[str, argument("What `nerve experiment`, `evaluate` or `pretrain` wrote.")],
     cohort: Annotated[
-        list[str] | None, option("Folder of a cohort, for figures of its participants; may be repeated.")
+        list[str] | None,
+        option("Folder of a cohort, for figures of its participants; may be repeated."),
     ] = None,
 ) -> None:
     """Write report.html beside what it reads; nothing outside the folder is opened but what --cohort names.

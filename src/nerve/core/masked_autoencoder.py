@@ -92,7 +92,9 @@ class MaskedAutoencoder(nn.Module):
         self.to_decoder = nn.Linear(dim, decoder_dim)
         self.mask_token = nn.Parameter(torch.zeros(1, 1, decoder_dim))
         self.decoder_positions = nn.Parameter(torch.zeros(1 + n_patches, decoder_dim))
-        decoder_layers = [TransformerLayer(decoder_dim, decoder_heads) for _ in range(decoder_depth)]
+        decoder_layers = [
+            TransformerLayer(decoder_dim, decoder_heads) for _ in range(decoder_depth)
+        ]
         self.decoder = nn.Sequential(*decoder_layers)
         self.decoder_norm = nn.LayerNorm(decoder_dim)
 
@@ -182,7 +184,9 @@ class MaskedAutoencoder(nn.Module):
         x = self.decoder(x + self.decoder_positions)  # (participants, 1 + P, decoder_dim)
         return self.decoder_norm(x[:, 1:])
 
-    def masked_loss(self, packed: torch.Tensor, visible: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
+    def masked_loss(
+        self, packed: torch.Tensor, visible: torch.Tensor, masked: torch.Tensor
+    ) -> torch.Tensor:
         """The loss of a batch, given which patches are visible and which are masked.
 
         Parameters
@@ -368,7 +372,9 @@ def count_visible(n_patches: int, mask_ratio: float) -> int:
     return n_visible
 
 
-def count_parameters(patching: Patching, tokenizer: str = "bilinear", **options: Any) -> dict[str, int]:
+def count_parameters(
+    patching: Patching, tokenizer: str = "bilinear", **options: Any
+) -> dict[str, int]:
     """Parameters of the tokenizer, its way back, and the whole model, without allocating them.
 
     Parameters

@@ -67,7 +67,9 @@ class Patching:
     [[0, 0], [0, 1], [1, 1]]
     """
 
-    def __init__(self, group_of: Sequence[int] | np.ndarray, group_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, group_of: Sequence[int] | np.ndarray, group_names: Sequence[str] | None = None
+    ) -> None:
         groups = np.array(group_of)
         if groups.ndim != 1 or groups.size == 0 or not np.issubdtype(groups.dtype, np.integer):
             found = f"group labels of shape {groups.shape}"
@@ -89,7 +91,9 @@ class Patching:
         self.n_groups = n_groups
         self.members = tuple(np.flatnonzero(groups == group) for group in range(n_groups))
         self.pairs = np.stack(np.triu_indices(n_groups), axis=1)
-        self.pair_names = [f"{self.group_names[row]}–{self.group_names[col]}" for row, col in self.pairs]
+        self.pair_names = [
+            f"{self.group_names[row]}–{self.group_names[col]}" for row, col in self.pairs
+        ]
         self.shapes = np.bincount(groups)[self.pairs]
         self.sizes = self.shapes.prod(axis=1)
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
@@ -222,7 +226,9 @@ class Patching:
         """
         packed = np.asarray(packed)
         if packed.ndim < 1 or packed.shape[-1] != self.n_entries:
-            raise NerveError(f"The packed array has shape {packed.shape}, expected (…, {self.n_entries}).")
+            raise NerveError(
+                f"The packed array has shape {packed.shape}, expected (…, {self.n_entries})."
+            )
         return np.take(packed, self.places, axis=-1)
 
     def means(self, packed: np.ndarray, *, empty: float = np.nan) -> np.ndarray:
@@ -251,4 +257,6 @@ class Patching:
         return same_groups and self.group_names == other.group_names
 
     def __repr__(self) -> str:
-        return f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"
+        return (
+            f"Patching({self.n_regions} regions, {self.n_groups} groups, {self.n_patches} patches)"
+        )

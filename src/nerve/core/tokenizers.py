@@ -151,7 +151,9 @@ class Tokenizer(nn.Module):
         bias = self._entry_biases()
         return packed if bias is None else packed + torch.cat(list(bias))
 
-    def squared_errors(self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice) -> torch.Tensor:
+    def squared_errors(
+        self, tokens: torch.Tensor, packed: torch.Tensor, chosen: PatchChoice
+    ) -> torch.Tensor:
         """Σ (x̂ - x)² of each patch over the participants that chose it.
 
         The other patches are never built.
@@ -203,14 +205,18 @@ class Tokenizer(nn.Module):
 
     def _entries_of_all(self, tokens: torch.Tensor) -> torch.Tensor:
         """(participants, P, decoder_dim) → (participants, S)."""
-        entries = [tokens[:, patch] @ weights.T for patch, weights in enumerate(self.reconstruct_weights())]
+        entries = [
+            tokens[:, patch] @ weights.T for patch, weights in enumerate(self.reconstruct_weights())
+        ]
         return torch.cat(entries, dim=1)
 
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
         return None
 
-    def _patch_by_patch(self, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def _patch_by_patch(
+        self, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+    ) -> torch.Tensor:
         """Call a function that loops over patches, in one thread where the patches are small."""
         large = len(x) * self.mean_size * self.dim > WORTH_THREADS
         if large or x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -308,7 +314,9 @@ class SpecificTokenizer(Tokenizer):
         matrices = zip(self.embed_weights(), self.reconstruct_weights(), strict=True)
         for embed_matrix, reconstruct_matrix in matrices:
             n_entries = self.mean_size if init == "signs" else len(embed_matrix)
-            _draw_matrices(embed_matrix, reconstruct_matrix, init, n_entries, entry_size, self.decoder_dim)
+            _draw_matrices(
+                embed_matrix, reconstruct_matrix, init, n_entries, entry_size, self.decoder_dim
+            )
 
 
 class SharedTokenizer(Tokenizer):

@@ -183,7 +183,9 @@ class TrainingSettings:
             return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
         if device.type == "cpu":
             # some processors stop with a signal when they meet bf16
-            raise NerveError(f"precision is {self.precision!r}, which is for GPUs. On a CPU use auto or float32.")
+            raise NerveError(
+                f"precision is {self.precision!r}, which is for GPUs. On a CPU use auto or float32."
+            )
         return torch.bfloat16 if self.precision == "bf16" else torch.float16
 
 
@@ -237,7 +239,9 @@ class LabelledDataset:
 
     def __init__(self, samples: Dataset, targets: np.ndarray) -> None:
         if len(samples) != len(targets):
-            raise NerveError(f"There are {len(targets)} targets for {len(samples)} participants, expected one each.")
+            raise NerveError(
+                f"There are {len(targets)} targets for {len(samples)} participants, expected one each."
+            )
         self.samples = samples
         self.targets = np.asarray(targets, np.float32)
 
@@ -467,7 +471,9 @@ class _Trainer:
         if self.total_steps == 0 and not self.history:
             self._end_epoch(gradient_norm=0.0, throughput=0.0)
             self.checkpoint()
-        with progress_bar(label=label, total=self.total_steps, initial=self.step, unit="steps") as bar:
+        with progress_bar(
+            label=label, total=self.total_steps, initial=self.step, unit="steps"
+        ) as bar:
             for rows, batch in self._batches():
                 loss, gradient_norm = self._advance(rows, batch)
                 n_samples += len(rows)
@@ -688,9 +694,13 @@ def choose_device(name: str = "auto", local_rank: int = 0) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise NerveError(f"The device is {name!r}, expected auto, cpu, cuda, cuda:<number> or mps.") from error
+        raise NerveError(
+            f"The device is {name!r}, expected auto, cpu, cuda, cuda:<number> or mps."
+        ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise NerveError(f"The device is {name!r}, but this machine's torch sees no CUDA card. Use --device cpu.")
+        raise NerveError(
+            f"The device is {name!r}, but this machine's torch sees no CUDA card. Use --device cpu."
+        )
     return device
 
 
@@ -780,7 +790,10 @@ def check_weights(module: torch.nn.Module, tensors: dict[str, torch.Tensor], whe
     names = expected.keys() | found.keys()
     wrong = sorted(name for name in names if expected.get(name) != found.get(name))
     if wrong:
-        texts = [f"{name} is {found.get(name, 'missing')}, expected {expected.get(name, 'none')}" for name in wrong]
+        texts = [
+            f"{name} is {found.get(name, 'missing')}, expected {expected.get(name, 'none')}"
+            for name in wrong
+        ]
         raise NerveError(f"{where}: the weights do not fit the model: {listed(texts, most=3)}.")
 
 

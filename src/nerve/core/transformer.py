@@ -23,7 +23,9 @@ class SelfAttention(nn.Module):
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
         if dim % heads:
-            raise NerveError(f"A width of {dim} cannot be shared by {heads} attention heads. Choose a divisor of it.")
+            raise NerveError(
+                f"A width of {dim} cannot be shared by {heads} attention heads. Choose a divisor of it."
+            )
         self.heads = heads
         self.qkv = nn.Linear(dim, 3 * dim)
         self.out = nn.Linear(dim, dim)
@@ -68,7 +70,9 @@ class TransformerLayer(nn.Module):
         self.norm1 = nn.LayerNorm(dim)
         self.attention = SelfAttention(dim, heads)
         self.norm2 = nn.LayerNorm(dim)
-        self.mlp = nn.Sequential(nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim))
+        self.mlp = nn.Sequential(
+            nn.Linear(dim, mlp_ratio * dim), nn.GELU(), nn.Linear(mlp_ratio * dim, dim)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(participants, tokens, dim) → the same shape."""

@@ -21,13 +21,25 @@ import pandas as pd
 
 SCHAEFER_SIZES = tuple(range(100, 1001, 100))
 N_BELOW = 56  # regions that the 4S atlases add to Schaefer's
-_SINGLE = ("gordon333", "power264", "shen268", "aal116", "cc200", "tian-s1", "tian-s2", "tian-s3", "tian-s4")
+_SINGLE = (
+    "gordon333",
+    "power264",
+    "shen268",
+    "aal116",
+    "cc200",
+    "tian-s1",
+    "tian-s2",
+    "tian-s3",
+    "tian-s4",
+)
 
 
 def parcellation_names() -> tuple[str, ...]:
     """The built-in names; each may be followed by ``+aseg19``."""
     schaefer = [f"schaefer{size}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)]
-    with_below = [f"4s{size + N_BELOW}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)]
+    with_below = [
+        f"4s{size + N_BELOW}-{networks}" for size in SCHAEFER_SIZES for networks in (17, 7)
+    ]
     return (*schaefer, *with_below, "glasser360-rl", "glasser360-lr", *_SINGLE)
 
 
@@ -54,7 +66,9 @@ def atlas_table(name: str) -> pd.DataFrame:
         return pd.concat([cortex, package_table("4s_below.tsv")], ignore_index=True)
     if name.startswith("glasser360"):
         left_first, table = name.endswith("-lr"), package_table("glasser360.tsv")
-        return table.sort_values("hemisphere", ascending=left_first, kind="stable", ignore_index=True)
+        return table.sort_values(
+            "hemisphere", ascending=left_first, kind="stable", ignore_index=True
+        )
     return package_table(f"{name}.tsv")
 
 
@@ -83,9 +97,13 @@ def schaefer_aliases(size: int) -> dict[str, str]:
     Older label files of the 17-network order call both limbic networks `Limbic`.
     """
     alias: dict[str, str] = {}
-    for label_17, label_7 in package_table(f"schaefer{size}.tsv")[["label_17", "label_7"]].itertuples(index=False):
+    for label_17, label_7 in package_table(f"schaefer{size}.tsv")[
+        ["label_17", "label_7"]
+    ].itertuples(index=False):
         names = (label_17, label_7, re.sub(r"Limbic[AB]", "Limbic", label_17))
-        alias |= dict.fromkeys((*names, _without_scheme(label_17), _without_scheme(label_7)), label_17)
+        alias |= dict.fromkeys(
+            (*names, _without_scheme(label_17), _without_scheme(label_7)), label_17
+        )
     return alias
 
 

@@ -24,7 +24,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import MissingInput, NerveError, as_utf8, facts_html, known_columns, listed, one_of, problem
+from nerve._utils.errors import (
+    MissingInput,
+    NerveError,
+    as_utf8,
+    facts_html,
+    known_columns,
+    listed,
+    one_of,
+    problem,
+)
 from nerve._utils.files import read_json, read_tsv
 from nerve._utils.privacy import printable, printable_table
 from nerve._utils.progress import progress_bar
@@ -34,9 +43,19 @@ from nerve.data.duplicates import same_fc
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.stack import Series, Stack
 
-_ABOUT = {"format_version": int, "name": str, "parcellation": str, "digests": dict, "notes": dict}  # cohort.json
+_ABOUT = {
+    "format_version": int,
+    "name": str,
+    "parcellation": str,
+    "digests": dict,
+    "notes": dict,
+}  # cohort.json
 # how ingest matched the regions of files with those of the parcellation
-_ORDER = {"label": "confirmed by label", "stated": "as the user stated", "size": "not confirmed: files had no labels"}
+_ORDER = {
+    "label": "confirmed by label",
+    "stated": "as the user stated",
+    "size": "not confirmed: files had no labels",
+}
 _CHUNK = 64  # matrices read or written at a time
 
 
@@ -75,7 +94,11 @@ class Cohort:
         notes: dict[str, Any] | None = None,
     ) -> None:
         self.parcellation = load_parcellation(parcellation)
-        self.connectivity = connectivity if isinstance(connectivity, (np.ndarray, Stack)) else np.asarray(connectivity)
+        self.connectivity = (
+            connectivity
+            if isinstance(connectivity, (np.ndarray, Stack))
+            else np.asarray(connectivity)
+        )
         self.participants = _checked_participants(participants, name)
         self.name = printable(name)
         self.measure = one_of(f"measure of cohort {name!r}", measure, list(MEASURES))
@@ -101,16 +124,29 @@ class Cohort:
         if self.connectivity.shape != self.shape:
             expected = f"{self.shape} for {n} participants and {self.parcellation.name}"
             remedy = "Check the participants table and the parcellation."
-            raise problem(where, f"the FC stack has shape {self.connectivity.shape}", expected=expected, remedy=remedy)
+            raise problem(
+                where,
+                f"the FC stack has shape {self.connectivity.shape}",
+                expected=expected,
+                remedy=remedy,
+            )
         if self.connectivity.dtype not in (np.float16, np.float32):
             self.connectivity = np.asarray(self.connectivity, np.float32)
         if self.timeseries is None:
             return
         if len(self.timeseries) != n:
-            raise problem(where, f"{len(self.timeseries)} time series", expected=f"one for each of {n}")
-        for person, series in zip(self.participants["participant_id"], self.timeseries, strict=True):
+            raise problem(
+                where, f"{len(self.timeseries)} time series", expected=f"one for each of {n}"
+            )
+        for person, series in zip(
+            self.participants["participant_id"], self.timeseries, strict=True
+        ):
             if series.ndim != 2 or series.shape[1] != regions:
-                raise problem(person, f"its time series has shape {series.shape}", expected=f"(volumes, {regions})")
+                raise problem(
+                    person,
+                    f"its time series has shape {series.shape}",
+                    expected=f"(volumes, {regions})",
+                )
 
     def __len__(self) -> int:
         return self.n_participants
@@ -130,8 +166,14 @@ class Cohort:
         if isinstance(rows, tuple):
             remedy = "Index cohort.connectivity for entries, call align for regions."
             found = f"it was indexed by {len(rows)} things"
-            raise problem(f"Cohort {self.name!r}", found, expected="participants only", remedy=remedy)
-        return self.subset(np.atleast_1d(np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)))
+            raise problem(
+                f"Cohort {self.name!r}", found, expected="participants only", remedy=remedy
+            )
+        return self.subset(
+            np.atleast_1d(
+                np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
+            )
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.connectivity, dtype or np.float32)
@@ -152,9 +194,13 @@ class Cohort:
             "left out": len(self.exclusions),
             "regions": f"{self.n_regions} in {self.parcellation.n_networks} networks",
             "parcellation": self.parcellation.name,
-            "region order": _ORDER.get(str(self.notes.get("region_match")), "as given; nerve check compares orders"),
+            "region order": _ORDER.get(
+                str(self.notes.get("region_match")), "as given; nerve check compares orders"
+            ),
             "measure": in_words(self.measure),
-            "time series": "none" if self.timeseries is None else f"{self.timeseries.lengths.min()} volumes or more",
+            "time series": "none"
+            if self.timeseries is None
+            else f"{self.timeseries.lengths.min()} volumes or more",
             "motion": motion_of(self.participants),
             "covariates and targets (known)": listed(known, most=12) or "none",
         }
@@ -250,7 +296,9 @@ class Cohort:
         index = self._positions(people)
         stack = Stack.of(self.connectivity).take(index).settled()
         series = None if self.timeseries is None else self.timeseries.take(index)
-        return self._like(stack, self.participants.iloc[index].reset_index(drop=True), self.parcellation, series)
+        return self._like(
+            stack, self.participants.iloc[index].reset_index(drop=True), self.parcellation, series
+        )
 
     @property
     def cohort_names(self) -> pd.Series:
@@ -293,18 +341,26 @@ class Cohort:
         whole._opened = tuple(opened for cohort in cohorts for opened in cohort._opened)
         return whole
 
-    def save(self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False) -> Path:
+    def save(
+        self, path: str | os.PathLike[str], *, dtype: str | None = None, overwrite: bool = False
+    ) -> Path:
         """Write the cohort as a folder, whole or not at all.
 
         Refused if a folder that it was read from, the one to be overwritten say, has changed.
         """
         self.check_unchanged()
         dtype = dtype or ("float16" if self.connectivity.dtype == np.float16 else "float32")
-        with store.writing_cohort(path, self.parcellation, dtype=dtype, overwrite=overwrite) as writer:
+        with store.writing_cohort(
+            path, self.parcellation, dtype=dtype, overwrite=overwrite
+        ) as writer:
             starts = range(0, len(self), _CHUNK)
-            for start, chunk in zip(progress_bar(starts, label="writing", unit="chunks"), self._chunks(), strict=True):
+            for start, chunk in zip(
+                progress_bar(starts, label="writing", unit="chunks"), self._chunks(), strict=True
+            ):
                 some = range(start, start + len(chunk))
-                writer.append(chunk, None if self.timeseries is None else [self.timeseries[i] for i in some])
+                writer.append(
+                    chunk, None if self.timeseries is None else [self.timeseries[i] for i in some]
+                )
             self.check_unchanged()
             writer.finish(self.participants, **self._about)
         self._reopen(path)
@@ -317,28 +373,49 @@ class Cohort:
         if not (folder / "cohort.json").is_file():
             found = "this is not a cohort" if folder.exists() else "there is no such folder"
             remedy = "Make one with `nerve ingest` or `nerve simulate`."
-            raise problem(folder, found, expected="a folder with cohort.json and connectivity.npy", remedy=remedy)
+            raise problem(
+                folder,
+                found,
+                expected="a folder with cohort.json and connectivity.npy",
+                remedy=remedy,
+            )
         opened = store.OpenedFolder(folder)
         about = read_json(folder / "cohort.json")
         version = about.get("format_version") if isinstance(about, dict) else None
         if isinstance(version, int) and version != store.FORMAT_VERSION:
             newer = version > store.FORMAT_VERSION
             age, remedy = ("a newer", "Update nerve") if newer else ("an older", "Make it again")
-            raise problem(folder, f"it was written by {age} version of nerve", remedy=f"{remedy} to read it.")
-        if not isinstance(about, dict) or not all(isinstance(about.get(key), kind) for key, kind in _ABOUT.items()):
-            raise problem(folder / "cohort.json", "it does not describe a cohort", remedy="Make the cohort again.")
+            raise problem(
+                folder, f"it was written by {age} version of nerve", remedy=f"{remedy} to read it."
+            )
+        if not isinstance(about, dict) or not all(
+            isinstance(about.get(key), kind) for key, kind in _ABOUT.items()
+        ):
+            raise problem(
+                folder / "cohort.json",
+                "it does not describe a cohort",
+                remedy="Make the cohort again.",
+            )
         participants = read_tsv(folder / "participants.tsv", dtype={"participant_id": str})
         known_columns(["participant_id"], participants.columns, folder / "participants.tsv")
-        ids = read_tsv(folder / "connectivity.tsv", dtype=str, usecols=["participant_id"])["participant_id"]
+        ids = read_tsv(folder / "connectivity.tsv", dtype=str, usecols=["participant_id"])[
+            "participant_id"
+        ]
         rows = store.matched_rows(participants["participant_id"], ids, folder / "participants.tsv")
         connectivity = opened.open_array("connectivity.npy")
         stack = Stack.of(connectivity).settled() if connectivity.ndim == 3 else connectivity
         parcellation = Parcellation.from_table(folder / "regions.tsv", name=about["parcellation"])
         series = store.open_series(opened, ids) if (folder / "timeseries.npy").is_file() else None
-        said = {"name": about["name"], "measure": about.get("measure", "pearson"), "notes": about["notes"]}
+        said = {
+            "name": about["name"],
+            "measure": about.get("measure", "pearson"),
+            "notes": about["notes"],
+        }
         cohort = cls(stack, participants.iloc[rows], parcellation, series, **said)
         if (folder / "exclusions.tsv").is_file():
-            cohort.exclusions = read_tsv(folder / "exclusions.tsv", dtype=str, usecols=["participant_id", "reason"])
+            cohort.exclusions = read_tsv(
+                folder / "exclusions.tsv", dtype=str, usecols=["participant_id", "reason"]
+            )
         opened.check_unchanged()  # another process may have replaced some of these files by now
         cohort._made = about["digests"]
         cohort._opened = (opened,)
@@ -370,23 +447,36 @@ class Cohort:
             raise problem(where, f"a mask of length {len(wanted)}", expected=f"{len(self)} values")
         index = np.arange(len(self))[wanted if len(wanted) else np.array([], int)]
         if len(np.unique(index)) != len(index):
-            raise problem(where, "the same participant was chosen twice", expected="each at most once")
+            raise problem(
+                where, "the same participant was chosen twice", expected="each at most once"
+            )
         return index
 
-    def _like(self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any) -> Cohort:
+    def _like(
+        self, connectivity: Any, participants: pd.DataFrame, parcellation: Parcellation, series: Any
+    ) -> Cohort:
         cohort = Cohort(connectivity, participants, parcellation, series, **self._about)
         cohort._opened = self._opened
         return cohort
 
     @property
     def _about(self) -> dict[str, Any]:
-        return {"name": self.name, "measure": self.measure, "exclusions": self.exclusions, "notes": self.notes}
+        return {
+            "name": self.name,
+            "measure": self.measure,
+            "exclusions": self.exclusions,
+            "notes": self.notes,
+        }
 
 
 def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
     where = f"Cohort {name!r}"
     if not isinstance(table, pd.DataFrame) or "participant_id" not in table.columns:
-        raise problem(where, "the participants table has no column 'participant_id'", remedy="Rename the id column.")
+        raise problem(
+            where,
+            "the participants table has no column 'participant_id'",
+            remedy="Rename the id column.",
+        )
     table = printable_table(table.reset_index(drop=True).copy())
     ids = table["participant_id"]
     if ids.isna().any() or (ids.astype(str).str.strip() == "").any():
@@ -394,8 +484,16 @@ def _checked_participants(table: pd.DataFrame, name: str) -> pd.DataFrame:
     table["participant_id"] = [as_utf8(one) for one in ids]  # from names of files, perhaps
     repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
     if len(repeated):
-        found, remedy = f"participants occur twice ({listed(repeated)})", "Average or choose among their sessions first"
-        raise problem(where, found, expected="one row per participant", remedy=f"{remedy} (`nerve ingest --repeats`).")
+        found, remedy = (
+            f"participants occur twice ({listed(repeated)})",
+            "Average or choose among their sessions first",
+        )
+        raise problem(
+            where,
+            found,
+            expected="one row per participant",
+            remedy=f"{remedy} (`nerve ingest --repeats`).",
+        )
     return table
 
 

@@ -27,7 +27,11 @@ MEASURES: dict[str, tuple[str, str]] = {
     "other": ("values of another kind", "Other"),
 }
 CORRELATIONS = ("pearson", "partial")  # within [-1, 1], with a unit diagonal
-VALUES = {"pearson": "r", "partial": "r", "fisher_z": "z"}  # of other measures the range is not checked
+VALUES = {
+    "pearson": "r",
+    "partial": "r",
+    "fisher_z": "z",
+}  # of other measures the range is not checked
 
 _WORDS = {
     "pearson": ("pearson", "pearsoncorrelation", "pearsonr", "correlation", "corr", "r"),
@@ -77,7 +81,11 @@ def partial(series: np.ndarray) -> np.ndarray:
     return _expand(series, lambda usable: _partial_of(_shrunk_covariance(usable)))
 
 
-CONNECTIVITY: dict[str, Estimator] = {"pearson": pearson, "partial": partial, "ledoit_wolf": ledoit_wolf}
+CONNECTIVITY: dict[str, Estimator] = {
+    "pearson": pearson,
+    "partial": partial,
+    "ledoit_wolf": ledoit_wolf,
+}
 
 
 def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.ndarray:
@@ -92,7 +100,9 @@ def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.nd
     if series.ndim != 2:
         raise NerveError(f"The time series has shape {series.shape}, expected (volumes, regions).")
     if len(series) < MIN_VOLUMES:
-        raise NerveError(f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}.")
+        raise NerveError(
+            f"The time series has {len(series)} usable volumes, expected at least {MIN_VOLUMES}."
+        )
     return CONNECTIVITY[one_of("kind", kind, list(CONNECTIVITY))](_moderate(series))
 
 
@@ -108,7 +118,9 @@ def kept_volumes(motion: np.ndarray, threshold: float, n_volumes: int) -> np.nda
     if len(motion) == n_volumes - 1:  # FSL and C-PAC may leave out the first volume
         motion = np.concatenate([[0.0], motion])
     if len(motion) != n_volumes:
-        raise NerveError(f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one per volume.")
+        raise NerveError(
+            f"The motion file has {len(motion)} values for {n_volumes} volumes, expected one per volume."
+        )
     return motion <= threshold
 
 

@@ -17,7 +17,9 @@ from nerve.data.stack import Stack
 SAME = 0.9999  # correlation of two FC vectors above which they are the same
 NEARLY_SAME = 0.9995  # correlation of two sketches above which FC is compared in full
 FEWEST_ENTRIES = 10  # of FC vectors that are correlated: with fewer, strangers are alike by chance
-SKETCH_REGIONS = 8  # rows of each matrix that the sketch is taken from: little is read of a large file
+SKETCH_REGIONS = (
+    8  # rows of each matrix that the sketch is taken from: little is read of a large file
+)
 SKETCH_PARTNERS = 64  # entries of each of these rows
 BLOCK = 256  # participants compared with all others at a time
 
@@ -91,7 +93,9 @@ def _unit_rows(vectors: np.ndarray) -> np.ndarray:
     """
     vectors = np.nan_to_num(vectors, posinf=0.0, neginf=0.0)
     size = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
-    centred = vectors / np.where(size > 0, size, 1.0)  # units in which squares neither overflow nor vanish
+    centred = vectors / np.where(
+        size > 0, size, 1.0
+    )  # units in which squares neither overflow nor vanish
     centred -= centred.mean(axis=1, keepdims=True)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
     rounding = 1e-6 * np.sqrt(vectors.shape[1])

@@ -47,7 +47,10 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
     one_of("format", format, FORMATS)
     table = cohort.participants
     with atomic_folder(out, "dataset_description.json") as draft:
-        write_tsv(draft / "participants.tsv", table.assign(participant_id="sub-" + table["participant_id"]))
+        write_tsv(
+            draft / "participants.tsv",
+            table.assign(participant_id="sub-" + table["participant_id"]),
+        )
         write_bids_people(cohort, draft)
         cohort.check_unchanged()
     return Path(out)
@@ -66,12 +69,24 @@ def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
     _check_ids(cohort)
     atlas = f"atlas-{_alphanumeric(cohort.parcellation.name)}"
     measured = f"{atlas}_meas-{MEASURES[cohort.measure][1]}_relmat"
-    write_json(folder / "dataset_description.json", description(cohort.name, Description="nerve export --format bids"))
-    regions, file, count = cohort.parcellation.to_table(), f"{atlas}_dseg.tsv", np.arange(cohort.n_regions)
+    write_json(
+        folder / "dataset_description.json",
+        description(cohort.name, Description="nerve export --format bids"),
+    )
+    regions, file, count = (
+        cohort.parcellation.to_table(),
+        f"{atlas}_dseg.tsv",
+        np.arange(cohort.n_regions),
+    )
     regions.insert(0, "index", count + 1)
     write_tsv(folder / file, regions)
     write_json(folder / f"{atlas}_description.json", {"Name": cohort.parcellation.name})
-    nodes = {"matrix_index": count, "node_file": file, "node_index": count + 1, "label": cohort.parcellation.labels}
+    nodes = {
+        "matrix_index": count,
+        "node_file": file,
+        "node_index": count + 1,
+        "label": cohort.parcellation.labels,
+    }
     write_tsv(folder / f"{atlas}_nodeindices.tsv", pd.DataFrame(nodes))
     sidecar = {"NodeFiles": [file], "RelationshipMeasure": MEASURES[cohort.measure][1], **_SIDECAR}
     write_json(folder / f"{measured}.json", sidecar | {"Software": f"nerve {__version__}"})
@@ -91,7 +106,9 @@ def _check_ids(cohort: Cohort) -> None:
     if bad:
         found = f"{listed(map(repr, bad), most=4)} cannot stand in a BIDS file name"
         remedy = "Rename the participants in participants.tsv and ingest again."
-        raise problem(f"Cohort {cohort.name!r}", found, expected="ids of letters and digits", remedy=remedy)
+        raise problem(
+            f"Cohort {cohort.name!r}", found, expected="ids of letters and digits", remedy=remedy
+        )
 
 
 def _survives(person: str) -> bool:

@@ -28,7 +28,17 @@ from nerve.data.atlas_tables import parcellation_names
 
 OUTSIDE_NETWORK = "Subcortical"
 _LABEL_COLUMNS = ("label", "name", "region", "roi", "node")
-_NETWORK_COLUMNS = ("network", "network_label", "net", "group", "community", "net17", "net7", "network_17", "network_7")
+_NETWORK_COLUMNS = (
+    "network",
+    "network_label",
+    "net",
+    "group",
+    "community",
+    "net17",
+    "net7",
+    "network_17",
+    "network_7",
+)
 
 
 @dataclass(frozen=True)
@@ -60,35 +70,58 @@ class Parcellation:
         networks = tuple(map(printable, self.networks))
         n = len(labels)
         hemispheres = tuple(self.hemispheres) or tuple(map(_hemisphere, labels))
-        coordinates = np.full((n, 3), np.nan) if self.coordinates is None else np.array(self.coordinates, float)
+        coordinates = (
+            np.full((n, 3), np.nan)
+            if self.coordinates is None
+            else np.array(self.coordinates, float)
+        )
         coordinates.setflags(write=False)
         repeated = [label for label, count in Counter(labels).items() if count > 1]
         fits = len(hemispheres) == n and coordinates.shape == (n, 3)
         require(
             self.name,
             (n > 0, "the parcellation has no regions", "at least one"),
-            (len(networks) == n, f"{len(networks)} networks for {n} regions", "one network per region"),
+            (
+                len(networks) == n,
+                f"{len(networks)} networks for {n} regions",
+                "one network per region",
+            ),
             (not repeated, f"region labels occur twice ({listed(repeated)})", "unique labels"),
             (fits, "hemispheres or coordinates do not fit the labels", f"{n} of each"),
         )
-        checked = {"labels": labels, "networks": networks, "hemispheres": hemispheres, "coordinates": coordinates}
+        checked = {
+            "labels": labels,
+            "networks": networks,
+            "hemispheres": hemispheres,
+            "coordinates": coordinates,
+        }
         checked["name"] = printable(self.name)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @classmethod
-    def from_table(cls, table: pd.DataFrame | str | os.PathLike[str], name: str | None = None) -> Parcellation:
+    def from_table(
+        cls, table: pd.DataFrame | str | os.PathLike[str], name: str | None = None
+    ) -> Parcellation:
         """A parcellation from a table, or its file, with columns label, network and optionally x, y, z, hemisphere."""
         if not isinstance(table, pd.DataFrame):
             name = name or Path(table).name.split(".")[0]
             table = read_tsv(table, dtype=dict.fromkeys((*_LABEL_COLUMNS, *_NETWORK_COLUMNS), str))
         name = name or "custom"
-        labels, networks = (_column(table, names, name) for names in (_LABEL_COLUMNS, _NETWORK_COLUMNS))
+        labels, networks = (
+            _column(table, names, name) for names in (_LABEL_COLUMNS, _NETWORK_COLUMNS)
+        )
         try:
             xyz = table[list("xyz")].to_numpy(float) if {*"xyz"} <= set(table.columns) else None
         except (ValueError, OverflowError) as error:
-            raise problem(name, f"a coordinate is not a number ({error})", expected="x, y, z in mm") from error
-        sides = table["hemisphere"].astype(object).fillna("").astype(str) if "hemisphere" in table.columns else ()
+            raise problem(
+                name, f"a coordinate is not a number ({error})", expected="x, y, z in mm"
+            ) from error
+        sides = (
+            table["hemisphere"].astype(object).fillna("").astype(str)
+            if "hemisphere" in table.columns
+            else ()
+        )
         return cls(labels, networks, tuple(sides), xyz, name)
 
     @property
@@ -109,7 +142,9 @@ class Parcellation:
     @property
     def fingerprint(self) -> str:
         """A short hash of labels and networks in order."""
-        text = "\n".join(f"{label}\t{network}" for label, network in zip(self.labels, self.networks, strict=True))
+        text = "\n".join(
+            f"{label}\t{network}" for label, network in zip(self.labels, self.networks, strict=True)
+        )
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def __len__(self) -> int:
@@ -120,7 +155,9 @@ class Parcellation:
 
     def to_table(self) -> pd.DataFrame:
         """The parcellation as a table that `from_table` reads back."""
-        table = pd.DataFrame({"label": self.labels, "network": self.networks, "hemisphere": self.hemispheres})
+        table = pd.DataFrame(
+            {"label": self.labels, "network": self.networks, "hemisphere": self.hemispheres}
+        )
         return table.assign(**dict(zip("xyz", self.coordinates.T, strict=True)))
 
     def subset(self, regions: Sequence[int] | np.ndarray, name: str | None = None) -> Parcellation:
@@ -128,7 +165,9 @@ class Parcellation:
         regions = np.asarray(regions, int)
         columns = (self.labels, self.networks, self.hemispheres)
         labels, networks, hemispheres = (tuple(column[i] for i in regions) for column in columns)
-        return Parcellation(labels, networks, hemispheres, self.coordinates[regions], name or self.name)
+        return Parcellation(
+            labels, networks, hemispheres, self.coordinates[regions], name or self.name
+        )
 
     def with_outside(self, labels: Sequence[str]) -> Parcellation:
         """The same regions followed by others that belong to no network, as one network of their own."""
@@ -136,7 +175,11 @@ class Parcellation:
         hemispheres = self.hemispheres + tuple(map(_hemisphere, labels))
         coordinates = np.vstack([self.coordinates, np.full((len(labels), 3), np.nan)])
         return Parcellation(
-            self.labels + tuple(labels), networks, hemispheres, coordinates, f"{self.name}+{len(labels)}"
+            self.labels + tuple(labels),
+            networks,
+            hemispheres,
+            coordinates,
+            f"{self.name}+{len(labels)}",
         )
 
     def with_networks_of(self, other: Parcellation | str) -> Parcellation:
@@ -150,7 +193,11 @@ class Parcellation:
         """
         other = load_parcellation(other)
         position = other.reordering_to(self)  # where each of our regions stands in `other`
-        return replace(self, networks=tuple(other.networks[i] for i in position), name=f"{self.name}/{other.name}")
+        return replace(
+            self,
+            networks=tuple(other.networks[i] for i in position),
+            name=f"{self.name}/{other.name}",
+        )
 
     def reordering_to(self, other: Parcellation | str) -> np.ndarray:
         """Positions in this parcellation of the regions of another, in the other's order.
@@ -166,7 +213,9 @@ class Parcellation:
         """
         other = load_parcellation(other)
         index = self.positions_of(other)
-        missing = [label for label, position in zip(other.labels, index, strict=True) if position < 0]
+        missing = [
+            label for label, position in zip(other.labels, index, strict=True) if position < 0
+        ]
         if missing:
             raise NerveError(
                 f"{len(missing)} of the {other.n_regions} regions of {other.name} are not among the "
@@ -204,7 +253,9 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     if isinstance(source, Parcellation):
         return source
     if not isinstance(source, (str, os.PathLike)):
-        raise NerveError(f"The parcellation is {brief(source)}, expected a built-in name or the file of a table.")
+        raise NerveError(
+            f"The parcellation is {brief(source)}, expected a built-in name or the file of a table."
+        )
     name = str(source)
     if name in parcellation_names() or name.removesuffix("+aseg19") in parcellation_names():
         return _builtin(name)
@@ -212,7 +263,9 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
     if path.suffix.lower() in (".tsv", ".csv", ".txt") or path.is_file():
         return Parcellation.from_table(path)
     if orders := atlases.orders_of(name):
-        raise NerveError(f"{name!r} comes in several versions: say which, {listed(orders, most=20)}.")
+        raise NerveError(
+            f"{name!r} comes in several versions: say which, {listed(orders, most=20)}."
+        )
     raise NerveError(
         f"{name!r} is neither a built-in parcellation nor a file.{did_you_mean(name, parcellation_names())} "
         "`nerve atlas list` shows the built-in ones; a TSV with columns label and network (optionally x, y, z) "
@@ -240,7 +293,9 @@ def _keys(here: Parcellation, there: Parcellation) -> tuple[list[str], list[str]
             "parcels, although some labels are alike. Name the parcellation that the data were made with."
         )
     alias = atlases.other_aliases() if 0 in sizes else atlases.schaefer_aliases(sizes[0])
-    return [alias.get(label, label) for label in here.labels], [alias.get(label, label) for label in there.labels]
+    return [alias.get(label, label) for label in here.labels], [
+        alias.get(label, label) for label in there.labels
+    ]
 
 
 def _hemisphere(label: str) -> str:

@@ -30,7 +30,9 @@ class Stack:
         Positions of the regions that are taken from each source; None is all.
     """
 
-    def __init__(self, sources: list[Any], places: np.ndarray, regions: list[np.ndarray | None]) -> None:
+    def __init__(
+        self, sources: list[Any], places: np.ndarray, regions: list[np.ndarray | None]
+    ) -> None:
         self._sources, self._places, self._regions = sources, places, regions
         n_regions = sources[0].shape[-1] if regions[0] is None else len(regions[0])
         self.shape = (len(places), n_regions, n_regions)  #: (participants, regions, regions).
@@ -51,7 +53,11 @@ class Stack:
         firsts = np.cumsum([0, *(len(stack._sources) for stack in stacks[:-1])])
         places = [stack._places + [first, 0] for stack, first in zip(stacks, firsts, strict=True)]
         sources = [source for stack in stacks for source in stack._sources]
-        return cls(sources, np.concatenate(places), [regions for stack in stacks for regions in stack._regions])
+        return cls(
+            sources,
+            np.concatenate(places),
+            [regions for stack in stacks for regions in stack._regions],
+        )
 
     ndim = 3
 
@@ -81,7 +87,11 @@ class Stack:
 
     def reordered(self, regions: np.ndarray) -> Stack:
         """Another choice and order of regions."""
-        return Stack(self._sources, self._places, [regions if old is None else old[regions] for old in self._regions])
+        return Stack(
+            self._sources,
+            self._places,
+            [regions if old is None else old[regions] for old in self._regions],
+        )
 
     def settled(self) -> np.ndarray | Stack:
         """A plain array if that is small, otherwise this stack; an untouched source is returned as it is."""
@@ -100,9 +110,15 @@ class Stack:
             order = self._regions[number]
             for chunk in np.array_split(here, max(1, len(here) // at_a_time)):
                 rows = self._places[index[chunk], 1]
-                block = source[rows] if region is None else source[rows, region if order is None else order[region]]
+                block = (
+                    source[rows]
+                    if region is None
+                    else source[rows, region if order is None else order[region]]
+                )
                 if order is not None:
-                    block = block[:, order] if region is not None else block[:, order[:, None], order]
+                    block = (
+                        block[:, order] if region is not None else block[:, order[:, None], order]
+                    )
                 out[chunk] = block
                 give_back(source)
         return out
@@ -111,9 +127,13 @@ class Stack:
 class Series:
     """Time series of many participants, (volumes, regions) each, of any length."""
 
-    def __init__(self, parts: Sequence[np.ndarray], regions: Sequence[np.ndarray | None] | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[np.ndarray], regions: Sequence[np.ndarray | None] | None = None
+    ) -> None:
         self._parts = list(parts)
-        self._regions: list[np.ndarray | None] = [None] * len(self._parts) if regions is None else list(regions)
+        self._regions: list[np.ndarray | None] = (
+            [None] * len(self._parts) if regions is None else list(regions)
+        )
 
     @property
     def lengths(self) -> np.ndarray:
@@ -136,7 +156,9 @@ class Series:
 
     def reordered(self, regions: np.ndarray) -> Series:
         """Another choice and order of regions."""
-        return Series(self._parts, [regions if old is None else old[regions] for old in self._regions])
+        return Series(
+            self._parts, [regions if old is None else old[regions] for old in self._regions]
+        )
 
     @classmethod
     def concat(cls, many: Sequence[Series]) -> Series:

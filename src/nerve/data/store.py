@@ -21,7 +21,16 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, as_utf8, listed, one_of, problem
-from nerve._utils.files import MISSING, FileState, atomic_folder, file_hash, file_state, read_tsv, write_json, write_tsv
+from nerve._utils.files import (
+    MISSING,
+    FileState,
+    atomic_folder,
+    file_hash,
+    file_state,
+    read_tsv,
+    write_json,
+    write_tsv,
+)
 from nerve._utils.privacy import printable_table
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.stack import Series, give_back
@@ -86,15 +95,25 @@ class _GrowingArray(ArrayDigest):
         """Write or rewrite the header; numpy pads it so that its length does not depend on the first axis."""
         self.stream.seek(0)
         shape = (self.n_rows, *self.shape)
-        header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": shape,
+        }
         np.lib.format.write_array_header_1_0(self.stream, header)  # type: ignore[arg-type]
 
 
 class CohortWriter:
     """Appends matrices to a cohort on disk, so that none but the current ones are in memory."""
 
-    def __init__(self, folder: Path, parcellation: Parcellation, dtype: str, files: ExitStack) -> None:
-        self.folder, self.parcellation, self.files = folder, parcellation, files  # `files` closes what was opened
+    def __init__(
+        self, folder: Path, parcellation: Parcellation, dtype: str, files: ExitStack
+    ) -> None:
+        self.folder, self.parcellation, self.files = (
+            folder,
+            parcellation,
+            files,
+        )  # `files` closes what was opened
         path, regions = folder / "connectivity.npy", parcellation.n_regions
         self.matrices = _GrowingArray(files, path, one_of("dtype", dtype, DTYPES), regions, regions)
         self.series: _GrowingArray | None = None
@@ -134,7 +153,9 @@ class CohortWriter:
         if exclusions is not None and len(exclusions):
             write_tsv(self.folder / "exclusions.tsv", exclusions)
         write_json(self.folder / "dataset_description.json", description(name))
-        made = digests(self.matrices.finish(), self.parcellation, participants, series, self.lengths)
+        made = digests(
+            self.matrices.finish(), self.parcellation, participants, series, self.lengths
+        )
         about = {"format_version": FORMAT_VERSION, "name": name, "measure": measure}
         about |= {"parcellation": self.parcellation.name, "digests": made, "notes": notes or {}}
         write_json(self.folder / "cohort.json", about)
@@ -142,20 +163,31 @@ class CohortWriter:
 
 @contextmanager
 def writing_cohort(
-    path: str | os.PathLike[str], parcellation: Parcellation | str, *, dtype: str = "float32", overwrite: bool = False
+    path: str | os.PathLike[str],
+    parcellation: Parcellation | str,
+    *,
+    dtype: str = "float32",
+    overwrite: bool = False,
 ) -> Iterator[CohortWriter]:
     """A writer whose folder takes its name only once `finish` was called and the block ended well."""
-    with atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft, ExitStack() as files:
+    with (
+        atomic_folder(path, "cohort.json", own=FILES, overwrite=overwrite) as draft,
+        ExitStack() as files,
+    ):
         yield CohortWriter(draft, load_parcellation(parcellation), dtype, files)
         if not (draft / "cohort.json").is_file():
             raise NerveError(f"{path}: the cohort was not finished, nothing was written.")
 
 
-def open_npy(path: Path, remedy: str = "The file is incomplete: make the cohort again.") -> np.ndarray:
+def open_npy(
+    path: Path, remedy: str = "The file is incomplete: make the cohort again."
+) -> np.ndarray:
     """Memory-map an array; a broken or pickled file is refused in one sentence."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # a damaged header is Python, and numpy stumbles over it in a dozen ways
+    except (
+        Exception
+    ) as error:  # a damaged header is Python, and numpy stumbles over it in a dozen ways
         raise problem(path, f"it cannot be read as an array ({error})", remedy=remedy) from error
     if not isinstance(array, np.ndarray):  # an archive of arrays in disguise
         raise problem(path, "it is an archive, not one array", remedy=remedy)
@@ -180,13 +212,21 @@ def matched_rows(table: Any, ids: Iterable[Any], where: Path) -> np.ndarray:
     """The row of `table` (ids) of each of `ids`: files of a cohort are matched by participant, never by position."""
     row_of = {str(one): row for row, one in enumerate(table)}
     wanted = [str(one) for one in ids]
-    lacking, more = [one for one in wanted if one not in row_of], sorted(row_of.keys() - set(wanted))
+    lacking, more = (
+        [one for one in wanted if one not in row_of],
+        sorted(row_of.keys() - set(wanted)),
+    )
     if lacking or more or len(row_of) != len(table):
         said = [f"it lacks {listed(lacking, most=3)}"] * bool(lacking)
         said += [f"it has {listed(more, most=3)}, who has no matrix"] * bool(more)
         expected = "the participants of connectivity.tsv, which says whose each matrix is"
         remedy = "Put the table right, or make the cohort again."
-        raise problem(where, " and ".join(said) or "a participant occurs twice", expected=expected, remedy=remedy)
+        raise problem(
+            where,
+            " and ".join(said) or "a participant occurs twice",
+            expected=expected,
+            remedy=remedy,
+        )
     return np.array([row_of[one] for one in wanted], int)
 
 
@@ -261,10 +301,18 @@ class OpenedFolder:
         changed += [name for name in {*self.arrays, *now.arrays} if not self._same_array(name, now)]
         if changed:
             found = f"{listed(sorted(changed))} changed after the cohort was opened, so nothing is written"
-            raise problem(self.path, found, remedy="Put the files back, or start again with what is there now.")
+            raise problem(
+                self.path,
+                found,
+                remedy="Put the files back, or start again with what is there now.",
+            )
 
     def _changed(self, name: str) -> NerveError:
-        return problem(self.path / name, "it was changed after the cohort was opened", remedy="Open the cohort again.")
+        return problem(
+            self.path / name,
+            "it was changed after the cohort was opened",
+            remedy="Open the cohort again.",
+        )
 
     def _same_array(self, name: str, now: OpenedFolder) -> bool:
         """Whether an array is the one that was opened: by its state, or a copy by its content."""
@@ -301,7 +349,11 @@ def text_digest(*parts: str) -> str:
 
 
 def digests(
-    connectivity: str, parcellation: Parcellation, participants: pd.DataFrame, series: str | None, lengths: Any
+    connectivity: str,
+    parcellation: Parcellation,
+    participants: pd.DataFrame,
+    series: str | None,
+    lengths: Any,
 ) -> dict[str, Any]:
     """What a cohort is, file by file, and column by column of its table.
 
@@ -309,11 +361,19 @@ def digests(
     """
     text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
     as_text = {"participant_id": str}
-    table = pd.read_csv(io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text)
-    found: dict[str, Any] = {"connectivity.npy": connectivity, "regions.tsv": parcellation.fingerprint}
+    table = pd.read_csv(
+        io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text
+    )
+    found: dict[str, Any] = {
+        "connectivity.npy": connectivity,
+        "regions.tsv": parcellation.fingerprint,
+    }
     found["participants.tsv"] = {name: text_digest(text) for name, text in _columns_as_text(table)}
     if series is not None:
-        found |= {"timeseries.npy": series, "timeseries.tsv": text_digest(*(str(int(length)) for length in lengths))}
+        found |= {
+            "timeseries.npy": series,
+            "timeseries.tsv": text_digest(*(str(int(length)) for length in lengths)),
+        }
     return found
 
 
@@ -332,7 +392,9 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     old, new = (dict(found) for found in (before, now))
     columns = _compared(old.pop("participants.tsv", {}), new.pop("participants.tsv"))
     words = {"changed": "has changed", "added": "was added", "gone": "is gone"}
-    said = [f"{name} {words[what]}" for what, names in _compared(old, new).items() for name in names]
+    said = [
+        f"{name} {words[what]}" for what, names in _compared(old, new).items() for name in names
+    ]
     parts = [f"{what}: {listed(names, most=5)}" for what, names in columns.items() if names]
     return said + ([f"columns of participants.tsv {'; '.join(parts)}"] if parts else [])
 
@@ -351,4 +413,9 @@ def description(name: str, **made: str) -> dict[str, Any]:
     from nerve import __version__
 
     makers = [{"Name": "nerve", "Version": __version__, **made}]
-    return {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative", "GeneratedBy": makers}
+    return {
+        "Name": name,
+        "BIDSVersion": "1.10.0",
+        "DatasetType": "derivative",
+        "GeneratedBy": makers,
+    }

@@ -12,7 +12,14 @@ from nerve.evaluation.resampling import adjusted_p, permutation_p, restricted_pe
 from nerve.evaluation.results import ResultsFolder, is_results, read_results, write_results
 from nerve.evaluation.rows import Row, line_label
 from nerve.evaluation.run import evaluate
-from nerve.evaluation.statistics import all_comparisons, best_two, compare, line_id, motion_table, score_table
+from nerve.evaluation.statistics import (
+    all_comparisons,
+    best_two,
+    compare,
+    line_id,
+    motion_table,
+    score_table,
+)
 
 __all__ = [
     "LAMBDAS",

@@ -33,13 +33,17 @@ class ComBat:
         of sites where these have more of them. Everyone is harmonised. Of who is tested the column is not looked at.
     """
 
-    def __init__(self, site: str, preserve: Sequence[str] = (), on: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self, site: str, preserve: Sequence[str] = (), on: tuple[str, str] | None = None
+    ) -> None:
         self.site, self.preserve, self.on = site, tuple(preserve), on
         self.columns = (site, *preserve)  # of the participants table that the step reads
 
     def without(self, names: Iterable[str]) -> ComBat:
         """The same step that does not preserve those columns: a test participant's target must not be looked at."""
-        return ComBat(self.site, [name for name in self.preserve if name not in set(names)], self.on)
+        return ComBat(
+            self.site, [name for name in self.preserve if name not in set(names)], self.on
+        )
 
     def fit(self, features: np.ndarray, table: pd.DataFrame) -> ComBat:
         """Learn the site effects; `features` is (n, d)."""
@@ -49,7 +53,9 @@ class ComBat:
             features, table = features[learned_from], table[learned_from]
         self.sites_, code = np.unique(sites_of(table, self.site, "ComBat"), return_inverse=True)
         if len(self.sites_) < 2:
-            raise NerveError(f"ComBat found one site in column {self.site!r}, expected at least two. Leave ComBat out.")
+            raise NerveError(
+                f"ComBat found one site in column {self.site!r}, expected at least two. Leave ComBat out."
+            )
         self.design_ = Design().fit(table[list(self.preserve)])
         member = np.eye(len(self.sites_))[code]  # (n, sites)
         design = np.column_stack([member, self.design_.transform(table[list(self.preserve)])])
@@ -57,7 +63,9 @@ class ComBat:
         self.mean_ = member.mean(axis=0) @ coefficients[: len(self.sites_)]  # (d,)
         self.slopes_ = coefficients[len(self.sites_) :]  # (p, d)
         deviation = np.sqrt(((features - design @ coefficients) ** 2).mean(axis=0))
-        varies = deviation > 1e-12 * np.abs(features).max(axis=0)  # constant features stay as they are
+        varies = deviation > 1e-12 * np.abs(features).max(
+            axis=0
+        )  # constant features stay as they are
         self.deviation_ = np.where(varies, deviation, 1.0)
         standard = self._standardise(features, table)[:, varies]
         self.shift_ = np.zeros((len(self.sites_), features.shape[1]))
@@ -83,7 +91,9 @@ class ComBat:
         return standard * self.deviation_ + self._expected(table)
 
     def _expected(self, table: pd.DataFrame) -> np.ndarray:
-        return self.mean_ + self.design_.transform(table[list(self.preserve)]) @ self.slopes_  # (n, d)
+        return (
+            self.mean_ + self.design_.transform(table[list(self.preserve)]) @ self.slopes_
+        )  # (n, d)
 
     def _standardise(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
         return (np.asarray(features, float) - self._expected(table)) / self.deviation_
@@ -104,7 +114,9 @@ def sites_of(table: pd.DataFrame, column: str, where: str) -> np.ndarray:
     return sites.to_numpy(str)
 
 
-def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200) -> tuple[np.ndarray, np.ndarray]:
+def _site_effect(
+    standard: np.ndarray, tolerance: float = 1e-6, most: int = 200
+) -> tuple[np.ndarray, np.ndarray]:
     """Shrunken shift γ* and scale δ* of one site's standardised features, (n_site, d) → two (d,) arrays.
 
     A normal prior for γ and an inverse-gamma prior for δ², with moments matched over features; the two conditional
@@ -119,7 +131,9 @@ def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200)
     (centre, spread), (mean, variance) = (
         (raw.mean(), raw.var(ddof=1) if len(raw) > 1 else 1.0) for raw in (raw_shift, raw_scale)
     )
-    if variance <= 1e-12 or spread <= 1e-12:  # nothing to learn across features: the plain estimates
+    if (
+        variance <= 1e-12 or spread <= 1e-12
+    ):  # nothing to learn across features: the plain estimates
         return raw_shift, np.sqrt(np.where(raw_scale > 0, raw_scale, 1.0))
     shape, rate = 2.0 + mean**2 / variance, mean + mean**3 / variance
     shift, scale = raw_shift, raw_scale
@@ -129,7 +143,9 @@ def _site_effect(standard: np.ndarray, tolerance: float = 1e-6, most: int = 200)
         errors = squares - 2 * new_shift * total + n * new_shift**2
         new_scale = (0.5 * errors + rate) / (n / 2.0 + shape - 1.0)
         steps = ((new_shift, shift), (new_scale, scale))
-        change = max((np.abs(new - old) / np.maximum(np.abs(old), 1e-8)).max() for new, old in steps)
+        change = max(
+            (np.abs(new - old) / np.maximum(np.abs(old), 1e-8)).max() for new, old in steps
+        )
         shift, scale = new_shift, new_scale
         if change < tolerance:
             break

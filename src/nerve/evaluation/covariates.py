@@ -13,7 +13,15 @@ from nerve._utils.errors import problem
 from nerve._utils.fitted import NotFitted
 from nerve._utils.privacy import FEWEST_OF_LEVEL, shared_levels
 
-_MOTION_NAMES = ("meanfd", "fdmean", "funcmeanfd", "meanframewisedisplacement", "framewisedisplacement", "fd", "motion")
+_MOTION_NAMES = (
+    "meanfd",
+    "fdmean",
+    "funcmeanfd",
+    "meanframewisedisplacement",
+    "framewisedisplacement",
+    "fd",
+    "motion",
+)
 
 
 def motion_column(columns: Iterable[str]) -> str | None:
@@ -24,7 +32,10 @@ def motion_column(columns: Iterable[str]) -> str | None:
     >>> motion_column(["age", "func_mean_fd"]), motion_column(["age"])
     ('func_mean_fd', None)
     """
-    found = {"".join(filter(str.isalnum, str(column).lower())): str(column) for column in reversed(list(columns))}
+    found = {
+        "".join(filter(str.isalnum, str(column).lower())): str(column)
+        for column in reversed(list(columns))
+    }
     return next((found[name] for name in _MOTION_NAMES if name in found), None)
 
 
@@ -56,7 +67,9 @@ class Design:
                 blocks.append(np.where(np.isfinite(values), values, np.nan)[:, None])
                 continue
             labels = table[name].astype(str).where(table[name].notna(), None).to_numpy(object)
-            one_hot = (labels[:, None] == np.array(categories, object)[None, :]).astype(float)  # (n, categories)
+            one_hot = (labels[:, None] == np.array(categories, object)[None, :]).astype(
+                float
+            )  # (n, categories)
             one_hot[~one_hot.any(axis=1)] = np.nan
             blocks.append(one_hot)
         return np.column_stack(blocks)
@@ -109,15 +122,21 @@ class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.design_ = Design().fit(table)
         matrix = self.design_.transform(table)  # (n, p)
         scale = deviations(matrix)
-        self.scale_ = np.where(scale > 0, scale, 1.0)  # so that the rank test sees comparable columns
+        self.scale_ = np.where(
+            scale > 0, scale, 1.0
+        )  # so that the rank test sees comparable columns
         self.intercept_ = values.mean(axis=0)  # (T,): the columns of the design are centred
-        self.coefficients_ = np.linalg.lstsq(matrix / self.scale_, values - self.intercept_, rcond=1e-10)[0]
+        self.coefficients_ = np.linalg.lstsq(
+            matrix / self.scale_, values - self.intercept_, rcond=1e-10
+        )[0]
         return self
 
     def predict(self, table: pd.DataFrame) -> np.ndarray:
         """What the covariates say of each participant, (n, T)."""
         if not hasattr(self, "coefficients_"):
-            raise NotFitted("This CovariateRegression is not fitted yet. Call fit(table, values) first.")
+            raise NotFitted(
+                "This CovariateRegression is not fitted yet. Call fit(table, values) first."
+            )
         return self.intercept_ + (self.design_.transform(table) / self.scale_) @ self.coefficients_
 
     def residuals(self, table: pd.DataFrame, values: np.ndarray) -> np.ndarray:
@@ -128,7 +147,10 @@ class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """What was learned, as plain JSON."""
         numbers = {"means": self.design_.means_, "scale": self.scale_, "intercept": self.intercept_}
         numbers["coefficients"] = self.coefficients_
-        return {"categories": self.design_.categories_, **{name: one.tolist() for name, one in numbers.items()}}
+        return {
+            "categories": self.design_.categories_,
+            **{name: one.tolist() for name, one in numbers.items()},
+        }
 
     @classmethod
     def from_dict(cls, learned: dict[str, Any]) -> CovariateRegression:
@@ -136,11 +158,23 @@ class CovariateRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         regression = cls()
         regression.design_ = Design()
         regression.design_.categories_ = dict(learned["categories"])
-        regression.design_.means_, regression.scale_, regression.intercept_, regression.coefficients_ = (
-            np.asarray(learned[name], float) for name in ("means", "scale", "intercept", "coefficients")
+        (
+            regression.design_.means_,
+            regression.scale_,
+            regression.intercept_,
+            regression.coefficients_,
+        ) = (
+            np.asarray(learned[name], float)
+            for name in ("means", "scale", "intercept", "coefficients")
         )
-        width = sum(1 if known is None else len(known) for known in regression.design_.categories_.values())
-        if {len(regression.design_.means_), len(regression.scale_), len(regression.coefficients_)} != {width}:
+        width = sum(
+            1 if known is None else len(known) for known in regression.design_.categories_.values()
+        )
+        if {
+            len(regression.design_.means_),
+            len(regression.scale_),
+            len(regression.coefficients_),
+        } != {width}:
             raise ValueError(f"coefficients that are not of {width} covariates")
         return regression
 
@@ -165,10 +199,16 @@ class FeatureRegression:
 
     def fit(self, features: np.ndarray, table: pd.DataFrame) -> FeatureRegression:
         """Learn one coefficient per covariate and feature."""
-        self.regression_ = CovariateRegression().fit(table[list(self.columns)], np.asarray(features, float))
+        self.regression_ = CovariateRegression().fit(
+            table[list(self.columns)], np.asarray(features, float)
+        )
         return self
 
     def transform(self, features: np.ndarray, table: pd.DataFrame) -> np.ndarray:
         """Residual features plus their training mean, (n, d)."""
-        residuals = self.regression_.residuals(table[list(self.columns)], np.asarray(features, float))
-        return residuals + self.regression_.intercept_  # keep the profile that a correlation kernel compares
+        residuals = self.regression_.residuals(
+            table[list(self.columns)], np.asarray(features, float)
+        )
+        return (
+            residuals + self.regression_.intercept_
+        )  # keep the profile that a correlation kernel compares

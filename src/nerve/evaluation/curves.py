@@ -29,10 +29,14 @@ class Draw(NamedTuple):
     targets: list[int]  # their columns
     pool: np.ndarray  # positions of max(k) participants, from whom everything is learned
     test: np.ndarray  # positions of those tested, none of whom shares a group with the pool
-    labelled: dict[int, np.ndarray]  # of each target: places in the pool, in the order in which they get labels
+    labelled: dict[
+        int, np.ndarray
+    ]  # of each target: places in the pool, in the order in which they get labels
 
 
-def learning_curve(features: Features, prepared: Prepared, people: People, protocol: Protocol) -> pd.DataFrame:
+def learning_curve(
+    features: Features, prepared: Prepared, people: People, protocol: Protocol
+) -> pd.DataFrame:
     """The score of each target with k labelled participants, k = `protocol.labels`, over `protocol.n_draws` draws.
 
     In each draw a pool of max(k) participants is drawn, stratified by the targets; of them the first k are labelled,
@@ -73,7 +77,9 @@ def learning_curve(features: Features, prepared: Prepared, people: People, proto
                     left, right = _rows(pool_features, first), test_features
                     if precomputed:  # a kernel has a column for each of the pool
                         left, right = left[:, first], right[:, first]
-                    values, _ = without_covariates(raw[:, target], columns[target], train, draw.test, covariates)
+                    values, _ = without_covariates(
+                        raw[:, target], columns[target], train, draw.test, covariates
+                    )
                     task = FoldTask(
                         fold=draw.number,
                         names=[names[target]],
@@ -83,7 +89,9 @@ def learning_curve(features: Features, prepared: Prepared, people: People, proto
                         strata=None,
                         features=(left, right),
                     )
-                    predicted = fit_and_predict(model, task, values[train, None], people.groups)[:, 0]
+                    predicted = fit_and_predict(model, task, values[train, None], people.groups)[
+                        :, 0
+                    ]
                     metric, score = _score(raw[:, target], values, draw.test, predicted)
                     rows.append((people.cohort, names[target], k, draw.number, metric, score))
     table = pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
@@ -100,13 +108,17 @@ def draws(people: People, protocol: Protocol) -> list[Draw]:
     return found
 
 
-def _draws_that_share_features(people: People, protocol: Protocol, source: Source) -> list[tuple[Draw, list[int]]]:
+def _draws_that_share_features(
+    people: People, protocol: Protocol, source: Source
+) -> list[tuple[Draw, list[int]]]:
     """Each draw with those of its targets that can share features: see `predict.sharing`."""
     raw = people.targets.to_numpy(float)
     columns = [people.whole.get(str(name), str(name)) for name in people.targets]
     found = []
     for draw in draws(people, protocol):
-        for places in sharing(raw[:, draw.targets], [columns[i] for i in draw.targets], source.columns):
+        for places in sharing(
+            raw[:, draw.targets], [columns[i] for i in draw.targets], source.columns
+        ):
             found.append((draw, [draw.targets[place] for place in places]))
     return found
 
@@ -168,7 +180,9 @@ def _rows(features: Any, places: np.ndarray) -> Any:
     return features.iloc[places] if isinstance(features, pd.DataFrame) else features[places]
 
 
-def _score(raw: np.ndarray, values: np.ndarray, test: np.ndarray, predicted: np.ndarray) -> tuple[str, float]:
+def _score(
+    raw: np.ndarray, values: np.ndarray, test: np.ndarray, predicted: np.ndarray
+) -> tuple[str, float]:
     """The name and value of the score: AUC of two classes, otherwise r with what is left after covariates."""
     if is_binary(raw[np.isfinite(raw)]):
         return "auc", float(weighted_auc(np.ones((1, len(test))), raw[test] == 1, predicted)[0])
@@ -205,6 +219,12 @@ def curve_sentences(table: pd.DataFrame, label: dict[str, str], best: Sequence[s
         first = part[part["labels"] == k].sort_values("score", ascending=False)["row"]
         for other in [row for row in first.iloc[1:] if row in best]:
             needed = equivalent_labels(part, first.iloc[0], other, k)
-            more = f"at {needed:.0f}" if np.isfinite(needed) else f"at more than {int(part['labels'].max())}"
-            said.append(f"{cohort}, {target}: at {k} labels, {label[first.iloc[0]]} is where {label[other]} is {more}.")
+            more = (
+                f"at {needed:.0f}"
+                if np.isfinite(needed)
+                else f"at more than {int(part['labels'].max())}"
+            )
+            said.append(
+                f"{cohort}, {target}: at {k} labels, {label[first.iloc[0]]} is where {label[other]} is {more}."
+            )
     return said

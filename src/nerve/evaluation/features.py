@@ -27,7 +27,9 @@ from nerve.evaluation.kernels import UNIT_ROWS, blockwise_gram, cross_products, 
 from nerve.evaluation.people import People
 from nerve.evaluation.protocol import Protocol
 
-Prepared = tuple[Any, sources.Source]  # the model that is fitted in each fold, and where its features come from
+Prepared = tuple[
+    Any, sources.Source
+]  # the model that is fitted in each fold, and where its features come from
 
 
 @dataclass
@@ -35,14 +37,22 @@ class Features:
     """One row of a results table before it is computed; `prepare` gives what the cross-validation loop runs."""
 
     name: str
-    missing: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # (n,) participants without features
+    missing: np.ndarray = field(
+        default_factory=lambda: np.zeros(0, bool)
+    )  # (n,) participants without features
     notes: tuple[str, ...] = ()
     scope: str = "none"
-    trained_on: dict[str, int] = field(default_factory=dict)  # cohorts of its encoder: name → participants
+    trained_on: dict[str, int] = field(
+        default_factory=dict
+    )  # cohorts of its encoder: name → participants
     adapted: str = ""  # the substitute that a cohort made necessary
     probe: Any = None  # what reads the features instead of kernel ridge
-    removes_covariates: ClassVar[bool] = True  # from the target; the row of covariates alone does not
-    permutes: ClassVar[bool] = True  # whether targets can be permuted a thousand times in reasonable time
+    removes_covariates: ClassVar[bool] = (
+        True  # from the target; the row of covariates alone does not
+    )
+    permutes: ClassVar[bool] = (
+        True  # whether targets can be permuted a thousand times in reasonable time
+    )
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """The model that is fitted in each fold, and the source of its features."""
@@ -96,7 +106,11 @@ class CovariatesAlone(Features):
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """A linear model of the covariates."""
         if people.covariates.shape[1] == 0:
-            raise problem("covariates", "this feature set needs covariates", expected="covariates=['age', 'sex'], say")
+            raise problem(
+                "covariates",
+                "this feature set needs covariates",
+                expected="covariates=['age', 'sex'], say",
+            )
         return CovariateRegression(), sources.CovariateTable(people.covariates)
 
 
@@ -113,10 +127,15 @@ class Entries(Features):
         ridge, read, n = self.reader(protocol), self.read(cohort), len(cohort)
         transform = UNIT_ROWS.get(protocol.kernel)
         if self.is_approximate(n, protocol):
-            pool, ridge = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed), ridge.set_params(kernel="rows")
+            pool, ridge = (
+                sources.landmark_pool(n, protocol.n_landmarks, protocol.seed),
+                ridge.set_params(kernel="rows"),
+            )
             if transform is None:
                 values = np.asarray(self.all(cohort, people), float)
-                return ridge, sources.Landmarks(squared_distances(values, values[pool]), pool, gaussian=True)
+                return ridge, sources.Landmarks(
+                    squared_distances(values, values[pool]), pool, gaussian=True
+                )
             cross = cross_products(read, n, pool, transform)
             _check_finite(cross[:, :1], people.ids, ["connectivity"], self.name)
             return ridge, sources.Landmarks(cross, pool)
@@ -133,7 +152,12 @@ class Entries(Features):
 
     def is_approximate(self, n: int, protocol: Protocol) -> bool:
         """An exact computation would need (n, n) numbers for too many participants; few features never do."""
-        return n > protocol.exact_up_to and not _steps(protocol) and self.probe is None and protocol.kernel != "linear"
+        return (
+            n > protocol.exact_up_to
+            and not _steps(protocol)
+            and self.probe is None
+            and protocol.kernel != "linear"
+        )
 
     def all(self, cohort: Cohort, people: People) -> np.ndarray:
         """The numbers of everyone, (n, d)."""
@@ -150,12 +174,21 @@ class Components(Entries):
 
     def prepare(self, cohort: Cohort, people: People, protocol: Protocol) -> Prepared:
         """Kernel ridge on scores, from inner products computed once for all folds."""
-        ridge, read, n, k = self.reader(protocol), self.read(cohort), len(cohort), protocol.n_components
+        ridge, read, n, k = (
+            self.reader(protocol),
+            self.read(cohort),
+            len(cohort),
+            protocol.n_components,
+        )
         if _steps(protocol):
-            return ridge, adjusted(sources.Rows(self.all(cohort, people)), people, protocol, n_components=k)
+            return ridge, adjusted(
+                sources.Rows(self.all(cohort, people)), people, protocol, n_components=k
+            )
         if self.is_approximate(n, protocol):
             pool = sources.landmark_pool(n, protocol.n_landmarks, protocol.seed)
-            return ridge, sources.PrincipalComponents(cross_products(read, n, pool, _float), k, pool)
+            return ridge, sources.PrincipalComponents(
+                cross_products(read, n, pool, _float), k, pool
+            )
         gram = blockwise_gram(read, n, _float)
         _check_finite(np.diagonal(gram)[:, None], people.ids, ["connectivity"], self.name)
         return ridge, sources.PrincipalComponents(gram, k)
@@ -187,15 +220,23 @@ class Given(Entries):
 
 
 _float = partial(np.asarray, dtype=float)
-NAMED: dict[str, type[Features]] = {"raw": Entries, "pca": Components, "covariates": CovariatesAlone}
+NAMED: dict[str, type[Features]] = {
+    "raw": Entries,
+    "pca": Components,
+    "covariates": CovariatesAlone,
+}
 
 
 def ridge_of(protocol: Protocol) -> KernelRidge:
     """The probe of a protocol."""
-    return KernelRidge(protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed)
+    return KernelRidge(
+        protocol.kernel, protocol.lambdas, protocol.n_inner_folds, seed=protocol.seed
+    )
 
 
-def adjusted(source: sources.Source, people: People, protocol: Protocol, **options: Any) -> sources.Source:
+def adjusted(
+    source: sources.Source, people: People, protocol: Protocol, **options: Any
+) -> sources.Source:
     """The source with ComBat and regression of covariates on top, where the protocol asks for them."""
     steps = _steps(protocol)
     return sources.Adjusted(source, people.table, steps, **options) if steps else source
@@ -211,7 +252,9 @@ def feature_sets(features: Any, cohort: Cohort, name: str | None = None) -> list
     return [one_feature_set(features, cohort, name)]
 
 
-def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated") -> Features:
+def one_feature_set(
+    features: Any, cohort: Cohort, name: str | None = None, scope: str = "not stated"
+) -> Features:
     """Recognise what was given; see `nerve.evaluate`."""
     nobody = np.zeros(len(cohort), bool)
     if isinstance(features, Features):
@@ -232,15 +275,25 @@ def one_feature_set(features: Any, cohort: Cohort, name: str | None = None, scop
     if matrix.ndim < 2 or len(matrix) != len(cohort):
         wanted = f"one row for each of the {len(cohort)} participants of {cohort.name!r}"
         raise problem("features", f"an array of shape {matrix.shape}", expected=wanted)
-    matrix = matrix.reshape(len(matrix), -1)  # tokens (n, patches, d) become one long row per participant
+    matrix = matrix.reshape(
+        len(matrix), -1
+    )  # tokens (n, patches, d) become one long row per participant
     _check_finite(matrix, cohort.participants["participant_id"].to_numpy(object), None, "features")
     return Given(name or "features", nobody, scope=scope, matrix=_in_range(matrix))
 
 
 def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Features:
     if not path.is_file():
-        found, near = "there is no such file, and it is no named feature set", did_you_mean(str(path), NAMED).strip()
-        raise problem(path, found, expected=f"one of {listed(NAMED)}, or a table with participant_id", remedy=near)
+        found, near = (
+            "there is no such file, and it is no named feature set",
+            did_you_mean(str(path), NAMED).strip(),
+        )
+        raise problem(
+            path,
+            found,
+            expected=f"one of {listed(NAMED)}, or a table with participant_id",
+            remedy=near,
+        )
     if path.suffix == ".npy":
         array = open_npy(path, "Write it again, as one array of numbers.")
         return one_feature_set(np.asarray(array), cohort, name or path.stem, scope)
@@ -248,27 +301,43 @@ def _from_file(path: Path, cohort: Cohort, name: str | None, scope: str) -> Feat
     return _from_table(table, cohort, name or path.stem, path, scope)
 
 
-def _from_table(table: pd.DataFrame, cohort: Cohort, name: str, where: object, scope: str) -> Features:
+def _from_table(
+    table: pd.DataFrame, cohort: Cohort, name: str, where: object, scope: str
+) -> Features:
     if "participant_id" not in table.columns:
-        raise problem(where, "there is no column 'participant_id'", remedy="Add one, so that rows can be matched.")
+        raise problem(
+            where,
+            "there is no column 'participant_id'",
+            remedy="Add one, so that rows can be matched.",
+        )
     ids, values = table["participant_id"].astype(str), table.drop(columns="participant_id")
     if len(twice := ids[ids.duplicated()].unique()):
-        raise problem(where, f"{listed(twice, most=4)} occur twice", expected="one row per participant")
+        raise problem(
+            where, f"{listed(twice, most=4)} occur twice", expected="one row per participant"
+        )
     if words := [column for column in values if not pd.api.types.is_numeric_dtype(values[column])]:
         found = f"column {listed(words, most=3)} is not numeric"
         raise problem(where, found, expected="numbers in every feature column")
     if values.shape[1] == 0:
-        raise problem(where, "there are no feature columns", expected="numbers beside participant_id")
+        raise problem(
+            where, "there are no feature columns", expected="numbers beside participant_id"
+        )
     _check_finite(values.to_numpy(float), ids.to_numpy(object), list(values.columns), where)
     people = cohort.participants["participant_id"]
     missing, unknown = ~people.isin(ids).to_numpy(), ids[~ids.isin(people)]
     if missing.all():
         both = f"it has {listed(ids, most=3)}, {cohort.name!r} has {listed(people, most=3)}"
-        raise problem(where, f"no participant_id matches ({both})", remedy="Check how the ids are written.")
+        raise problem(
+            where, f"no participant_id matches ({both})", remedy="Check how the ids are written."
+        )
     matrix = values.set_index(ids).reindex(people).to_numpy(float, copy=True)
-    matrix[missing] = matrix[~missing][0]  # never read: these participants have no targets in this set
+    matrix[missing] = matrix[~missing][
+        0
+    ]  # never read: these participants have no targets in this set
     said = {
-        f"{missing.sum()} of {len(missing)} participants are left out (no features)": people[missing],
+        f"{missing.sum()} of {len(missing)} participants are left out (no features)": people[
+            missing
+        ],
         f"{len(unknown)} rows belong to nobody in the cohort and are not used": unknown,
     }
     notes = tuple(Note.about(f"{name}: {what}", who) for what, who in said.items() if len(who))
@@ -294,7 +363,13 @@ def _check_finite(matrix: np.ndarray, ids: np.ndarray, columns: list | None, whe
 def _steps(protocol: Protocol) -> list[Any]:
     steps: list[Any] = []
     if protocol.combat:
-        steps.append(ComBat(str(protocol.site), protocol.preserve, protocol.subset if protocol.combat_on else None))
+        steps.append(
+            ComBat(
+                str(protocol.site),
+                protocol.preserve,
+                protocol.subset if protocol.combat_on else None,
+            )
+        )
     if protocol.regress_features and protocol.covariates:
         steps.append(FeatureRegression(protocol.covariates))
     return steps

@@ -14,7 +14,10 @@ import pandas as pd
 from nerve._utils.errors import NerveError, listed
 
 MOST_BINS = 5
-NO_FOLD, ONLY_TRAINED_ON = -1, -2  # instead of a fold: participants who are left out, or never tested
+NO_FOLD, ONLY_TRAINED_ON = (
+    -1,
+    -2,
+)  # instead of a fold: participants who are left out, or never tested
 
 
 def strata_of(values: Any, n_folds: int, most_bins: int = MOST_BINS) -> np.ndarray:
@@ -45,7 +48,12 @@ def strata_of(values: Any, n_folds: int, most_bins: int = MOST_BINS) -> np.ndarr
 
 
 def stratified_folds(
-    strata: Any, n_folds: int, *, groups: Any = None, seed: int = 42, whole_groups_may_exceed: bool = False
+    strata: Any,
+    n_folds: int,
+    *,
+    groups: Any = None,
+    seed: int = 42,
+    whole_groups_may_exceed: bool = False,
 ) -> np.ndarray:
     """Fold number of each participant, (n,) integers, balanced on every column of `strata`.
 
@@ -69,7 +77,9 @@ def stratified_folds(
         n_folds = min(n_folds, len(sizes))
     n, room = len(strata), -(-len(strata) // n_folds)
     if n_folds < 2:
-        raise NerveError(f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} participants or groups).")
+        raise NerveError(
+            f"n_folds is {n_folds}, expected at least 2 (there are {len(sizes)} participants or groups)."
+        )
     if len(sizes) < n_folds:
         few = f"{n} participants" if n < n_folds else f"{len(sizes)} groups"
         kept = "" if n < n_folds else " Families, and participants of the same FC, are groups."
@@ -77,14 +87,18 @@ def stratified_folds(
         raise NerveError(f"There are {few} for {n_folds} folds, {wanted}{kept}")
     large = np.flatnonzero(sizes > room)
     if len(large) and not whole_groups_may_exceed:
-        names = [f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} participants)" for g in large]
+        names = [
+            f"{np.asarray(groups, object)[codes == g][0]} ({sizes[g]} participants)" for g in large
+        ]
         raise NerveError(
             f"Groups are kept whole, but {listed(names, most=3)} would not fit one of {n_folds} folds of {room} "
             f"participants: ask for at most {max(n // sizes.max(), 1)} folds, or leave sites out (leave_site_out). Of "
             "participants with the same FC, leave all but one out."
         )
     labels = [column[:, None] == np.unique(column) for column in strata.T]
-    counts = np.zeros((len(sizes), 1 + sum(one.shape[1] for one in labels)))  # (groups, fold size and labels)
+    counts = np.zeros(
+        (len(sizes), 1 + sum(one.shape[1] for one in labels))
+    )  # (groups, fold size and labels)
     np.add.at(counts, codes, np.column_stack([np.ones(len(codes)), *labels]))
     return _place(counts, n_folds, np.random.default_rng(seed))[codes]
 
@@ -94,10 +108,14 @@ def leave_groups_out(groups: Any, n_folds: int | None = None, seed: int = 42) ->
     codes = group_codes(groups, len(groups))
     n_groups = codes.max() + 1
     if n_groups < 2:
-        raise NerveError("There is only one site, expected at least two to leave one out. Use ordinary folds instead.")
+        raise NerveError(
+            "There is only one site, expected at least two to leave one out. Use ordinary folds instead."
+        )
     if n_folds is None or n_folds >= n_groups:
         return codes
-    return stratified_folds(np.zeros(len(codes), int), n_folds, groups=groups, seed=seed, whole_groups_may_exceed=True)
+    return stratified_folds(
+        np.zeros(len(codes), int), n_folds, groups=groups, seed=seed, whole_groups_may_exceed=True
+    )
 
 
 def group_codes(groups: Any, n: int) -> np.ndarray:
@@ -119,7 +137,9 @@ def complete_labels(groups: Any) -> np.ndarray:
     ['a', 'alone 1', 'a', 'alone 3']
     """
     labels = np.asarray(groups, object)
-    return np.array([f"alone {i}" if pd.isna(label) else str(label) for i, label in enumerate(labels)])
+    return np.array(
+        [f"alone {i}" if pd.isna(label) else str(label) for i, label in enumerate(labels)]
+    )
 
 
 def _place(counts: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:

@@ -28,7 +28,9 @@ from nerve.evaluation.protocol import KERNELS, LAMBDAS
 
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal
 
-TOGETHER = 2**20  # numbers of several λ that are worked on at once: small problems wait for Python, not for sums
+TOGETHER = (
+    2**20
+)  # numbers of several λ that are worked on at once: small problems wait for Python, not for sums
 
 # place of λ or places of several, label of the inner fold, (fold, T) predictions, for several λ along a first axis
 HeldOut = Iterator[tuple[Any, Any, np.ndarray]]
@@ -81,10 +83,14 @@ def predictive_cod(observed: np.ndarray, predicted: np.ndarray, training_mean: A
     """
     errors = ((observed - predicted) ** 2).sum(axis=-2)
     spread = ((observed - training_mean) ** 2).sum(axis=0)
-    return 1.0 - np.divide(errors, spread, out=np.ones_like(errors), where=np.broadcast_to(spread > 0, errors.shape))
+    return 1.0 - np.divide(
+        errors, spread, out=np.ones_like(errors), where=np.broadcast_to(spread > 0, errors.shape)
+    )
 
 
-def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any) -> HeldOut:
+def held_out_of_kernel(
+    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any
+) -> HeldOut:
     """What each fold would be predicted by a model of the others, from the one decomposition of all.
 
     With A = P (P K P + λI)⁻¹ P, leaving a fold S out gives y_S − A_SS⁻¹ (A y)_S.
@@ -97,7 +103,11 @@ def held_out_of_kernel(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarra
             inverse = 1.0 / (spectrum.values + damping[places, None])  # (l, k)
             applied = rotation @ (inverse[:, :, None] * coordinates)  # (l, fold, T): (A y)_S
             half = rotation * np.sqrt(inverse)[:, None]  # (l, fold, k)
-            yield places, label, targets[some] - np.linalg.solve(half @ half.swapaxes(1, 2), applied)
+            yield (
+                places,
+                label,
+                targets[some] - np.linalg.solve(half @ half.swapaxes(1, 2), applied),
+            )
 
 
 def _together(n_lambdas: int, numbers: int) -> Iterator[slice]:
@@ -106,7 +116,9 @@ def _together(n_lambdas: int, numbers: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, n_lambdas, step))
 
 
-def held_out_of_factor(spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any) -> HeldOut:
+def held_out_of_factor(
+    spectrum: Spectrum, targets: np.ndarray, folds: np.ndarray, lambdas: Any
+) -> HeldOut:
     """The same for rows Z, one fold after another: ZᵀZ of the others is the sum of theirs, centred."""
     rows: Any = spectrum.rows
     grams = {label: rows[folds == label].T @ rows[folds == label] for label in np.unique(folds)}
@@ -152,9 +164,18 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """
 
     def __init__(
-        self, kernel: str = "correlation", lambdas: Sequence[float] = LAMBDAS, n_inner_folds: int = 5, seed: int = 42
+        self,
+        kernel: str = "correlation",
+        lambdas: Sequence[float] = LAMBDAS,
+        n_inner_folds: int = 5,
+        seed: int = 42,
     ) -> None:
-        self.kernel, self.lambdas, self.n_inner_folds, self.seed = kernel, lambdas, n_inner_folds, seed
+        self.kernel, self.lambdas, self.n_inner_folds, self.seed = (
+            kernel,
+            lambdas,
+            n_inner_folds,
+            seed,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -178,8 +199,16 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets = y[:, None] if y.ndim == 1 else y  # (n, T)
         require(
             "KernelRidge",
-            (len(X) == len(targets), f"there are {len(X)} rows for {len(targets)} targets", "as many of each"),
-            (len(X) >= 2, f"there is {len(X)} participant to train on", "at least 2: use more, or fewer folds"),
+            (
+                len(X) == len(targets),
+                f"there are {len(X)} rows for {len(targets)} targets",
+                "as many of each",
+            ),
+            (
+                len(X) >= 2,
+                f"there is {len(X)} participant to train on",
+                "at least 2: use more, or fewer folds",
+            ),
         )
         self.training_ = X if self.kernel in ("linear", "rbf") else X[:0]
         if self.kernel == "rbf":
@@ -200,14 +229,21 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     def _solved(
-        self, common: float, targets: np.ndarray, folds: np.ndarray, data: np.ndarray, pairwise: bool
+        self,
+        common: float,
+        targets: np.ndarray,
+        folds: np.ndarray,
+        data: np.ndarray,
+        pairwise: bool,
     ) -> np.ndarray:
         """What rows, or rows of a test kernel, are multiplied by, (d, T) or (n, T); targets and data are centred."""
         if pairwise and pays(len(data), targets.shape[1], self.n_inner_folds):
             krylov = Krylov(data, common, targets, folds)
             self.lambda_ = self._choose(krylov.held_out, targets, folds)
             return krylov.solution(self.lambda_)
-        spectrum = Spectrum.of(data, common) if pairwise else Spectrum.of(data.T @ data, common, data)
+        spectrum = (
+            Spectrum.of(data, common) if pairwise else Spectrum.of(data.T @ data, common, data)
+        )
         held_out = held_out_of_kernel if pairwise else held_out_of_factor
         self.lambda_ = self._choose(partial(held_out, spectrum, targets, folds), targets, folds)
         return spectrum.rotation @ spectrum.solver(targets)(self.lambda_)
@@ -223,17 +259,27 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if len(self.lambdas) == 1:
             return np.arange(len(targets)) % 2  # not used: there is nothing to choose
         if strata is None:
-            strata = np.column_stack([strata_of(column, self.n_inner_folds) for column in targets.T])
-        return stratified_folds(strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True)
+            strata = np.column_stack(
+                [strata_of(column, self.n_inner_folds) for column in targets.T]
+            )
+        return stratified_folds(
+            strata, self.n_inner_folds, groups=groups, seed=self.seed, whole_groups_may_exceed=True
+        )
 
-    def _choose(self, held_out: Callable[[Any], HeldOut], targets: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    def _choose(
+        self, held_out: Callable[[Any], HeldOut], targets: np.ndarray, folds: np.ndarray
+    ) -> np.ndarray:
         grid = np.asarray(self.lambdas, float)
         if len(grid) == 1:
             return np.repeat(grid, targets.shape[1])
         means = {label: targets[folds != label].mean(axis=0) for label in np.unique(folds)}
-        self.inner_scores_ = np.zeros((len(grid), targets.shape[1]))  # averaged over the inner folds
+        self.inner_scores_ = np.zeros(
+            (len(grid), targets.shape[1])
+        )  # averaged over the inner folds
         for i, label, predicted in held_out(grid):
-            self.inner_scores_[i] += predictive_cod(targets[folds == label], predicted, means[label]) / len(means)
+            self.inner_scores_[i] += predictive_cod(
+                targets[folds == label], predicted, means[label]
+            ) / len(means)
         best = self.inner_scores_.max(axis=0)
         tied = self.inner_scores_ >= best - ROUNDING * np.maximum(1.0, np.abs(best))
         return grid[len(grid) - 1 - tied[::-1].argmax(axis=0)]  # the last: rounding must not decide
@@ -247,7 +293,9 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         one_of("kernel", self.kernel, ("correlation", "cosine", "linear"))
         if self.kernel != "linear":
             return self.weights_, self.bias_
-        zero, one = linear_rows(np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1), self.training_)  # z-scoring
+        zero, one = linear_rows(
+            np.repeat([[0.0], [1.0]], self.n_features_in_, axis=1), self.training_
+        )  # z-scoring
         return (one - zero)[:, None] * self.weights_, self.bias_ + zero @ self.weights_
 
     def predict(self, X: Any) -> np.ndarray:
@@ -262,5 +310,7 @@ def _finite(values: Any, what: str) -> np.ndarray:
     array = np.asarray(values, float)
     if not np.isfinite(array).all():
         found = f"{(~np.isfinite(array)).sum():,} values are missing or infinite (NaN, inf)"
-        raise problem(what, found, expected="numbers", remedy="Leave those participants out, or fill them in.")
+        raise problem(
+            what, found, expected="numbers", remedy="Leave those participants out, or fill them in."
+        )
     return array

@@ -19,7 +19,9 @@ _BLOCK_BYTES = 2**28  # one block of rows in float64
 _BLOCK = 128  # participants of a block that is multiplied by landmarks
 
 Read = Callable[[np.ndarray], np.ndarray]  # index array → (k, d) rows, from memory or from disk
-Transform = Callable[[np.ndarray], np.ndarray]  # of a block of rows by itself, e.g. `correlation_rows`
+Transform = Callable[
+    [np.ndarray], np.ndarray
+]  # of a block of rows by itself, e.g. `correlation_rows`
 
 
 def correlation_rows(features: np.ndarray) -> np.ndarray:
@@ -112,7 +114,9 @@ def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform) -
     landmarks = np.concatenate([rows for _, rows in blocks(pool)])  # (m, d)
     cross = np.empty((n, len(pool)), np.float32)
     n_blocks = -(-n // _BLOCK)
-    for some, rows in progress_bar(blocks(np.arange(n)), label="kernel", total=n_blocks, unit="blocks"):
+    for some, rows in progress_bar(
+        blocks(np.arange(n)), label="kernel", total=n_blocks, unit="blocks"
+    ):
         cross[some] = rows @ landmarks.T
     return cross
 

@@ -21,7 +21,10 @@ _ROUNDING = 1e-6  # of float32 products, relative to the kernel's norm: no λ is
 def pays(n: int, n_targets: int, n_folds: int) -> bool:
     """Whether a decomposition of an (n, n) kernel takes long, and longer than this; the same on every machine."""
     decomposition = 14.0 * n**3 + 50.0 * n**2 * n_targets
-    return decomposition > WORTH_IT and N_STEPS * 2.0 * n**2 * n_targets * (n_folds + 1) < decomposition
+    return (
+        decomposition > WORTH_IT
+        and N_STEPS * 2.0 * n**2 * n_targets * (n_folds + 1) < decomposition
+    )
 
 
 class Krylov:
@@ -36,15 +39,23 @@ class Krylov:
     folds : (n,) labels of the inner folds
     """
 
-    def __init__(self, kernel: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray) -> None:
+    def __init__(
+        self, kernel: np.ndarray, common: float, targets: np.ndarray, folds: np.ndarray
+    ) -> None:
         self.labels = np.unique(folds)
         self.folds, self.n_targets = folds, targets.shape[1]
-        kept = np.stack([*(folds != label for label in self.labels), np.ones(len(folds), bool)], axis=1)  # (n, F + 1)
-        self.mask = np.repeat(kept, self.n_targets, axis=1).astype(np.float32)  # (n, C), C = (F + 1) T problems
+        kept = np.stack(
+            [*(folds != label for label in self.labels), np.ones(len(folds), bool)], axis=1
+        )  # (n, F + 1)
+        self.mask = np.repeat(kept, self.n_targets, axis=1).astype(
+            np.float32
+        )  # (n, C), C = (F + 1) T problems
         self.share = self.mask / self.mask.sum(axis=0)  # a mean as a sum
         repeated = np.tile(targets, (1, kept.shape[1]))
         self.means = (self.share * repeated).sum(axis=0)  # (C,)
-        self.least = _ROUNDING * (np.linalg.norm(kernel) + common) or 1.0  # a kernel of zeros: any λ gives the mean
+        self.least = (
+            _ROUNDING * (np.linalg.norm(kernel) + common) or 1.0
+        )  # a kernel of zeros: any λ gives the mean
         self.vectors, self.products, small = self._lanczos(kernel.astype(np.float32), repeated)
         self.values, self.basis = np.linalg.eigh(small)  # (C, k), (C, k, k)
 
@@ -73,7 +84,11 @@ class Krylov:
         """Of α in Q, (problems, steps), one λ for all problems or one for each."""
         values = self.values[problems]
         damping = np.maximum(np.broadcast_to(lambdas, len(values)), self.least)
-        weights = self.basis[problems][:, 0] * self.sizes[problems, None] / (np.maximum(values, 0) + damping[:, None])
+        weights = (
+            self.basis[problems][:, 0]
+            * self.sizes[problems, None]
+            / (np.maximum(values, 0) + damping[:, None])
+        )
         return np.einsum("ckv,cv->ck", self.basis[problems], weights)
 
     def held_out(self, lambdas: Any) -> Iterator[tuple[int, Any, np.ndarray]]:
@@ -82,7 +97,9 @@ class Krylov:
             problems = np.arange(f * self.n_targets, (f + 1) * self.n_targets)
             products = self.products[:, self.folds == label][:, :, problems]  # (steps, fold, T)
             for i, value in enumerate(lambdas):
-                found = np.einsum("knt,tk->nt", products, self._coefficients(problems, value), optimize=True)
+                found = np.einsum(
+                    "knt,tk->nt", products, self._coefficients(problems, value), optimize=True
+                )
                 yield i, label, found + self.means[problems]
 
     def solution(self, lambdas: np.ndarray) -> np.ndarray:
@@ -90,9 +107,17 @@ class Krylov:
         problems = np.arange(len(self.labels) * self.n_targets, len(self.sizes))
         coefficients = self._coefficients(problems, lambdas)
         alpha = np.einsum("knt,tk->nt", self.vectors[:, :, problems], coefficients, optimize=True)
-        return alpha - alpha.mean(axis=0)  # what float32 left of it would be multiplied by the kernel
+        return alpha - alpha.mean(
+            axis=0
+        )  # what float32 left of it would be multiplied by the kernel
 
 
 def _unit(vectors: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Columns of unit length; one of length zero ends its basis and stays zero."""
-    return np.divide(vectors, sizes, out=np.zeros(vectors.shape, np.float32), where=sizes > 1e-30, casting="unsafe")
+    return np.divide(
+        vectors,
+        sizes,
+        out=np.zeros(vectors.shape, np.float32),
+        where=sizes > 1e-30,
+        casting="unsafe",
+    )

@@ -56,8 +56,12 @@ class OwnProbe(BaseEstimator):
 
 def checked_probe(probe: Any) -> OwnProbe:
     """The probe, if it is an estimator."""
-    if isinstance(probe, type) or not all(hasattr(probe, verb) for verb in ("fit", "predict", "get_params")):
-        raise problem("probe", f"{probe!r:.80}", expected="an estimator with fit, predict and get_params")
+    if isinstance(probe, type) or not all(
+        hasattr(probe, verb) for verb in ("fit", "predict", "get_params")
+    ):
+        raise problem(
+            "probe", f"{probe!r:.80}", expected="an estimator with fit, predict and get_params"
+        )
     return OwnProbe(probe)
 
 
@@ -70,20 +74,31 @@ def probe_name(probe: Any) -> str:
     >>> probe_name(Ridge(alpha=1.0)) == probe_name(Ridge()), probe_name(Ridge()) == probe_name(Ridge(alpha=2.0))
     (True, False)
     """
-    digest = hashlib.blake2b(_spelt(probe.get_params(deep=True)).encode(), digest_size=4).hexdigest()
+    digest = hashlib.blake2b(
+        _spelt(probe.get_params(deep=True)).encode(), digest_size=4
+    ).hexdigest()
     return f"{type(probe).__name__} {digest}"
 
 
 def _spelt(value: Any) -> str:
     """A parameter in full: arrays by their content, which their own spelling leaves out, estimators by class."""
     if isinstance(value, dict):
-        return str([(str(name), _spelt(one)) for name, one in sorted(value.items(), key=lambda item: str(item[0]))])
+        return str(
+            [
+                (str(name), _spelt(one))
+                for name, one in sorted(value.items(), key=lambda item: str(item[0]))
+            ]
+        )
     if isinstance(value, list | tuple):
         return str([_spelt(one) for one in value])
     if hasattr(value, "to_numpy"):
         return _spelt(value.to_numpy())
     if isinstance(value, np.ndarray):
-        content = value.tolist() if value.dtype.hasobject else hashlib.blake2b(value.tobytes()).hexdigest()
+        content = (
+            value.tolist()
+            if value.dtype.hasobject
+            else hashlib.blake2b(value.tobytes()).hexdigest()
+        )
         return f"{value.dtype} {value.shape} {content}"
     if hasattr(value, "get_params"):
         return f"{type(value).__qualname__} {_spelt(value.get_params(deep=False))}"

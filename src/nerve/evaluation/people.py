@@ -26,7 +26,10 @@ from nerve.evaluation.folds import (
 from nerve.evaluation.protocol import AUTO, NONE, Protocol
 from nerve.evaluation.rows import class_target
 
-LEAST_SPREAD, MOST_SPREAD = 1e-100, 1e100  # of a target: beyond, its squares leave the range of numbers
+LEAST_SPREAD, MOST_SPREAD = (
+    1e-100,
+    1e100,
+)  # of a target: beyond, its squares leave the range of numbers
 LAST_DIGITS = 1e-12  # a spread of this share of the values leaves few digits of float64
 
 Classes = dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand for
@@ -38,18 +41,26 @@ class People:
 
     cohort: str
     ids: np.ndarray  # (n,)
-    targets: pd.DataFrame  # (n, T) numbers; a column of three or more classes gives one target per class
+    targets: (
+        pd.DataFrame
+    )  # (n, T) numbers; a column of three or more classes gives one target per class
     classes: Classes
     whole: dict[str, str]  # of a class against all others: the column that it is a class of
     covariates: pd.DataFrame  # (n, p)
     table: pd.DataFrame  # all participants' columns
-    groups: np.ndarray | None  # families and participants of the same FC: on one side of folds, draws, resamples
+    groups: (
+        np.ndarray | None
+    )  # families and participants of the same FC: on one side of folds, draws, resamples
     sites: np.ndarray | None
-    inner_groups: np.ndarray | None  # what inner folds keep whole: sites when whole sites are left out
+    inner_groups: (
+        np.ndarray | None
+    )  # what inner folds keep whole: sites when whole sites are left out
     motion: str | None
     folds: np.ndarray  # (repeats, n)
     notes: tuple[str, ...]
-    trained_on: str = ""  # the cohort that is only trained on, where another is tested: see `transfer.py`
+    trained_on: str = (
+        ""  # the cohort that is only trained on, where another is tested: see `transfer.py`
+    )
 
     @property
     def tested(self) -> np.ndarray:
@@ -68,7 +79,9 @@ class People:
 
     def without(self, missing: np.ndarray) -> People:
         """The same participants, with no targets for those whose features are missing."""
-        return replace(self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index)))
+        return replace(
+            self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index))
+        )
 
 
 def prepare_people(
@@ -117,7 +130,9 @@ def prepare_people(
         counted = in_training & targets.notna().any(axis=1).to_numpy()
         for related in left_out.values():
             counted &= ~related
-        left_out["participants of another site"] = _related_to_another_site(groups, sites, counted, _by_id(ids))
+        left_out["participants of another site"] = _related_to_another_site(
+            groups, sites, counted, _by_id(ids)
+        )
     for whom, related in left_out.items():
         if related.any():
             count = f"{related.sum()} participant{'s' if related.sum() > 1 else ''}"
@@ -167,15 +182,25 @@ def groups_of(cohort: Cohort, column: str | None = None) -> pd.Series:
     return pd.Series(group_codes(labels, len(cohort)), index=cohort.participants["participant_id"])
 
 
-def code_targets(table: pd.DataFrame, protocol: Protocol) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
+def code_targets(
+    table: pd.DataFrame, protocol: Protocol
+) -> tuple[pd.DataFrame, Classes, dict[str, str]]:
     """All targets as numbers, what 0 and 1 stand for, and which of them are classes of which column."""
     values: dict[str, np.ndarray] = {}
     classes: Classes = {}
     whole: dict[str, str] = {}
     for name in protocol.targets:
         column, are_classes = table[name], not is_numeric(table[name]) or name in protocol.classes
-        if are_classes and name not in protocol.classes and column.nunique() > 2 and len(odd_cells(column)):
-            column, are_classes = as_numbers(table, [name], missing=protocol.non_numeric == "missing")[name], False
+        if (
+            are_classes
+            and name not in protocol.classes
+            and column.nunique() > 2
+            and len(odd_cells(column))
+        ):
+            column, are_classes = (
+                as_numbers(table, [name], missing=protocol.non_numeric == "missing")[name],
+                False,
+            )
         if column.nunique() < 3 or not are_classes:
             values[name], pair = code_target(column, name, protocol.n_folds)
             classes |= {name: pair} if pair else {}
@@ -201,11 +226,21 @@ def code_classes(column: pd.Series, name: str, least: int = 2) -> dict[str, np.n
         small = listed((f"{label} ({n})" for label, n in counts[counts < least].items()), most=5)
         wanted = f"at least {least} of every class, so that each fold can have one"
         remedy = "Ask for fewer folds, join classes, or leave such participants empty (n/a)."
-        raise problem(f"target {name!r}", f"class {small} has too few participants", expected=wanted, remedy=remedy)
-    return {label: (labels == label).astype(float).where(labels.notna()).to_numpy() for label in counts.index}
+        raise problem(
+            f"target {name!r}",
+            f"class {small} has too few participants",
+            expected=wanted,
+            remedy=remedy,
+        )
+    return {
+        label: (labels == label).astype(float).where(labels.notna()).to_numpy()
+        for label in counts.index
+    }
 
 
-def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndarray, tuple[str, str] | None]:
+def code_target(
+    column: pd.Series, name: str, n_folds: int = 2
+) -> tuple[np.ndarray, tuple[str, str] | None]:
     """A target as numbers; two classes (text, true/false or two numbers) become 0 and 1, in sorted order.
 
     Examples
@@ -220,18 +255,34 @@ def code_target(column: pd.Series, name: str, n_folds: int = 2) -> tuple[np.ndar
         raise problem(where, found, expected="values that differ", remedy="Leave it out.")
     if n < n_folds:
         found = f"there are values for {n} of {len(column)} participants"
-        raise problem(where, found, expected=f"at least one for each of {n_folds} folds", remedy="Ask for fewer folds.")
+        raise problem(
+            where,
+            found,
+            expected=f"at least one for each of {n_folds} folds",
+            remedy="Ask for fewer folds.",
+        )
     if n - -(-n // n_folds) < 2:
-        raise problem(where, f"it has values for {n}", expected="at least two to train on in every fold")
+        raise problem(
+            where, f"it has values for {n}", expected="at least two to train on in every fold"
+        )
     if is_numeric(column) and np.isinf(present.to_numpy(float)).any():
-        raise problem(where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a).")
+        raise problem(
+            where, "a value is infinite", expected="numbers", remedy="Mark it as missing (n/a)."
+        )
     if len(different) == 2:
         values = (column == different[1]).astype(float).where(column.notna()).to_numpy(float)
         return values, (written(different[0]), written(different[1]))
-    spread = different[-1] / 2 - different[0] / 2  # halves: the difference of the largest numbers is none
+    spread = (
+        different[-1] / 2 - different[0] / 2
+    )  # halves: the difference of the largest numbers is none
     if not LEAST_SPREAD < spread < MOST_SPREAD:
         limits = f"between {LEAST_SPREAD:.0e} and {MOST_SPREAD:.0e}"
-        raise problem(where, f"its values span {2 * spread:.0e}", expected=limits, remedy="Give it in other units.")
+        raise problem(
+            where,
+            f"its values span {2 * spread:.0e}",
+            expected=limits,
+            remedy="Give it in other units.",
+        )
     return column.to_numpy(float, na_value=np.nan), None
 
 
@@ -239,25 +290,33 @@ def _by_id(ids: np.ndarray) -> np.ndarray:
     return np.argsort(ids.astype(str), kind="stable")
 
 
-def _folds(targets: pd.DataFrame, protocol: Protocol, order: np.ndarray, groups: Any, sites: Any) -> np.ndarray:
+def _folds(
+    targets: pd.DataFrame, protocol: Protocol, order: np.ndarray, groups: Any, sites: Any
+) -> np.ndarray:
     """Test fold of each participant in each repeat, (repeats, n); −1 for participants without any target.
 
     Made of the participants sorted by id: a table in another order gives the same folds.
     """
     rows = order[targets.notna().any(axis=1).to_numpy()[order]]
     folds = np.full((protocol.n_repeats, len(order)), NO_FOLD)
-    strata = np.column_stack([strata_of(column, protocol.n_folds) for column in targets.to_numpy(float)[rows].T])
+    strata = np.column_stack(
+        [strata_of(column, protocol.n_folds) for column in targets.to_numpy(float)[rows].T]
+    )
     groups = None if groups is None else groups[rows]
     for repeat in range(protocol.n_repeats):
         seed = protocol.seed + repeat
         if protocol.leave_site_out:
             folds[repeat, rows] = leave_groups_out(sites[rows], protocol.n_folds, seed)
         else:
-            folds[repeat, rows] = stratified_folds(strata, protocol.n_folds, groups=groups, seed=seed)
+            folds[repeat, rows] = stratified_folds(
+                strata, protocol.n_folds, groups=groups, seed=seed
+            )
     return folds
 
 
-def _families_and_duplicates(cohort: Cohort, column: str | None) -> tuple[np.ndarray | None, list[str]]:
+def _families_and_duplicates(
+    cohort: Cohort, column: str | None
+) -> tuple[np.ndarray | None, list[str]]:
     """Families, joined where participants have the same FC, and what is to be said of these participants.
 
     Returns (n,) labels, None for a participant who is alone, or no labels if everyone is.
@@ -308,7 +367,9 @@ def _related_to_another_site(
     n_sites = table.groupby("group")["site"].transform("nunique")
     spanning = table[n_sites > 1]
     n_members = spanning.groupby(["group", "site"])["site"].transform("size")
-    first_of_largest = n_members.groupby(spanning["group"]).idxmax()  # of each group, a row of the table
+    first_of_largest = n_members.groupby(
+        spanning["group"]
+    ).idxmax()  # of each group, a row of the table
     kept_site = spanning["group"].map(first_of_largest).map(spanning["site"])
     left_out = np.zeros(len(order), bool)
     left_out[spanning.index[spanning["site"] != kept_site]] = True
@@ -327,8 +388,14 @@ def _resolved(protocol: Protocol, table: pd.DataFrame, where: str) -> tuple[Prot
                 f"Head motion ({motion}) is a covariate because the cohort has it; --motion none leaves it out."
             )
     if protocol.combat and not preserve:
-        preserve = tuple(column for column in table.columns if str(column).lower() in ("age", "sex", "age_at_scan"))
-        notes.append(f"ComBat preserves {listed(preserve) or 'nothing (no column is called age or sex)'}.")
+        preserve = tuple(
+            column
+            for column in table.columns
+            if str(column).lower() in ("age", "sex", "age_at_scan")
+        )
+        notes.append(
+            f"ComBat preserves {listed(preserve) or 'nothing (no column is called age or sex)'}."
+        )
     return replace(protocol, motion=motion, covariates=covariates, preserve=preserve), notes
 
 
@@ -340,8 +407,12 @@ def _in_numbers(table: pd.DataFrame, protocol: Protocol, where: str) -> pd.DataF
         table = as_numbers(table, quantities, missing=True)
     motion = protocol.motion
     if motion != NONE and not is_numeric(table[motion]):
-        words = table[motion][pd.to_numeric(table[motion].astype(str), errors="coerce").isna() & table[motion].notna()]
-        found = f"column {motion!r} holds {listed(map(repr, words), most=1) if len(words) else 'words'}"
+        words = table[motion][
+            pd.to_numeric(table[motion].astype(str), errors="coerce").isna() & table[motion].notna()
+        ]
+        found = (
+            f"column {motion!r} holds {listed(map(repr, words), most=1) if len(words) else 'words'}"
+        )
         remedy = "Mend it, or say --motion none."
         raise problem(where, found, expected="mean framewise displacement in mm", remedy=remedy)
     return as_numbers(table, quantities)
@@ -357,31 +428,52 @@ def _check_sites(table: pd.DataFrame, protocol: Protocol, where: str) -> None:
     if protocol.combat and lonely:
         of = f" with {protocol.combat_on}" if protocol.combat_on else ""
         found = f"site {listed(lonely, most=5)} has fewer than two participants{of}"
-        raise problem(where, found, expected="at least two of every site", remedy="Leave them out, or ComBat.")
+        raise problem(
+            where, found, expected="at least two of every site", remedy="Leave them out, or ComBat."
+        )
 
 
 def _notes(
-    table: pd.DataFrame, targets: pd.DataFrame, covariates: pd.DataFrame, whole: dict[str, str], protocol: Protocol
+    table: pd.DataFrame,
+    targets: pd.DataFrame,
+    covariates: pd.DataFrame,
+    whole: dict[str, str],
+    protocol: Protocol,
 ) -> list[str]:
     """Who is left out, what counts as an average, and which targets have hardly anything that could be predicted."""
     gaps = table[list(protocol.targets)].isna().sum()
     left_out = f"of {len(table)} participants have no value and are left out."
     notes = [f"{name}: {n} {left_out}" for name, n in gaps.items() if n]
     for name, column in covariates.items():
-        missing = (~np.isfinite(column.to_numpy(float, na_value=np.nan)) if is_numeric(column) else column.isna()).sum()
+        missing = (
+            ~np.isfinite(column.to_numpy(float, na_value=np.nan))
+            if is_numeric(column)
+            else column.isna()
+        ).sum()
         if missing:
             notes.append(
                 f"Covariate {name}: {missing} missing or infinite values count as the training fold's average."
             )
     both = [name for name in protocol.targets if name in (*protocol.covariates, *protocol.preserve)]
-    notes += [f"{listed(both)}: a target is no covariate of itself; it is left out there."] if both else []
+    notes += (
+        [f"{listed(both)}: a target is no covariate of itself; it is left out there."]
+        if both
+        else []
+    )
     for name, column in targets.items():
-        values, others = column.dropna(), covariates.drop(columns=whole.get(str(name), name), errors="ignore")
+        values, others = (
+            column.dropna(),
+            covariates.drop(columns=whole.get(str(name), name), errors="ignore"),
+        )
         if np.ptp(values) < LAST_DIGITS * np.abs(values).max():
-            notes.append(f"{name}: its values differ in their last digits only. Take a constant away from it first.")
+            notes.append(
+                f"{name}: its values differ in their last digits only. Take a constant away from it first."
+            )
         if others.shape[1] and np.ptp(values) > 0:
             known = others.loc[values.index]
             left = values - CovariateRegression().fit(known, values.to_numpy()).predict(known)
             if np.ptp(left) < 1e-8 * np.ptp(values):
-                notes.append(f"{name}: the covariates explain all of it. Nothing is left to predict: use fewer.")
+                notes.append(
+                    f"{name}: the covariates explain all of it. Nothing is left to predict: use fewer."
+                )
     return notes

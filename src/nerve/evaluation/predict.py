@@ -36,7 +36,13 @@ class FoldTask(NamedTuple):
 
 
 def out_of_fold_predictions(
-    model: Any, source: Source, targets: pd.DataFrame, folds: np.ndarray, *, groups: Any = None, **options: Any
+    model: Any,
+    source: Source,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    *,
+    groups: Any = None,
+    **options: Any,
 ) -> pd.DataFrame:
     """Predict every participant by a model that has not seen them.
 
@@ -76,8 +82,16 @@ def out_of_fold_predictions(
                     f"The predictions of {name} in fold {task.fold} are missing or infinite for {{people}}, expected "
                     "numbers. Check the features of these participants and the settings of the model.",
                 )
-            part = {"position": task.test, "target": name, "fold": task.fold, "observed": task.values[task.test, i]}
-            part |= {"predicted": predicted[:, i], "observed_raw": targets[name].to_numpy(float)[task.test]}
+            part = {
+                "position": task.test,
+                "target": name,
+                "fold": task.fold,
+                "observed": task.values[task.test, i],
+            }
+            part |= {
+                "predicted": predicted[:, i],
+                "observed_raw": targets[name].to_numpy(float)[task.test],
+            }
             parts.append(pd.DataFrame(part | {"training_mean": task.values[task.train, i].mean()}))
     table = pd.concat(parts, ignore_index=True)
     place = table["target"].map({name: i for i, name in enumerate(targets.columns)})
@@ -104,15 +118,23 @@ def null_correlations(
     `options` are covariates and whole, as those of `out_of_fold_predictions`.
     """
     n, folds = len(targets), np.asarray(folds)
-    observed, predicted = ({name: np.full((n, n_permutations), np.nan) for name in map(str, targets)} for _ in range(2))
+    observed, predicted = (
+        {name: np.full((n, n_permutations), np.nan) for name in map(str, targets)} for _ in range(2)
+    )
     order = np.arange(n) if order is None else order
     families = None if groups is None else np.asarray(groups, object)[order]
     drawn_for, shuffle = b"", np.empty((0, n), int)
     for task in fold_tasks(source, targets, folds, order=order, **options):
         used = np.isin(np.arange(n), np.concatenate([task.train, task.test]))
-        if used.tobytes() != drawn_for:  # drawn as if participants stood in this order, for one pattern at a time
-            block = pd.DataFrame({"fold": folds, "used": used, "block": 0 if blocks is None else blocks}).iloc[order]
-            drawn = restricted_permutations(block.reset_index(drop=True), n_permutations, seed, families=families)
+        if (
+            used.tobytes() != drawn_for
+        ):  # drawn as if participants stood in this order, for one pattern at a time
+            block = pd.DataFrame(
+                {"fold": folds, "used": used, "block": 0 if blocks is None else blocks}
+            ).iloc[order]
+            drawn = restricted_permutations(
+                block.reset_index(drop=True), n_permutations, seed, families=families
+            )
             drawn_for, shuffle = used.tobytes(), np.empty_like(drawn)
             shuffle[:, order] = order[drawn]
         for i, name in enumerate(task.names):
@@ -122,7 +144,9 @@ def null_correlations(
             observed[name][task.test] = shuffled[task.test]
     known = {name: np.isfinite(values[:, 0]) for name, values in observed.items()}
     return {
-        name: weighted_correlations(np.ones((1, mine.sum())), observed[name][mine], predicted[name][mine])[0]
+        name: weighted_correlations(
+            np.ones((1, mine.sum())), observed[name][mine], predicted[name][mine]
+        )[0]
         for name, mine in known.items()
     }
 
@@ -137,7 +161,9 @@ def fold_tasks(
 ) -> Iterator[FoldTask]:
     """One task for each fold and each set of targets that can share features and training participants."""
     raw, folds = targets.to_numpy(float), np.asarray(folds)
-    asked = [(whole or {}).get(str(name), str(name)) for name in targets.columns]  # columns of the participants table
+    asked = [
+        (whole or {}).get(str(name), str(name)) for name in targets.columns
+    ]  # columns of the participants table
     shared = sharing(raw, asked, source.columns)
     labels = np.unique(folds[folds >= 0])
     order = np.arange(len(raw)) if order is None else order
@@ -145,17 +171,26 @@ def fold_tasks(
     for fold, columns in progress_bar(tasks, label="cross-validation", unit="folds"):
         names = [str(targets.columns[i]) for i in columns]
         usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
-        train, test = order[(usable & (folds != fold))[order]], order[(usable & (folds == fold))[order]]
+        train, test = (
+            order[(usable & (folds != fold))[order]],
+            order[(usable & (folds == fold))[order]],
+        )
         if len(test):
             values = np.full((len(raw), len(columns)), np.nan)
             for i, column in enumerate(columns):
-                values[:, i], _ = without_covariates(raw[:, column], asked[column], train, test, covariates)
+                values[:, i], _ = without_covariates(
+                    raw[:, column], asked[column], train, test, covariates
+                )
             strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
-            features = source.split(train, test, list(dict.fromkeys(asked[column] for column in columns)))
+            features = source.split(
+                train, test, list(dict.fromkeys(asked[column] for column in columns))
+            )
             yield FoldTask(int(fold), names, train, test, values, strata, features)
 
 
-def fit_and_predict(model: Any, task: FoldTask, values: np.ndarray, groups: Any = None) -> np.ndarray:
+def fit_and_predict(
+    model: Any, task: FoldTask, values: np.ndarray, groups: Any = None
+) -> np.ndarray:
     """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
     options = {}
     if task.strata is not None and has_fit_parameter(model, "strata"):

@@ -12,7 +12,31 @@ from nerve._utils.errors import NerveError, did_you_mean, listed, one_of, proble
 from nerve._utils.privacy import printable
 
 KERNELS = ("correlation", "linear", "cosine", "rbf")
-LAMBDAS = (0, 1e-5, 1e-4, 1e-3, 0.004, 0.007, 0.01, 0.04, 0.07, 0.1, 0.4, 0.7, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10, 15, 20)
+LAMBDAS = (
+    0,
+    1e-5,
+    1e-4,
+    1e-3,
+    0.004,
+    0.007,
+    0.01,
+    0.04,
+    0.07,
+    0.1,
+    0.4,
+    0.7,
+    1,
+    1.5,
+    2,
+    2.5,
+    3,
+    3.5,
+    4,
+    5,
+    10,
+    15,
+    20,
+)
 MOST_RESAMPLES = 100_000  # all are held in memory
 AUTO, NONE = "auto", "none"  # values of `motion` that are no column
 
@@ -32,36 +56,59 @@ class Protocol:
     ('age', 'sex')
     """
 
-    targets: tuple[str, ...] = _field((), "Columns to predict; those with classes get AUC and balanced accuracy.")
-    classes: tuple[str, ...] = _field((), "Targets whose numbers are names of three or more classes; words always are.")
-    covariates: tuple[str, ...] = _field((), "Columns regressed from the targets with training-fold coefficients.")
-    groups: str | None = _field(None, "Column of families: kept whole in folds, resampled and permuted whole.")
-    site: str | None = _field(None, "Column of the site: for ComBat, leave-site-out and permutation within sites.")
-    leave_site_out: bool = _field(False, "Whole sites are the folds; at most n_folds, several sites in one if need be.")
-    combat: bool = _field(False, "Harmonise features over sites by ComBat, fitted on training folds.")
+    targets: tuple[str, ...] = _field(
+        (), "Columns to predict; those with classes get AUC and balanced accuracy."
+    )
+    classes: tuple[str, ...] = _field(
+        (), "Targets whose numbers are names of three or more classes; words always are."
+    )
+    covariates: tuple[str, ...] = _field(
+        (), "Columns regressed from the targets with training-fold coefficients."
+    )
+    groups: str | None = _field(
+        None, "Column of families: kept whole in folds, resampled and permuted whole."
+    )
+    site: str | None = _field(
+        None, "Column of the site: for ComBat, leave-site-out and permutation within sites."
+    )
+    leave_site_out: bool = _field(
+        False, "Whole sites are the folds; at most n_folds, several sites in one if need be."
+    )
+    combat: bool = _field(
+        False, "Harmonise features over sites by ComBat, fitted on training folds."
+    )
     combat_on: str | None = _field(
         None, "Whom ComBat learns from, as column=value (diagnosis=control); all by default."
     )
-    preserve: tuple[str, ...] = _field((), "Columns whose effects ComBat keeps; age and sex by default.")
+    preserve: tuple[str, ...] = _field(
+        (), "Columns whose effects ComBat keeps; age and sex by default."
+    )
     regress_features: bool = _field(False, "Regress covariates from features too.")
     motion: str = _field(AUTO, "Column of mean framewise displacement, added to the covariates; auto looks for it, "
                          "none leaves it out.")  # fmt: skip
-    non_numeric: str = _field("refuse", "Words in a covariate of numbers: refuse them, or count them as missing.")
+    non_numeric: str = _field(
+        "refuse", "Words in a covariate of numbers: refuse them, or count them as missing."
+    )
     n_folds: int = _field(10, "Outer folds.", 2)
     n_repeats: int = _field(1, "Repeats with other folds.", 1)
     n_inner_folds: int = _field(5, "Inner folds, for the penalty λ.", 2)
     kernel: str = _field("correlation", f"Kernel of the ridge: {', '.join(KERNELS)}.")
     lambdas: tuple[float, ...] = _field(LAMBDAS, "Values of λ to choose from.")
     n_components: int = _field(256, "Components of the row pca.", 1)
-    exact_up_to: int = _field(16384, "Participants up to whom kernels of many features are exact.", 0)
+    exact_up_to: int = _field(
+        16384, "Participants up to whom kernels of many features are exact.", 0
+    )
     n_landmarks: int = _field(1024, "Participants through whom larger kernels go (Nyström).", 2)
     seed: int = _field(42, "Seed of folds, bootstrap and permutations.", 0)
     n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.", 0)
     n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.", 0)
-    labels: tuple[int, ...] = _field((), "Numbers of labelled participants for learning curves: 25, 50, 100, say.")
+    labels: tuple[int, ...] = _field(
+        (), "Numbers of labelled participants for learning curves: 25, 50, 100, say."
+    )
     n_draws: int = _field(20, "Draws of labelled participants per point of a learning curve.", 1)
     pretrain_scope: str = _field(
-        "train_folds", "What learns without labels learns from training folds (train_folds) or everyone (all)."
+        "train_folds",
+        "What learns without labels learns from training folds (train_folds) or everyone (all).",
     )
 
     def __post_init__(self) -> None:
@@ -84,15 +131,20 @@ class Protocol:
             f"combat_on is {self.combat_on!r}, expected column=value (diagnosis=control, say) "
             "together with combat.": no_subset,
             "ComBat cannot harmonise a site that it has never seen, and leave_site_out tests on such sites: "
-            "expected one of the two. Choose combat or leave_site_out.": self.combat and self.leave_site_out,
+            "expected one of the two. Choose combat or leave_site_out.": self.combat
+            and self.leave_site_out,
         }
         for sentence, wrong in refused.items():
             if wrong:
                 raise NerveError(sentence)
         for name, least in ((name, one.metadata["least"]) for name, one in FIELDS.items()):
             value = getattr(self, name)
-            if least is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise NerveError(f"{name} is {value!r}, expected a whole number of at least {least}.")
+            if least is not None and (
+                not isinstance(value, int) or isinstance(value, bool) or value < least
+            ):
+                raise NerveError(
+                    f"{name} is {value!r}, expected a whole number of at least {least}."
+                )
             if name in ("n_repeats", "n_bootstrap", "n_permutations") and value > MOST_RESAMPLES:
                 raise NerveError(f"{name} is {value:,}, expected at most {MOST_RESAMPLES:,}.")
 
@@ -124,8 +176,13 @@ def known_fields(given: Mapping[str, Any], where: object) -> dict[str, Any]:
     """`given` as a dict if every name is a field of the protocol, otherwise the nearest name."""
     for name in given:
         if name not in FIELDS:
-            wanted, near = f"one of {listed(FIELDS, most=40)}", did_you_mean(str(name), FIELDS).strip()
-            raise problem(where, f"there is no {name!r} in a protocol", expected=wanted, remedy=near)
+            wanted, near = (
+                f"one of {listed(FIELDS, most=40)}",
+                did_you_mean(str(name), FIELDS).strip(),
+            )
+            raise problem(
+                where, f"there is no {name!r} in a protocol", expected=wanted, remedy=near
+            )
     return dict(given)
 
 
@@ -147,5 +204,7 @@ def _numbers(name: str, values: Any, least: float) -> tuple[float, ...]:
     except (TypeError, ValueError) as error:
         raise NerveError(f"{name} is {values!r}, expected numbers separated by commas.") from error
     if not numbers or min(numbers) < least:
-        raise NerveError(f"{name} is {values!r}, expected at least one number, none below {least:g}.")
+        raise NerveError(
+            f"{name} is {values!r}, expected at least one number, none below {least:g}."
+        )
     return numbers

@@ -13,7 +13,15 @@ import pandas as pd
 from nerve._utils.errors import listed
 from nerve.evaluation.people import People
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.rows import NULL, SCOPES, lines_of, lines_under_test, rows_of, settings_text, short_name
+from nerve.evaluation.rows import (
+    NULL,
+    SCOPES,
+    lines_of,
+    lines_under_test,
+    rows_of,
+    settings_text,
+    short_name,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -24,21 +32,35 @@ def template() -> Template:
     """protocol.md.jinja, compiled once per process."""
     from jinja2 import Environment, StrictUndefined
 
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
     environment.filters |= {"listed": listed, "label": short_name, "settings": settings_text}
-    return environment.from_string(Path(__file__).with_name("protocol.md.jinja").read_text(encoding="utf-8"))
+    return environment.from_string(
+        Path(__file__).with_name("protocol.md.jinja").read_text(encoding="utf-8")
+    )
 
 
 def participants_summary(people: People) -> dict[str, Any]:
     """What the text says of a cohort's participants, as plain values."""
     targets: dict[str, dict[str, Any]] = {}
     for name, values in people.targets[people.tested].items():
-        column, classes = people.whole.get(str(name), str(name)), list(people.classes.get(str(name), ()))
+        column, classes = (
+            people.whole.get(str(name), str(name)),
+            list(people.classes.get(str(name), ())),
+        )
         about = targets.setdefault(column, {"n": int(values.notna().sum()), "classes": None})
         if classes:  # of a column of several, each target adds the one that it is about
-            about["classes"] = [*(about["classes"] or ()), *(classes[1:] if column != name else classes)]
+            about["classes"] = [
+                *(about["classes"] or ()),
+                *(classes[1:] if column != name else classes),
+            ]
     folds = people.folds[people.folds >= 0]
-    elsewhere = {"cohort": people.trained_on, "n": int((~people.tested).sum())} if people.trained_on else None
+    elsewhere = (
+        {"cohort": people.trained_on, "n": int((~people.tested).sum())}
+        if people.trained_on
+        else None
+    )
     return {"cohort": people.cohort, "n": int(people.tested.sum()), "n_folds": len(set(folds.tolist())),
             "targets": targets, "trained_on": elsewhere, "notes": list(people.notes)}  # fmt: skip
 
@@ -48,7 +70,9 @@ def rows_on(cohort: str, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFra
     mine = scores[scores["cohort"] == cohort].groupby("row")[["scope", "trained_on"]].first()
     evaluated = rows[rows["row"].isin(mine.index)]
     facts = mine.reindex(evaluated["row"]).fillna("")  # null models have none
-    return evaluated.assign(scope=facts["scope"].to_numpy(), trained_on=facts["trained_on"].to_numpy())
+    return evaluated.assign(
+        scope=facts["scope"].to_numpy(), trained_on=facts["trained_on"].to_numpy()
+    )
 
 
 def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataFrame) -> str:
@@ -68,10 +92,18 @@ def protocol_text(protocol: Protocol, summary: Mapping[str, Any], rows: pd.DataF
         s={"trained_on": None, **summary},
         lines=lines,
         n_null=len(null),
-        null_of=" and ".join(dict.fromkeys(short_name(tested) for tested in lines_under_test(null, lines))),
-        several=[name for name, about in summary["targets"].items() if len(about["classes"] or ()) > 2],
-        read_by_ridge=any(line.kind != "supervised" and line.method != "covariates" for line in lines),
+        null_of=" and ".join(
+            dict.fromkeys(short_name(tested) for tested in lines_under_test(null, lines))
+        ),
+        several=[
+            name for name, about in summary["targets"].items() if len(about["classes"] or ()) > 2
+        ],
+        read_by_ridge=any(
+            line.kind != "supervised" and line.method != "covariates" for line in lines
+        ),
         scopes=SCOPES,
     )
-    paragraphs = [re.sub(r"\s*\n(?!- )\s*", " ", part.strip()) for part in re.split(r"\n\s*\n", text)]
+    paragraphs = [
+        re.sub(r"\s*\n(?!- )\s*", " ", part.strip()) for part in re.split(r"\n\s*\n", text)
+    ]
     return "\n\n".join(filter(None, paragraphs)) + "\n"

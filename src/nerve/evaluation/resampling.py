@@ -26,7 +26,9 @@ def resample_counts(n: int, n_resamples: int, seed: int, families: Any = None) -
     n_units = codes.max() + 1
     drawn = np.random.default_rng(seed).integers(0, n_units, (n_resamples, n_units))
     drawn += np.arange(n_resamples)[:, None] * n_units
-    counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_units).reshape(n_resamples, n_units)
+    counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_units).reshape(
+        n_resamples, n_units
+    )
     return counts[:, codes].astype(float)
 
 
@@ -62,11 +64,15 @@ def weighted_auc(counts: np.ndarray, positive: np.ndarray, predicted: np.ndarray
     order = np.argsort(predicted, kind="stable")
     _, tie = np.unique(predicted[order], return_inverse=True)
     starts = np.flatnonzero(np.r_[True, np.diff(tie) > 0])
-    up = np.add.reduceat(counts[:, order] * positive[order], starts, axis=1)  # (resamples, distinct values)
+    up = np.add.reduceat(
+        counts[:, order] * positive[order], starts, axis=1
+    )  # (resamples, distinct values)
     down = np.add.reduceat(counts[:, order] * ~positive[order], starts, axis=1)
     below = np.cumsum(down, axis=1) - 0.5 * down
     pairs = up.sum(axis=1) * down.sum(axis=1)
-    return np.divide((up * below).sum(axis=1), pairs, out=np.full(len(counts), np.nan), where=pairs > 0)
+    return np.divide(
+        (up * below).sum(axis=1), pairs, out=np.full(len(counts), np.nan), where=pairs > 0
+    )
 
 
 def interval(statistic: np.ndarray, level: float = 0.95) -> tuple[float, float]:
@@ -88,7 +94,9 @@ def _standardised(columns: np.ndarray) -> np.ndarray:
     return centred / np.where(scale > 0, scale, 1.0)
 
 
-def restricted_permutations(blocks: Any, n_permutations: int, seed: int, families: Any = None) -> np.ndarray:
+def restricted_permutations(
+    blocks: Any, n_permutations: int, seed: int, families: Any = None
+) -> np.ndarray:
     """Random orders in which a value moves only inside its block, (permutations, n) indices.
 
     Parameters

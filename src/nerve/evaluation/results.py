@@ -35,13 +35,21 @@ class ResultsFolder:
 
     about: dict[str, Any]
     rows: pd.DataFrame  # what each row is: see `nerve.evaluation.Row`
-    cohorts: pd.DataFrame  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
+    cohorts: (
+        pd.DataFrame
+    )  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
     folds: pd.DataFrame  # cohort, participant, repeat, fold
     # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole, training_mean
     predictions: pd.DataFrame
-    scores: pd.DataFrame  # cohort, target, row, scope, trained_on, adapted, n, r and all other scores
-    comparisons: pd.DataFrame  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
-    nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"]))
+    scores: (
+        pd.DataFrame
+    )  # cohort, target, row, scope, trained_on, adapted, n, r and all other scores
+    comparisons: (
+        pd.DataFrame
+    )  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
+    nulls: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"])
+    )
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
 
 
@@ -51,10 +59,15 @@ def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> Non
     settings = [json.dumps(one, default=str) for one in results.rows["settings"]]
     for name in TABLES:
         table = printable_table(getattr(results, name))
-        write_tsv(folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table)
+        write_tsv(
+            folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table
+        )
     files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
     about = printable_tree(json.loads(json.dumps(results.about, default=str)))  # as it will be read
-    write_json(folder / PROTOCOL, {"format": FORMAT, "id": _identity(files, about), "files": files, **about})
+    write_json(
+        folder / PROTOCOL,
+        {"format": FORMAT, "id": _identity(files, about), "files": files, **about},
+    )
 
 
 def _identity(files: dict[str, str], about: dict[str, Any]) -> str:
@@ -66,8 +79,16 @@ def read_results(folder: str | os.PathLike[str]) -> ResultsFolder:
     """Read what `write_results` wrote; tables of two evaluations, or changed since, are refused by name."""
     folder = Path(folder)
     about = read_json(folder / PROTOCOL)
-    if not isinstance(about, dict) or about.get("format") != FORMAT or not isinstance(about.get("files"), dict):
-        raise problem(folder / PROTOCOL, f"it is not of format {FORMAT}", remedy="Evaluate again with this version.")
+    if (
+        not isinstance(about, dict)
+        or about.get("format") != FORMAT
+        or not isinstance(about.get("files"), dict)
+    ):
+        raise problem(
+            folder / PROTOCOL,
+            f"it is not of format {FORMAT}",
+            remedy="Evaluate again with this version.",
+        )
     own = {name: value for name, value in about.items() if name not in ("format", "id", "files")}
     if _identity(about["files"], own) != about.get("id"):
         raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)

@@ -9,7 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL = "reference", "supervised", "self-supervised", "given", "null"
+REFERENCE, SUPERVISED, SELF_SUPERVISED, GIVEN, NULL = (
+    "reference",
+    "supervised",
+    "self-supervised",
+    "given",
+    "null",
+)
 
 
 @dataclass(frozen=True)
@@ -21,13 +27,17 @@ class Row:
 
     row: str  # the id, unique in a results folder
     line: str  # the id of the line that the row belongs to
-    method: str  # a name of `nerve.methods.METHODS`, or "features" for numbers that the user has given
+    method: (
+        str  # a name of `nerve.methods.METHODS`, or "features" for numbers that the user has given
+    )
     label: str  # what tables call it: the user's name for it, or the title of the method
     kind: str  # reference, supervised, self-supervised, given (the user's own features) or null (permuted networks)
     group: str = ""  # lines of one group stand together between rules
     view: str = "fc"  # the matrix that is cut into patches
     variant: str = ""  # what sets it apart from other lines of the same label, in words
-    settings: dict[str, Any] = field(default_factory=dict)  # those that differ from the preset, and those swept
+    settings: dict[str, Any] = field(
+        default_factory=dict
+    )  # those that differ from the preset, and those swept
     preset: str = ""  # empty for methods without settings that presets change
     title: str = ""  # what the method is called
     swept: str = ""  # names of the settings that were swept, joined by commas
@@ -87,7 +97,10 @@ def rows_table(rows: Iterable[Row]) -> pd.DataFrame:
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
     """The rows of rows.tsv as objects."""
-    return [Row(**{str(name): value for name, value in record.items()}) for record in table.to_dict("records")]
+    return [
+        Row(**{str(name): value for name, value in record.items()})
+        for record in table.to_dict("records")
+    ]
 
 
 def lines_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -133,15 +146,22 @@ def line_labels(rows: Iterable[Row], most: int = 3) -> dict[str, str]:
     lines = {row.line: row for row in rows}
     short = {line: line_label(row, most) for line, row in lines.items()}
     labels = list(short.values())
-    return {line: label if labels.count(label) == 1 else line_label(lines[line]) for line, label in short.items()}
+    return {
+        line: label if labels.count(label) == 1 else line_label(lines[line])
+        for line, label in short.items()
+    }
 
 
 def setting_words(line: Any) -> list[str]:
     """The settings that differ from the preset, "epochs 1" each; swept ones first, and no view that the name has."""
     swept = line.swept.split(",") if line.swept else []
     in_name = line.view not in ("", "fc")
-    ordered = sorted(line.settings, key=lambda name: name not in swept)  # stable: others stay in their order
-    return setting_phrases({name: line.settings[name] for name in ordered if not (name == "view" and in_name)})
+    ordered = sorted(
+        line.settings, key=lambda name: name not in swept
+    )  # stable: others stay in their order
+    return setting_phrases(
+        {name: line.settings[name] for name in ordered if not (name == "view" and in_name)}
+    )
 
 
 def setting_phrases(settings: Mapping[str, Any]) -> list[str]:
@@ -207,7 +227,11 @@ def _word(value: Any) -> str:
 def lines_under_test(null: Iterable[Row], lines: Iterable[Row]) -> list[Row]:
     """The lines whose networks null models permute: these have all other settings of theirs."""
     entries = {row.line.removeprefix("null-") for row in null}  # the number in the experiment file
-    first = [row for row in lines if row.line.removeprefix(f"{row.method}-").removesuffix("-0") in entries]
+    first = [
+        row
+        for row in lines
+        if row.line.removeprefix(f"{row.method}-").removesuffix("-0") in entries
+    ]
     return list({row.line: row for row in first}.values())
 
 
@@ -222,5 +246,9 @@ def contenders(rows: pd.DataFrame) -> list[str]:
 def references(rows: pd.DataFrame) -> list[str]:
     """Reference lines that stand apart: each is compared with the best contender."""
     lines = lines_of(rows)
-    apart = (lines["kind"] == REFERENCE) & (lines["method"] != "covariates") & ~lines.index.isin(contenders(rows))
+    apart = (
+        (lines["kind"] == REFERENCE)
+        & (lines["method"] != "covariates")
+        & ~lines.index.isin(contenders(rows))
+    )
     return list(lines.index[apart])

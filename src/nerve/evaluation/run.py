@@ -45,10 +45,16 @@ def evaluate(
         for one in sets:
             one.probe = checked_probe(probe)
         variant = variant or probe_name(probe)
-    notes = [*people.notes, *(note for one in sets for note in feature_notes(one, people, protocol))]
+    notes = [
+        *people.notes,
+        *(note for one in sets for note in feature_notes(one, people, protocol)),
+    ]
     for note in dict.fromkeys(notes):
         warnings.warn(for_screen(note), NerveWarning, stacklevel=2)
-    names: dict[str, Any] = {"variant": variant, "seed": protocol.seed if model_seed is None else model_seed}
+    names: dict[str, Any] = {
+        "variant": variant,
+        "seed": protocol.seed if model_seed is None else model_seed,
+    }
     parts = []
     for one in progress_bar(sets, label="evaluation", unit="feature sets"):
         with naming(people.ids):
@@ -80,7 +86,9 @@ def feature_notes(features: Features, people: People, protocol: Protocol) -> lis
     return notes
 
 
-def predict_one(features: Features, prepared: Prepared, people: People, protocol: Protocol) -> pd.DataFrame:
+def predict_one(
+    features: Features, prepared: Prepared, people: People, protocol: Protocol
+) -> pd.DataFrame:
     """The predictions of one feature set, over all repeats: columns `PREDICTED`, and repeat if there are several.
 
     `prepared` is what `features.prepare` gave: it is made once for all that is computed of one feature set.
@@ -91,37 +99,65 @@ def predict_one(features: Features, prepared: Prepared, people: People, protocol
     model, source = prepared
     with naming(people.ids):
         for repeat, folds in enumerate(people.folds):
-            parts.append(out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat))
+            parts.append(
+                out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat)
+            )
     table = pd.concat(parts, ignore_index=True)
     _warn_of_no_difference(table, features.name)
     whole = [people.whole.get(target, "") for target in table["target"]]
-    table = table.assign(cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)], whole=whole)
-    more = {"whole": people.whole, "training_mean": people.trained_on, "repeat": protocol.n_repeats > 1}
+    table = table.assign(
+        cohort=people.cohort, participant=people.ids[table["position"].to_numpy(int)], whole=whole
+    )
+    more = {
+        "whole": people.whole,
+        "training_mean": people.trained_on,
+        "repeat": protocol.n_repeats > 1,
+    }
     return table[[*PREDICTED, *(name for name, there in more.items() if there)]]
 
 
-def null_of_one(features: Features, prepared: Prepared, people: People, protocol: Protocol) -> pd.DataFrame:
+def null_of_one(
+    features: Features, prepared: Prepared, people: People, protocol: Protocol
+) -> pd.DataFrame:
     """Correlations of permuted targets on the folds of the first repeat: columns target and r."""
-    options = _options(features, people) | {"groups": people.groups, "blocks": people.sites, "seed": protocol.seed}
+    options = _options(features, people) | {
+        "groups": people.groups,
+        "blocks": people.sites,
+        "seed": protocol.seed,
+    }
     options |= {"n_permutations": protocol.n_permutations}
     model, source = prepared
     with naming(people.ids):
         null = null_correlations(model, source, folds=people.folds[0], **options)
-    return pd.concat([pd.DataFrame({"target": name, "r": values}) for name, values in null.items()], ignore_index=True)
+    return pd.concat(
+        [pd.DataFrame({"target": name, "r": values}) for name, values in null.items()],
+        ignore_index=True,
+    )
 
 
 def _options(features: Features, people: People) -> dict[str, Any]:
     """What predictions of targets, permuted or not, are made with."""
     covariates = people.covariates if features.removes_covariates else None
     targets = people.without(features.missing).targets
-    return {"targets": targets, "covariates": covariates, "order": people.order, "whole": people.whole}
+    return {
+        "targets": targets,
+        "covariates": covariates,
+        "order": people.order,
+        "whole": people.whole,
+    }
 
 
 def _warn_of_no_difference(table: pd.DataFrame, name: str) -> None:
     """Say of which targets everyone in a fold is predicted to be alike: r then only compares means of folds."""
-    folds = table.groupby(["target", "repeat", "fold"], sort=False)["predicted"].agg(["size", "min", "max"])
+    folds = table.groupby(["target", "repeat", "fold"], sort=False)["predicted"].agg(
+        ["size", "min", "max"]
+    )
     spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
-    least = 1e-6 * table.groupby("target")["observed"].std()  # features of float32 differ by more where they differ
+    least = (
+        1e-6 * table.groupby("target")["observed"].std()
+    )  # features of float32 differ by more where they differ
     if alike := [str(target) for target in spread.index if spread[target] <= least[target]]:
         said = f"{name}: everyone in a fold is predicted to be alike in {listed(alike)}; the features say nothing of it"
-        warnings.warn(f"{said}, and its r only compares means of folds.", NerveWarning, stacklevel=3)
+        warnings.warn(
+            f"{said}, and its r only compares means of folds.", NerveWarning, stacklevel=3
+        )

@@ -33,7 +33,9 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
 
     def inside(runs: pd.DataFrame) -> dict[str, float]:
         both = runs.groupby("site")[["observed", "predicted"]]
-        centred = (runs[["observed", "predicted"]] - both.transform("mean"))[both.transform("size") >= LEAST]
+        centred = (runs[["observed", "predicted"]] - both.transform("mean"))[
+            both.transform("size") >= LEAST
+        ]
         r = correlation(centred["observed"], centred["predicted"]) if len(centred) else np.nan
         return {"r_within_site": r}
 
@@ -49,16 +51,26 @@ def site_accuracy(prepared: Prepared, people: People, protocol: Protocol) -> flo
     if people.sites is None or people.trained_on or len(set(people.sites)) < 2:
         return float("nan")
     sites = people.sites.astype(str)
-    targets = pd.DataFrame({f"site {name}": (sites == name).astype(float) for name in np.unique(sites)})
+    targets = pd.DataFrame(
+        {f"site {name}": (sites == name).astype(float) for name in np.unique(sites)}
+    )
     codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
     groups = None if people.groups is None else people.groups[people.order]
     folds[people.order] = stratified_folds(
-        codes[people.order, None], N_FOLDS, groups=groups, seed=protocol.seed, whole_groups_may_exceed=True
+        codes[people.order, None],
+        N_FOLDS,
+        groups=groups,
+        seed=protocol.seed,
+        whole_groups_may_exceed=True,
     )
     model, source = prepared
     with naming(people.ids):
-        predicted = out_of_fold_predictions(model, source, targets, folds, groups=people.groups, order=people.order)
-    guessed = predicted.pivot(index="position", columns="target", values="predicted")[list(targets)].to_numpy()
+        predicted = out_of_fold_predictions(
+            model, source, targets, folds, groups=people.groups, order=people.order
+        )
+    guessed = predicted.pivot(index="position", columns="target", values="predicted")[
+        list(targets)
+    ].to_numpy()
     return float(balanced_accuracy_score(codes, guessed.argmax(axis=1)))
 
 

@@ -45,7 +45,9 @@ class Kernel(Source):
     def __init__(self, kernel: np.ndarray) -> None:
         self.kernel = kernel
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(train, train) and (test, train)."""
         return self.kernel[np.ix_(train, train)], self.kernel[np.ix_(test, train)]
 
@@ -65,11 +67,15 @@ class PrincipalComponents(Source):
         Ascending. Components come from those of them who are in training; everyone by default.
     """
 
-    def __init__(self, products: np.ndarray, n_components: int, pool: np.ndarray | None = None) -> None:
+    def __init__(
+        self, products: np.ndarray, n_components: int, pool: np.ndarray | None = None
+    ) -> None:
         self.products, self.n_components = products, n_components
         self.pool = np.arange(len(products)) if pool is None else pool
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Scores (train, k + 1) and (test, k + 1), turned."""
         known = train[np.isin(train, self.pool)]
         columns = np.searchsorted(self.pool, known)
@@ -82,7 +88,9 @@ class PrincipalComponents(Source):
         k, n = min(self.n_components, len(known) - 1), len(known)
         values, vectors = decomposed(centred(known), driver="evr", subset_by_index=[n - k, n - 1])
         rounding = 1e-15 * n * np.abs(self.products[known, columns]).max()  # of the centring
-        kept = values > max(values[-1] * (_CUT if self.products.dtype == np.float32 else 1e-10), rounding)
+        kept = values > max(
+            values[-1] * (_CUT if self.products.dtype == np.float32 else 1e-10), rounding
+        )
         if not kept.any():  # everybody is alike: one component, of nothing
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         onto = turned((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])
@@ -106,7 +114,9 @@ class Landmarks(Source):
     def __init__(self, cross: np.ndarray, pool: np.ndarray, gaussian: bool = False) -> None:
         self.cross, self.pool, self.gaussian = cross, pool, gaussian
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Z of training and test participants, (train, k) and (test, k)."""
         mine = np.isin(self.pool, train)  # (m,)
         cross = self.cross[:, mine]  # (n, m')
@@ -114,7 +124,9 @@ class Landmarks(Source):
             cross = np.exp(-median_gamma(cross[self.pool[mine]]) * cross)
         values, vectors = decomposed(np.asarray(cross[self.pool[mine]], float))
         kept = values > values[-1] * _CUT
-        root = vectors[:, kept] / np.sqrt(values[kept])  # (m', k): W^-½ without the directions that rounding made
+        root = vectors[:, kept] / np.sqrt(
+            values[kept]
+        )  # (m', k): W^-½ without the directions that rounding made
         return cross[train] @ root, cross[test] @ root
 
 
@@ -129,7 +141,9 @@ class FittedInFolds(Source):
     def __init__(self, estimator: Any, cohort: Any) -> None:
         self.estimator, self.cohort = estimator, cohort
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """What the estimator of these training participants gives for both sets."""
         fitted = clone(self.estimator).fit(self.cohort.subset(train))
         left, right = (fitted.transform(self.cohort.subset(rows)) for rows in (train, test))
@@ -140,12 +154,20 @@ class Adjusted(Source):
     """Features that pass through steps (ComBat, regression of covariates) fitted on training participants."""
 
     def __init__(
-        self, source: Source, table: pd.DataFrame, steps: Sequence[Any], n_components: int | None = None
+        self,
+        source: Source,
+        table: pd.DataFrame,
+        steps: Sequence[Any],
+        n_components: int | None = None,
     ) -> None:
         self.source, self.table, self.steps, self.n_components = source, table, steps, n_components
-        self.columns = tuple(dict.fromkeys([*source.columns, *(column for step in steps for column in step.columns)]))
+        self.columns = tuple(
+            dict.fromkeys([*source.columns, *(column for step in steps for column in step.columns)])
+        )
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Adjusted rows of the two sets of participants."""
         left, right = self.source.split(train, test, targets)
         for step in self.steps:
@@ -166,7 +188,9 @@ class CovariateTable(Source):
         self.table = table
         self.columns = tuple(map(str, table.columns))
 
-    def split(self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def split(
+        self, train: np.ndarray, test: np.ndarray, targets: Sequence[str]
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of the two sets of participants."""
         table = self.table.drop(columns=list(targets), errors="ignore")
         return table.iloc[train], table.iloc[test]

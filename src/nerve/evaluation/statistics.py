@@ -22,10 +22,25 @@ from nerve.evaluation import resampling
 from nerve.evaluation.rows import contenders, references
 
 COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
-IDENTITY = ["row", "method", "variant", "seed"]  # columns that tell one set of predictions from another, where present
+IDENTITY = [
+    "row",
+    "method",
+    "variant",
+    "seed",
+]  # columns that tell one set of predictions from another, where present
 ALWAYS = ["r", "r2", "mae", "r_fold_mean"]  # scores that every target has
 BOUNDS = ["r_half_width", "r_low", "r_high", "r_low_cv", "r_high_cv"]
-SCORES = ["r", *BOUNDS, "r_fold_mean", "r2", "mae", "auc", "auc_low", "auc_high", "balanced_accuracy"]
+SCORES = [
+    "r",
+    *BOUNDS,
+    "r_fold_mean",
+    "r2",
+    "mae",
+    "auc",
+    "auc_low",
+    "auc_high",
+    "balanced_accuracy",
+]
 # fmt: off
 NO_COMPARISON = ["cohort", "target", "line_a", "line_b", "metric", "score_a", "score_b", "difference", "difference_low",
                  "difference_high", "p", "tie", "n", "among", "best_two", "q"]
@@ -37,7 +52,9 @@ def line_id(method: str, variant: str = "") -> str:
     return f"{method}, {variant}" if variant else method
 
 
-def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None) -> pd.DataFrame:
+def score_table(
+    predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None
+) -> pd.DataFrame:
     """Every score of every row and target, with bootstrap 95 % intervals over participants (or families).
 
     Parameters
@@ -72,7 +89,12 @@ def score_table(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 
 
 
 def compare(
-    predictions: pd.DataFrame, line_a: str, line_b: str, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None
+    predictions: pd.DataFrame,
+    line_a: str,
+    line_b: str,
+    n_bootstrap: int = 1000,
+    seed: int = 42,
+    groups: Any = None,
 ) -> pd.DataFrame:
     """Two-sided paired bootstrap between two lines, one row per cohort and target.
 
@@ -89,10 +111,14 @@ def compare(
         sides = {line: models[models["line"] == line] for line in (line_a, line_b)}
         if all(map(len, sides.values())):
             scored = _resampled(sides, n_bootstrap, seed, groups)
-            rows.append({"cohort": cohort, "target": target} | _comparison(sides, line_a, line_b, scored))
+            rows.append(
+                {"cohort": cohort, "target": target} | _comparison(sides, line_a, line_b, scored)
+            )
     if not rows:
         known = sorted(with_lines(predictions)["line"].astype(str).unique())
-        raise NerveError(f"No target has predictions of both {line_a} and {line_b}; the table has {known}.")
+        raise NerveError(
+            f"No target has predictions of both {line_a} and {line_b}; the table has {known}."
+        )
     return pd.DataFrame(rows)
 
 
@@ -126,19 +152,31 @@ def all_comparisons(
         for first, second, among in pairs:
             row = _comparison(sides, first, second, scored)
             best = among == "methods" and [first, second] == ranked[:2]
-            found.append({"cohort": cohort, "target": target} | row | {"among": among, "best_two": best})
+            found.append(
+                {"cohort": cohort, "target": target} | row | {"among": among, "best_two": best}
+            )
     if not found:
         return pd.DataFrame(columns=NO_COMPARISON)
     table = pd.DataFrame(found)
-    both = pd.Series([str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)])
-    families = both.where(~table["best_two"], "the best two")  # the test that is reported, whoever they are
+    both = pd.Series(
+        [str(sorted(pair)) for pair in zip(table["line_a"], table["line_b"], strict=True)]
+    )
+    families = both.where(
+        ~table["best_two"], "the best two"
+    )  # the test that is reported, whoever they are
     return table.assign(q=table["p"].groupby(families).transform(resampling.adjusted_p))
 
 
-def best_two(predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None) -> pd.DataFrame:
+def best_two(
+    predictions: pd.DataFrame, n_bootstrap: int = 1000, seed: int = 42, groups: Any = None
+) -> pd.DataFrame:
     """The best two lines of each cohort and target, with the paired bootstrap between them and whether they tie."""
     table = all_comparisons(predictions, None, n_bootstrap, seed, groups)
-    return table[table["best_two"]].drop(columns="best_two").reset_index(drop=True) if len(table) else table
+    return (
+        table[table["best_two"]].drop(columns="best_two").reset_index(drop=True)
+        if len(table)
+        else table
+    )
 
 
 def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
@@ -155,16 +193,22 @@ def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
     sides = {"r_target_motion": raw, "r_prediction_motion": "predicted"}
 
     def correlations(runs: pd.DataFrame) -> dict[str, Any]:
-        return {name: resampling.correlation(runs[side], runs["motion"]) for name, side in sides.items()}
+        return {
+            name: resampling.correlation(runs[side], runs["motion"]) for name, side in sides.items()
+        }
 
     return of_each_row(table, correlations)
 
 
-def of_each_row(table: pd.DataFrame, scores: Callable[[pd.DataFrame], dict[str, Any]]) -> pd.DataFrame:
+def of_each_row(
+    table: pd.DataFrame, scores: Callable[[pd.DataFrame], dict[str, Any]]
+) -> pd.DataFrame:
     """What is computed from the predictions of each row of results and target."""
     identity = ["cohort", "target", *(name for name in IDENTITY if name in table)]
     parts = table.groupby(identity, sort=False, dropna=False)
-    return pd.DataFrame([dict(zip(identity, key, strict=True)) | scores(runs) for key, runs in parts])
+    return pd.DataFrame(
+        [dict(zip(identity, key, strict=True)) | scores(runs) for key, runs in parts]
+    )
 
 
 def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -172,8 +216,14 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
     table = predictions
     if "row" not in table:
         known_columns(["method"], table.columns, "predictions table")
-        variant = table["variant"].fillna("").astype(str) if "variant" in table else pd.Series("", index=table.index)
-        lines = [line_id(str(method), one) for method, one in zip(table["method"], variant, strict=True)]
+        variant = (
+            table["variant"].fillna("").astype(str)
+            if "variant" in table
+            else pd.Series("", index=table.index)
+        )
+        lines = [
+            line_id(str(method), one) for method, one in zip(table["method"], variant, strict=True)
+        ]
         seeds = table["seed"] if "seed" in table else [0] * len(table)
         names = [f"{line}, seed {seed}" for line, seed in zip(lines, seeds, strict=True)]
         table = table.assign(variant=variant, line=lines, row=names)
@@ -182,20 +232,29 @@ def with_lines(predictions: pd.DataFrame, rows: pd.DataFrame | None = None) -> p
     return table if "line" in table else table.assign(line=table["row"])
 
 
-def _by_target(predictions: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.ndarray, pd.DataFrame]]:
+def _by_target(
+    predictions: pd.DataFrame,
+) -> Iterator[tuple[tuple[str, str], np.ndarray, pd.DataFrame]]:
     known_columns(COLUMNS, predictions.columns, "predictions table")
     table = with_lines(predictions)
     defaults: dict[str, Any] = {"repeat": 0, "observed_raw": table["observed"], "whole": ""}
     table = table.assign(**{name: value for name, value in defaults.items() if name not in table})
     if table.duplicated(["cohort", "target", "row", "repeat", "participant"]).any():
-        raise NerveError("The predictions table predicts a participant twice by the same row, target and repeat.")
+        raise NerveError(
+            "The predictions table predicts a participant twice by the same row, target and repeat."
+        )
     wrong = table[~np.isfinite(table[["observed", "predicted"]].to_numpy(float)).all(axis=1)]
     if len(wrong):
         first = wrong.iloc[0]
         same = wrong[(wrong["row"] == first["row"]) & (wrong["target"] == first["target"])]
         who = listed(same["participant"].unique(), most=5)
         found = f"missing or infinite values of {first['target']} by {first['line']} for {who}"
-        raise problem("predictions table", found, expected="numbers", remedy="Leave these rows out, or predict again.")
+        raise problem(
+            "predictions table",
+            found,
+            expected="numbers",
+            remedy="Leave these rows out, or predict again.",
+        )
     for name, part in (("target", table), ("whole", table[table["whole"] != ""])):
         for (cohort, target), rows in part.groupby(["cohort", name], sort=False):
             yield (str(cohort), str(target)), _people(rows), rows
@@ -206,7 +265,9 @@ def _warn_of_gaps(scores: pd.DataFrame, columns: list[str]) -> None:
     for column in columns:
         gaps = scores[~np.isfinite(scores[column].to_numpy(float))] if len(scores) else scores
         if len(gaps):
-            why = " (it needs folds of three participants or more)" if column == "r_fold_mean" else ""
+            why = (
+                " (it needs folds of three participants or more)" if column == "r_fold_mean" else ""
+            )
             what, who = (listed(gaps[name].unique()) for name in ("target", "row"))
             said = f"{column} of {what} could not be computed for {who} and is left empty{why}."
             warnings.warn(said, NerveWarning, stacklevel=3)
@@ -226,7 +287,9 @@ def _columns(runs: pd.DataFrame, people: np.ndarray, *values: str) -> np.ndarray
     """(values, participants, runs): one column for each row and repeat."""
     run = runs.groupby(["row", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
     wide = np.full((len(values), len(people), run.max() + 1), np.nan)
-    wide[:, pd.Index(people).get_indexer(runs["participant"]), run] = runs[list(values)].to_numpy(float).T
+    wide[:, pd.Index(people).get_indexer(runs["participant"]), run] = (
+        runs[list(values)].to_numpy(float).T
+    )
     return wide
 
 
@@ -243,20 +306,29 @@ def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -
     if counts is not None:
         row["r_half_width"] = (row["r_high"] - row["r_low"]) / 2
         bounds = row["r"], row["r_low"], row["r_high"]
-        row["r_low_cv"], row["r_high_cv"] = bounds[1:] if _elsewhere(runs) else cross_validation_interval(*bounds)
+        row["r_low_cv"], row["r_high_cv"] = (
+            bounds[1:] if _elsewhere(runs) else cross_validation_interval(*bounds)
+        )
     parts = [part for _, part in runs.groupby(["target", "repeat"], sort=False)]
     row["r_fold_mean"] = float(np.mean([_fold_mean_r(part) for part in parts]))
     row["r2"] = float(np.mean([_predictive_cod(part) for part in parts]))
     row["mae"] = float((runs["observed"] - runs["predicted"]).abs().mean())
     if binary:
-        row["balanced_accuracy"] = float(np.mean([_named_rightly(part) for _, part in runs.groupby("repeat")]))
+        row["balanced_accuracy"] = float(
+            np.mean([_named_rightly(part) for _, part in runs.groupby("repeat")])
+        )
     return row
 
 
 def _named_rightly(runs: pd.DataFrame) -> float:
     """Balanced accuracy of the class predicted highest above its training mean; with two, of being above it."""
-    parts = [one.assign(above=one["predicted"] - _training_means(one)) for _, one in runs.groupby("target")]
-    wide = pd.concat(parts).pivot(index="participant", columns="target", values=["above", "observed_raw"])
+    parts = [
+        one.assign(above=one["predicted"] - _training_means(one))
+        for _, one in runs.groupby("target")
+    ]
+    wide = pd.concat(parts).pivot(
+        index="participant", columns="target", values=["above", "observed_raw"]
+    )
     above, truth = (wide[name].to_numpy(float) for name in ("above", "observed_raw"))
     if len(parts) == 1:  # against all others, at the training mean
         above, truth = (np.column_stack([-one, one]) for one in (above, 2 * truth - 1))
@@ -282,7 +354,9 @@ def is_binary(observed_raw: Any) -> bool:
 
 
 Sides = Mapping[str, pd.DataFrame]  # line → its runs
-Scored = Callable[[str, str, tuple[Any, ...]], tuple[float, np.ndarray]]  # metric, line, participants → `_resampled`
+Scored = Callable[
+    [str, str, tuple[Any, ...]], tuple[float, np.ndarray]
+]  # metric, line, participants → `_resampled`
 
 
 def _resampled(sides: Sides, n_bootstrap: int, seed: int, groups: Any) -> Scored:
@@ -290,7 +364,9 @@ def _resampled(sides: Sides, n_bootstrap: int, seed: int, groups: Any) -> Scored
 
     A line is in as many comparisons as there are others: it is scored once for all with the same participants.
     """
-    counts = lru_cache(2)(lambda people: _counts(np.array(people, object), n_bootstrap, seed, groups))
+    counts = lru_cache(2)(
+        lambda people: _counts(np.array(people, object), n_bootstrap, seed, groups)
+    )
 
     @cache
     def scored(metric: str, line: str, people: tuple[Any, ...]) -> tuple[float, np.ndarray]:
@@ -304,7 +380,9 @@ def _resampled(sides: Sides, n_bootstrap: int, seed: int, groups: Any) -> Scored
 def _comparison(sides: Sides, line_a: str, line_b: str, scored: Scored) -> dict[str, Any]:
     both = sides[line_a][sides[line_a]["participant"].isin(sides[line_b]["participant"])]
     metric, people = _metric_of(both), _people(both)
-    (score_a, resampled_a), (score_b, resampled_b) = (scored(metric, line, tuple(people)) for line in (line_a, line_b))
+    (score_a, resampled_a), (score_b, resampled_b) = (
+        scored(metric, line, tuple(people)) for line in (line_a, line_b)
+    )
     differences = resampled_a - resampled_b
     low, high = resampling.interval(differences)
     return {
@@ -329,11 +407,15 @@ def _metric_of(runs: pd.DataFrame) -> str:
 def _metric(metric: str, runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """A score in every resample, (resamples,); the mean over classes where there are several."""
     if runs["target"].nunique() > 1:
-        return np.mean([_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0)
+        return np.mean(
+            [_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0
+        )
     observed, raw, predicted = _columns(runs, people, "observed", "observed_raw", "predicted")
     if metric == "r":
         return resampling.weighted_correlations(counts, observed, predicted).mean(axis=1)
-    return np.mean([resampling.weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0)
+    return np.mean(
+        [resampling.weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0
+    )
 
 
 def _score(metric: str, runs: pd.DataFrame, people: np.ndarray) -> float:
@@ -364,9 +446,17 @@ def _training_means(runs: pd.DataFrame) -> np.ndarray:
 
 def _elsewhere(runs: pd.DataFrame) -> bool:
     """Whether another cohort was trained on: then everyone is tested at once."""
-    return "training_mean" in runs and runs["fold"].nunique() == 1 and bool(runs["training_mean"].notna().all())
+    return (
+        "training_mean" in runs
+        and runs["fold"].nunique() == 1
+        and bool(runs["training_mean"].notna().all())
+    )
 
 
 def _predictive_cod(runs: pd.DataFrame) -> float:
     spread = ((runs["observed"] - _training_means(runs)) ** 2).sum()
-    return float(1.0 - ((runs["observed"] - runs["predicted"]) ** 2).sum() / spread) if spread > 0 else np.nan
+    return (
+        float(1.0 - ((runs["observed"] - runs["predicted"]) ** 2).sum() / spread)
+        if spread > 0
+        else np.nan
+    )

@@ -26,7 +26,9 @@ def joined(train: Cohort, test: Cohort) -> Cohort:
     return Cohort.concat([renamed, test.align(train.parcellation)], name=test.name)
 
 
-def prepare_transfer(train: Cohort, test: Cohort, protocol: Protocol) -> tuple[Cohort, People, Protocol]:
+def prepare_transfer(
+    train: Cohort, test: Cohort, protocol: Protocol
+) -> tuple[Cohort, People, Protocol]:
     """Both cohorts as one, its participants with folds that train on the first and test on the second, the protocol.
 
     Whoever of the first shares a family or their FC with a participant of the second is not trained on.
@@ -39,7 +41,9 @@ def prepare_transfer(train: Cohort, test: Cohort, protocol: Protocol) -> tuple[C
     for target in n_training.index[n_training < 2]:
         found = f"{n_training[target]} participants of {train.name!r} are left to train on for {target!r}"
         remedy = "Those who share a family or their FC with someone tested are not trained on: test other participants."
-        raise problem(f"{train.name!r} and {test.name!r}", found, expected="at least two", remedy=remedy)
+        raise problem(
+            f"{train.name!r} and {test.name!r}", found, expected="at least two", remedy=remedy
+        )
     return both, replace(people, trained_on=train.name), protocol
 
 
@@ -55,14 +59,21 @@ def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:
             raise problem(where, found, remedy="Add it under that name, or say --motion none.")
     for name in dict.fromkeys([*protocol.targets, *protocol.covariates, *protocol.preserve]):
         if there[name].isna().all():
-            raise problem(where, f"{name!r} is missing for everyone", remedy="Fill it in, or leave it out.")
+            raise problem(
+                where, f"{name!r} is missing for everyone", remedy="Fill it in, or leave it out."
+            )
         if is_numeric(here[name]) != is_numeric(there[name]):
             kind = "numbers" if is_numeric(there[name]) else "words"
-            raise problem(where, f"{name!r} holds {kind}", expected=f"what it holds in {train.name!r}")
+            raise problem(
+                where, f"{name!r} holds {kind}", expected=f"what it holds in {train.name!r}"
+            )
     for name in protocol.targets:
         known = set(here[name].dropna())
         strange = sorted(set(there[name].dropna()) - known, key=str)
         if strange and (len(known) < 3 or not is_numeric(here[name]) or name in protocol.classes):
             wanted = f"only classes to train on: {listed(sorted(known, key=str), most=6)}"
-            found, remedy = f"class {listed(strange, most=5)}", "Write the classes alike in both cohorts."
+            found, remedy = (
+                f"class {listed(strange, most=5)}",
+                "Write the classes alike in both cohorts.",
+            )
             raise problem(f"{where}, target {name!r}", found, expected=wanted, remedy=remedy)

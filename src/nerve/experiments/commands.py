@@ -39,7 +39,11 @@ Rows = Sequence[dict[str, Any]]  # as `methods` of an experiment file
 
 
 def run(
-    config: str | os.PathLike[str], out: str, launcher: str = "local", jobs: int | None = None, rehearse: bool = False
+    config: str | os.PathLike[str],
+    out: str,
+    launcher: str = "local",
+    jobs: int | None = None,
+    rehearse: bool = False,
 ) -> list[str]:
     """Run an experiment, or rehearse it, and show its table; returns one line per failed run."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -50,7 +54,12 @@ def run(
 
 
 def evaluate(
-    cohort: str, rows: Rows, protocol: Protocol, out: str, quality: Quality | None = None, test: Sequence[str] = ()
+    cohort: str,
+    rows: Rows,
+    protocol: Protocol,
+    out: str,
+    quality: Quality | None = None,
+    test: Sequence[str] = (),
 ) -> list[str]:
     """One cohort through the plan, writer and reader of experiments; returns one line per failed run.
 
@@ -63,8 +72,15 @@ def evaluate(
         other = _short_name(path)
         other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
         cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
-    content = {"name": name, "title": f"Evaluation of {name}", "kind": "evaluation", "interpret": quality is not None}
-    config = validated(ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate")
+    content = {
+        "name": name,
+        "title": f"Evaluation of {name}",
+        "kind": "evaluation",
+        "interpret": quality is not None,
+    }
+    config = validated(
+        ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate"
+    )
     check_methods(config, "--features")
     experiment = _prepared(config, out)
     if quality is not None:
@@ -76,9 +92,15 @@ def evaluate(
     show_scores(results)
     say(*found(results))
     failures = _close(experiment)
-    with_ids = {str(note): for_screen(note) for name in cohorts for note in experiment.people(name)[0].notes}
+    with_ids = {
+        str(note): for_screen(note) for name in cohorts for note in experiment.people(name)[0].notes
+    }
     notes = [note for about in results.about["participants"].values() for note in about["notes"]]
-    say(*(f"note: {with_ids.get(note, note)}" for note in dict.fromkeys(notes)), stderr=True, style="yellow")
+    say(
+        *(f"note: {with_ids.get(note, note)}" for note in dict.fromkeys(notes)),
+        stderr=True,
+        style="yellow",
+    )
     return failures
 
 
@@ -92,7 +114,11 @@ def _done(experiment: Experiment, launcher: str, jobs: int | None) -> ResultsFol
 def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> Probe:
     """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
     if len(rows) != 1:
-        raise problem("--save-model", f"there are {len(rows)} rows", expected="one of --features: a probe reads one")
+        raise problem(
+            "--save-model",
+            f"there are {len(rows)} rows",
+            expected="one of --features: a probe reads one",
+        )
     free_folder(folder)
     probe = Probe(_probe_encoder(rows[0], protocol), protocol)
     probe.check()
@@ -105,7 +131,9 @@ def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
     if "method" not in row:
         if path.is_file() and path.suffix != ".zip":
             raise problem(
-                "--save-model", f"{path.name} is a table", expected="features that can be computed for others"
+                "--save-model",
+                f"{path.name} is a table",
+                expected="features that can be computed for others",
             )
         return load_method(path)
     settings = {name: values[0] for name, values in row.get("settings", {}).items()}
@@ -114,7 +142,9 @@ def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
     method = make_method(row["method"], "small", settings)
     if row["method"] == "covariates" or not hasattr(method, "transform"):
         raise problem(
-            "--save-model", f"{row['method']} gives no features", expected="features of FC, raw or tangent, say"
+            "--save-model",
+            f"{row['method']} gives no features",
+            expected="features of FC, raw or tangent, say",
         )
     return method
 
@@ -130,7 +160,9 @@ def check_usable(cohort: str) -> Quality:
     doubtful = quality.table[quality.table["verdict"].isin(["warning", "not usable"])]
     say(*(" · ".join(map(str, row)) for row in doubtful.itertuples(index=False)), stderr=True)
     if not quality.usable:
-        raise problem(cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped.")
+        raise problem(
+            cohort, "it is not usable", remedy="`nerve check` says why, and who would be dropped."
+        )
     return quality
 
 
@@ -138,7 +170,10 @@ def feature_row(name: str) -> dict[str, Any]:
     """What `--features` names: a method, perhaps with settings (tangent:recentre=site), a model or a table."""
     method, *settings = name.split(":")
     if method in METHODS:  # swept over one value, so that the row is called by it
-        return {"method": method, "settings": {key: [value] for key, value in map(_setting, settings)}}
+        return {
+            "method": method,
+            "settings": {key: [value] for key, value in map(_setting, settings)},
+        }
     models = packaged_models()
     if Path(name).exists() or name in models:
         return model_row(name)
@@ -155,7 +190,9 @@ def _setting(text: str) -> tuple[str, Any]:
     """One setting as YAML reads it."""
     name, sign, value = text.partition("=")
     if not sign:
-        raise problem(f"--features …:{text}", "there is no '='", expected="settings as tangent:recentre=site")
+        raise problem(
+            f"--features …:{text}", "there is no '='", expected="settings as tangent:recentre=site"
+        )
     return name, yaml.safe_load(value)
 
 

@@ -22,7 +22,11 @@ from nerve.methods.settings import Device, Seed, said
 
 Model = TypeVar("Model")
 # what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults
-PAPER_PROTOCOL: dict[str, Any] = {"covariates": ("age", "sex"), "motion": NONE, "pretrain_scope": "all"}
+PAPER_PROTOCOL: dict[str, Any] = {
+    "covariates": ("age", "sex"),
+    "motion": NONE,
+    "pretrain_scope": "all",
+}
 
 
 class _Strict(BaseModel):
@@ -35,12 +39,18 @@ class CohortConfig(_Strict):
     Any field of the protocol (targets, covariates, groups, site …) may stand here too, and then holds for this cohort.
     """
 
-    path: str | None = said(None, "Folder of a cohort; looked for beside the config file, then in the current folder.")
-    simulate: dict[str, Any] | None = said(None, "Arguments of `simulate_cohort` instead of a path.")
+    path: str | None = said(
+        None, "Folder of a cohort; looked for beside the config file, then in the current folder."
+    )
+    simulate: dict[str, Any] | None = said(
+        None, "Arguments of `simulate_cohort` instead of a path."
+    )
     label: str | None = said(None, "What tables call it.")
     target_labels: dict[str, str] = said({}, "What tables call the targets.")
     columns: dict[str, str] = said({}, "our name: name in the participants table.")
-    train_on: str | None = said(None, "Another cohort of the file: all is fitted on that one and predicts this one.")
+    train_on: str | None = said(
+        None, "Another cohort of the file: all is fitted on that one and predicts this one."
+    )
     pretrain: bool = said(True, "Train encoders on it; false: out of domain.")
     timeseries: bool = said(True, "Use its time series where a method needs them.")
     protocol: dict[str, Any] = said({}, "Fields of the protocol for this cohort.")
@@ -53,7 +63,10 @@ class CohortConfig(_Strict):
         own = {name: value for name, value in content.items() if name in FIELDS}
         rest = {name: value for name, value in content.items() if name not in FIELDS}
         if rest.get("train_on") is not None:
-            rest = {"pretrain": False, **rest}  # who is tested is not pretrained on, unless one says so
+            rest = {
+                "pretrain": False,
+                **rest,
+            }  # who is tested is not pretrained on, unless one says so
         return {**rest, "protocol": {**(rest.get("protocol") or {}), **own}} if own else rest
 
     @model_validator(mode="after")
@@ -67,14 +80,22 @@ class MethodConfig(_Strict):
     """One row of the table, or several: lists in `settings` are swept, `permutations` adds null models."""
 
     method: str | None = said(None, "A name of `nerve methods`.")
-    features: str | None = said(None, "Instead: the folder of a trained model, or a table of numbers.")
+    features: str | None = said(
+        None, "Instead: the folder of a trained model, or a table of numbers."
+    )
     label: str | None = said(None, "What tables call it.")
     group: str = said("", "Rows of one group stand together between rules.")
     preset: str | None = said(None, "Settings to begin with; the experiment's by default.")
     settings: dict[str, Any] = said({}, "Parameters of the method; lists are swept.")
-    cohorts: list[str] | None = said(None, "Only these cohorts are predicted by it; all by default.", min_length=1)
-    select: bool = said(False, "One row: the variant chosen in each fold on training participants only.")
-    permutations: int = Field(0, ge=0, description="Retrain with this many region permutations as the null.")
+    cohorts: list[str] | None = said(
+        None, "Only these cohorts are predicted by it; all by default.", min_length=1
+    )
+    select: bool = said(
+        False, "One row: the variant chosen in each fold on training participants only."
+    )
+    permutations: int = Field(
+        0, ge=0, description="Retrain with this many region permutations as the null."
+    )
     scope: Literal["all", "train_folds", "other_people", "not stated"] = said(
         "not stated", "Of `features`: whether whatever made them had seen the tested participants."
     )
@@ -99,7 +120,9 @@ class MethodConfig(_Strict):
         ({'mask_ratio': 0.25}, {'mask_ratio': 0.25, 'epochs': 9})
         """
         swept = {name: values for name, values in self.settings.items() if isinstance(values, list)}
-        chosen = [dict(zip(swept, values, strict=True)) for values in itertools.product(*swept.values())]
+        chosen = [
+            dict(zip(swept, values, strict=True)) for values in itertools.product(*swept.values())
+        ]
         return [(one, self.settings | one) for one in chosen]
 
 
@@ -107,12 +130,16 @@ class SlurmConfig(_Strict):
     """What each job asks of the cluster."""
 
     partition: str | None = None
-    minutes: int = Field(60, ge=1, description="Time limit; a job that reaches it is requeued and goes on.")
+    minutes: int = Field(
+        60, ge=1, description="Time limit; a job that reaches it is requeued and goes on."
+    )
     cpus: int = Field(1, ge=1)
     gpus: int = Field(0, ge=0)
     memory_gb: float | None = Field(None, gt=0)
     array_limit: int = Field(32, ge=1, description="Jobs at a time.")
-    requeue: int = Field(20, ge=0, description="How often a job that ran out of time may be requeued.")
+    requeue: int = Field(
+        20, ge=0, description="How often a job that ran out of time may be requeued."
+    )
     extra: dict[str, Any] = said({}, "Further sbatch parameters.")
 
 
@@ -121,26 +148,49 @@ class ExperimentConfig(_Strict):
 
     name: str = "experiment"
     title: str = ""
-    kind: Literal["experiment", "evaluation"] = said("experiment", "Which command has made the file.")
-    layout: Literal["methods", "tokenizers", "parcellations"] = said("methods", "The paper's table to print.")
-    parcellation: str | None = said(None, "Order of regions for all cohorts, by label; that of the first by default.")
-    preset: str = said("small", "Preset of methods that name none; every method knows small and paper.")
+    kind: Literal["experiment", "evaluation"] = said(
+        "experiment", "Which command has made the file."
+    )
+    layout: Literal["methods", "tokenizers", "parcellations"] = said(
+        "methods", "The paper's table to print."
+    )
+    parcellation: str | None = said(
+        None, "Order of regions for all cohorts, by label; that of the first by default."
+    )
+    preset: str = said(
+        "small", "Preset of methods that name none; every method knows small and paper."
+    )
     device: Device = "auto"
-    interpret: bool = said(False, "Maps of the last NERVE row: weights, attention, patch importance.")
+    interpret: bool = said(
+        False, "Maps of the last NERVE row: weights, attention, patch importance."
+    )
     seeds: list[Seed] = Field([0], min_length=1, description="Of training.")
     cohorts: dict[str, CohortConfig] = Field(min_length=1)
     methods: list[MethodConfig] = Field(min_length=1)
-    protocol: dict[str, Any] = said({}, "Fields of the protocol, over those of the paper: `nerve.Protocol`.")
+    protocol: dict[str, Any] = said(
+        {}, "Fields of the protocol, over those of the paper: `nerve.Protocol`."
+    )
     slurm: SlurmConfig = Field(default_factory=lambda: SlurmConfig.model_validate({}))
 
     @model_validator(mode="after")
     def _cohorts_have_names(self) -> ExperimentConfig:
         for name in self.cohorts:  # simulated ones become folders of that name
-            if not name.strip() or name in (".", "..") or len(name) > 100 or not set(name).isdisjoint("/\\\0\n\r\t"):
-                raise ValueError(f"a cohort is called {brief(name)}, expected a short name without slashes")
-        unknown = {name for entry in self.methods for name in entry.cohorts or ()} - self.cohorts.keys()
+            if (
+                not name.strip()
+                or name in (".", "..")
+                or len(name) > 100
+                or not set(name).isdisjoint("/\\\0\n\r\t")
+            ):
+                raise ValueError(
+                    f"a cohort is called {brief(name)}, expected a short name without slashes"
+                )
+        unknown = {
+            name for entry in self.methods for name in entry.cohorts or ()
+        } - self.cohorts.keys()
         if unknown:
-            raise ValueError(f"a method names cohorts {brief(sorted(unknown))}, known are {listed(self.cohorts)}")
+            raise ValueError(
+                f"a method names cohorts {brief(sorted(unknown))}, known are {listed(self.cohorts)}"
+            )
         for name, cohort in self.cohorts.items():
             other = self.cohorts.get(str(cohort.train_on))
             if cohort.train_on is not None and (other is None or other.train_on is not None):
@@ -157,7 +207,11 @@ class ExperimentConfig(_Strict):
         return validated(Protocol, {**PAPER_PROTOCOL, **given}, where)
 
 
-_PARTS: dict[str, type[BaseModel]] = {"cohorts": CohortConfig, "methods": MethodConfig, "slurm": SlurmConfig}
+_PARTS: dict[str, type[BaseModel]] = {
+    "cohorts": CohortConfig,
+    "methods": MethodConfig,
+    "slurm": SlurmConfig,
+}
 
 
 def config_path(name: str | os.PathLike[str]) -> Path:
@@ -191,13 +245,23 @@ def validated(model: type[Model], content: Any, where: object) -> Model:
                 f"{did_you_mean(str(first['loc'][-1]), known)}"
             ) from None
         message = first["msg"].removeprefix("Value error, ").rstrip(".")
-        came = "" if first["type"] in ("missing", "value_error") else f" (it is {brief(first['input'])})"
+        came = (
+            ""
+            if first["type"] in ("missing", "value_error")
+            else f" (it is {brief(first['input'])})"
+        )
         raise NerveError(f"{where}: {f'{place}: ' if place else ''}{message}{came}.") from None
 
 
-def check_methods(config: ExperimentConfig, where: object, parcellation: Parcellation | None = None) -> None:
+def check_methods(
+    config: ExperimentConfig, where: object, parcellation: Parcellation | None = None
+) -> None:
     """Refuse methods that do not exist and settings that they do not know, or cannot have for these regions."""
-    common: dict[str, Any] = {"seed": config.seeds[0], "device": config.device, "parcellation": parcellation}
+    common: dict[str, Any] = {
+        "seed": config.seeds[0],
+        "device": config.device,
+        "parcellation": parcellation,
+    }
     for number, entry in enumerate(config.methods):
         place = f"{where}: methods.{number} ({entry.name})"
         if nothing := [name for name, values in entry.settings.items() if values == []]:

@@ -37,7 +37,14 @@ def remaining_seconds(workspace: Workspace) -> float:
 def _likeness(task: Task) -> tuple[str, ...]:
     """Runs that take about as long as one another: null models as long as the model that they test."""
     row = task.row
-    return task.kind, task.cohort, row.method, row.preset, row.variant, row.line.replace("null-", f"{row.method}-")
+    return (
+        task.kind,
+        task.cohort,
+        row.method,
+        row.preset,
+        row.variant,
+        row.line.replace("null-", f"{row.method}-"),
+    )
 
 
 def _timed(workspace: Workspace, task: Task) -> float:
@@ -47,7 +54,9 @@ def _timed(workspace: Workspace, task: Task) -> float:
         protocol = workspace.config.protocol_of(task.cohort)
         if isinstance(task, Train | InFolds):
             pool = task.pool["pretrained_on"] if isinstance(task, InFolds) else ()
-            return protocol.n_folds * _training_seconds(workspace, task.recipe, list(pool) or [task.cohort])
+            return protocol.n_folds * _training_seconds(
+                workspace, task.recipe, list(pool) or [task.cohort]
+            )
         return _probe_seconds(len(workspace.cohort(task.cohort)), protocol)
     except NerveError:
         return 0.0  # it will be recorded as not available or failed, at once

@@ -79,7 +79,9 @@ def evaluate(
     """
     given = {"targets": targets, "covariates": covariates, **known_fields(options, "evaluate()")}
     names: dict[str, Any] = {"method": method, "variant": variant, "model_seed": model_seed}
-    return evaluate_under(_resolved(features), cohort, Protocol(**given), test=test, probe=probe, **names)
+    return evaluate_under(
+        _resolved(features), cohort, Protocol(**given), test=test, probe=probe, **names
+    )
 
 
 def _resolved(features: Any) -> Any:

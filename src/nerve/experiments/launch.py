@@ -36,7 +36,9 @@ def nothing(task: Task, status: str) -> None:
     """Tell of no run."""
 
 
-def launch(workspace: Workspace, launcher: str = "local", jobs: int | None = None, tell: Report = nothing) -> None:
+def launch(
+    workspace: Workspace, launcher: str = "local", jobs: int | None = None, tell: Report = nothing
+) -> None:
     """Do every run that is not done: first those that need no other, then those that need them."""
     one_of("launcher", launcher, LAUNCHERS)
     for later in (False, True):
@@ -47,9 +49,13 @@ def launch(workspace: Workspace, launcher: str = "local", jobs: int | None = Non
                 _on_slurm(workspace, todo, tell)
             else:
                 _on_this_machine(workspace, todo, jobs or default_jobs(), tell)
-            while any(workspace.store.status(task.id) == RUNNING for task in wave):  # another process is at it
+            while any(
+                workspace.store.status(task.id) == RUNNING for task in wave
+            ):  # another process is at it
                 time.sleep(0.5)
-            todo = [task for task in wave if workspace.store.status(task.id) == WAITING]  # it was killed: ours now
+            todo = [
+                task for task in wave if workspace.store.status(task.id) == WAITING
+            ]  # it was killed: ours now
 
 
 def default_jobs() -> int:
@@ -93,7 +99,9 @@ def work(folder: str, run_id: str, threads: int = 0, cards: tuple[str, ...] = ()
     workspace = Workspace.open(folder)
     task = next((task for task in workspace.plan.unique if task.id == run_id), None)
     if task is None:
-        raise NerveError(f"{folder}: has no run {run_id}. Its config was changed: start the experiment again.")
+        raise NerveError(
+            f"{folder}: has no run {run_id}. Its config was changed: start the experiment again."
+        )
     return run_task(workspace, task)
 
 
@@ -123,12 +131,18 @@ def run_task(workspace: Workspace, task: Task) -> str:
             except NerveError as error:
                 record["status"] = UNAVAILABLE if isinstance(error, MissingInput) else FAILED
                 record["reason"] = str(error)
-            except Exception as error:  # a fault of ours or of the machine: recorded, the others go on
+            except (
+                Exception
+            ) as error:  # a fault of ours or of the machine: recorded, the others go on
                 record["status"], record["reason"] = FAILED, f"{type(error).__name__}: {error}"
-                write_text(folder / "error.txt", Identifiers([]).removed_from(traceback.format_exc()))
+                write_text(
+                    folder / "error.txt", Identifiers([]).removed_from(traceback.format_exc())
+                )
         record["seconds"] = round(time.perf_counter() - wall, 3)
         record["cpu_seconds"] = round(time.process_time() - cpu, 3)
-        record["warnings"] = sorted({str(w.message) for w in shown if issubclass(w.category, NerveWarning)})
+        record["warnings"] = sorted(
+            {str(w.message) for w in shown if issubclass(w.category, NerveWarning)}
+        )
         store.write_manifest(task.id, record | {"versions": versions()})
         return str(record["status"])
 
@@ -136,7 +150,10 @@ def run_task(workspace: Workspace, task: Task) -> str:
 def _described(task: Task) -> dict[str, Any]:
     """What a run is, for its folder."""
     names = ("id", "kind", "label", "cohort")
-    return {name: getattr(task, name) for name in names} | {"line": task.row.line, "key": task.key()}
+    return {name: getattr(task, name) for name in names} | {
+        "line": task.row.line,
+        "key": task.key(),
+    }
 
 
 @functools.cache
@@ -190,7 +207,9 @@ def _in_workers(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Re
             tell(task, RUNNING)  # joblib asks for the next call when a worker is free
             yield delayed(_work_in_process)(folder, task.id, threads, cards)
 
-    with worker_processes(jobs, threads, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs) as parallel:
+    with worker_processes(
+        jobs, threads, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs
+    ) as parallel:
         for run_id, fault in parallel(calls()):
             task = next(task for task in tasks if task.id == run_id)
             if fault:
@@ -198,7 +217,9 @@ def _in_workers(workspace: Workspace, tasks: Sequence[Task], jobs: int, tell: Re
             tell(task, workspace.store.status(task.id))
 
 
-def _work_in_process(folder: str, run_id: str, threads: int, cards: tuple[str, ...]) -> tuple[str, str]:
+def _work_in_process(
+    folder: str, run_id: str, threads: int, cards: tuple[str, ...]
+) -> tuple[str, str]:
     """The run that has ended, and what went wrong before its end could be recorded."""
     try:
         work(folder, run_id, threads, cards)
@@ -210,7 +231,9 @@ def _work_in_process(folder: str, run_id: str, threads: int, cards: tuple[str, .
 def _record_death(workspace: Workspace, task: Task, reason: str) -> None:
     """A worker that was killed (out of memory, say) could not write its own manifest."""
     if workspace.store.status(task.id) == WAITING:
-        workspace.store.write_manifest(task.id, _described(task) | {"status": FAILED, "reason": reason})
+        workspace.store.write_manifest(
+            task.id, _described(task) | {"status": FAILED, "reason": reason}
+        )
 
 
 class SlurmJob:
@@ -238,7 +261,11 @@ def _on_slurm(workspace: Workspace, tasks: Sequence[Task], tell: Report) -> None
         try:
             jobs[task.id].result()
         except Exception as error:
-            _record_death(workspace, task, f"The worker process ended: {type(error).__name__}: {error}".strip())
+            _record_death(
+                workspace,
+                task,
+                f"The worker process ended: {type(error).__name__}: {error}".strip(),
+            )
         tell(task, workspace.store.status(task.id))
 
 
@@ -250,7 +277,9 @@ def slurm_executor(workspace: Workspace) -> Any:
         raise NerveError("The SLURM launcher needs submitit: pip install submitit.") from error
     settings, logs = workspace.config.slurm, workspace.folder / "slurm"
     try:
-        executor = submitit.AutoExecutor(folder=logs, cluster="slurm", slurm_max_num_timeout=settings.requeue)
+        executor = submitit.AutoExecutor(
+            folder=logs, cluster="slurm", slurm_max_num_timeout=settings.requeue
+        )
     except RuntimeError as error:
         raise NerveError(
             f"SLURM cannot be reached ({error}). Is sbatch on this machine? Use --launcher local."
@@ -264,5 +293,7 @@ def slurm_executor(workspace: Workspace) -> Any:
         "gpus_per_node": settings.gpus or None,
         **{f"slurm_{name}": value for name, value in settings.extra.items()},
     }
-    executor.update_parameters(name="nerve", **{name: value for name, value in wanted.items() if value is not None})
+    executor.update_parameters(
+        name="nerve", **{name: value for name, value in wanted.items() if value is not None}
+    )
     return executor

@@ -21,7 +21,15 @@ from nerve.evaluation.protocol import FIELDS
 from nerve.evaluation.protocol_text import participants_summary, protocol_text, rows_on
 from nerve.evaluation.resampling import adjusted_p, permutation_p
 from nerve.evaluation.results import ResultsFolder, write_results
-from nerve.evaluation.rows import GIVEN, NULL, REFERENCE, SELF_SUPERVISED, Row, pretraining_use, rows_table
+from nerve.evaluation.rows import (
+    GIVEN,
+    NULL,
+    REFERENCE,
+    SELF_SUPERVISED,
+    Row,
+    pretraining_use,
+    rows_table,
+)
 from nerve.evaluation.sites import site_table
 from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
 from nerve.experiments.launch import Report, launch, nothing
@@ -36,9 +44,20 @@ from nerve.report.table_formats import write_tables
 
 PLACE = ["cohort", "target", "row"]
 RUNS = ["id", "kind", "line", "cohort", "target", "run", "status", "seconds", "reason"]
-COHORTS = ["cohort", "label", "n", "n_regions", "parcellation", "fingerprint", "pretrained_on", "simulated"]
+COHORTS = [
+    "cohort",
+    "label",
+    "n",
+    "n_regions",
+    "parcellation",
+    "fingerprint",
+    "pretrained_on",
+    "simulated",
+]
 # options whose values a command that is written down shows: no paths, and no values of columns
-SHOWN_OPTIONS = {f"--{name.replace('_', '-')}" for name, one in FIELDS.items() if one.type != "bool"} - {"--combat-on"}
+SHOWN_OPTIONS = {
+    f"--{name.replace('_', '-')}" for name, one in FIELDS.items() if one.type != "bool"
+} - {"--combat-on"}
 SHOWN_OPTIONS |= {"--preset", "--launcher", "--jobs", "--device"}
 Found = Mapping[str, dict[str, Any]]  # what the runs that are done have returned, by id
 
@@ -47,7 +66,11 @@ class Experiment(Workspace):
     """A workspace whose runs are done, collected and interpreted."""
 
     def run(
-        self, launcher: str = "local", jobs: int | None = None, report: Report = nothing, command: str = ""
+        self,
+        launcher: str = "local",
+        jobs: int | None = None,
+        report: Report = nothing,
+        command: str = "",
     ) -> ResultsFolder:
         """Run what is not done, then write the results; failed runs are listed, they do not stop the others."""
         launch(self, launcher, jobs, report)
@@ -73,7 +96,9 @@ class Experiment(Workspace):
             return
         name = next(iter(self.config.cohorts))
         _, protocol = self.people(name)
-        targets = protocol.targets if self.config.kind == "evaluation" else protocol.targets[:1]  # one of many will do
+        targets = (
+            protocol.targets if self.config.kind == "evaluation" else protocol.targets[:1]
+        )  # one of many will do
         data, code = self.inputs()
         settings = [name, targets, protocol.as_dict()]
         wanted = fingerprint([sorted(models.values()), data[name], code, *settings])
@@ -88,11 +113,21 @@ class Experiment(Workspace):
 
     def _nerve_models(self) -> dict[Path, str]:
         """The models (folders or archives) of the last NERVE line that is trained → the run that each determines."""
-        known = [task for task in self.plan.tasks if isinstance(task, Encode | FromModel) and task.row.kind != NULL]
-        done = [task for task in known if task.row.method == "nerve" and self.store.status(task.id) == DONE]
+        known = [
+            task
+            for task in self.plan.tasks
+            if isinstance(task, Encode | FromModel) and task.row.kind != NULL
+        ]
+        done = [
+            task
+            for task in known
+            if task.row.method == "nerve" and self.store.status(task.id) == DONE
+        ]
         models = {}
         for task in [task for task in done if task.row.line == done[-1].row.line]:
-            path = Path(task.path) if isinstance(task, FromModel) else self.store.run_folder(task.id)
+            path = (
+                Path(task.path) if isinstance(task, FromModel) else self.store.run_folder(task.id)
+            )
             models[path] = task.id
         return models
 
@@ -104,12 +139,16 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     write_tsv(folder / "runs.tsv", printable_table(runs_table(workspace)))
     ended = {task.id: workspace.store.manifest(task.id) or {} for task in plan.unique}
     good = {run_id: one for run_id, one in ended.items() if one.get("status") == DONE}
-    found = {run_id: one["result"] | {"seconds": one["cpu_seconds"]} for run_id, one in good.items()}
+    found = {
+        run_id: one["result"] | {"seconds": one["cpu_seconds"]} for run_id, one in good.items()
+    }
     done = [task for task in plan.tasks if task.cohort and task.id in found]
     if not done:
         raise NerveError(f"{folder}: no run has made predictions; runs.tsv says why.")
     rows = rows_table(_described(row, plan.tasks, found) for row in plan.rows)
-    predictions, nulls, curves = (_gathered(workspace, done, name) for name in ("predictions", "null", "curve"))
+    predictions, nulls, curves = (
+        _gathered(workspace, done, name) for name in ("predictions", "null", "curve")
+    )
     permuted = predictions["row"].isin(rows.loc[rows["kind"] == NULL, "row"])
     null_models, predictions = predictions[permuted], predictions[~permuted].reset_index(drop=True)
     scores, comparisons = _scored(workspace, predictions, rows)
@@ -117,13 +156,17 @@ def collect(workspace: Workspace, command: str = "") -> ResultsFolder:
     if len(nulls):
         scores["p"] = _p(scores, nulls, PLACE)
         scores["q"] = scores["p"].groupby([scores["cohort"], scores["row"]]).transform(adjusted_p)
-    if len(null_models):  # one-sided p of each row's r against the r of models with permuted networks
+    if len(
+        null_models
+    ):  # one-sided p of each row's r against the r of models with permuted networks
         permuted_scores = score_table(null_models, n_bootstrap=0)
         scores["p_permuted_networks"] = _p(scores, permuted_scores, ["cohort", "target"])
         scores = pd.concat([scores, permuted_scores], ignore_index=True)
     cohorts = _cohorts(workspace, rows, scores)
     about = _about(workspace, found, command)
-    results = ResultsFolder(about, rows, cohorts, _folds(workspace), predictions, scores, comparisons)
+    results = ResultsFolder(
+        about, rows, cohorts, _folds(workspace), predictions, scores, comparisons
+    )
     results.nulls = nulls if len(nulls) else results.nulls
     results.curves = curves if len(curves) else results.curves
     with workspace.store.turn("results"):  # another process may be writing the same results
@@ -149,7 +192,14 @@ def runs_table(workspace: Workspace) -> pd.DataFrame:
     for task in workspace.plan.unique:
         manifest = workspace.store.manifest(task.id) or {}
         what = [task.id, task.kind, task.row.line, task.cohort, task.target, task.label]
-        rows.append([*what, workspace.store.status(task.id), manifest.get("seconds"), manifest.get("reason", "")])
+        rows.append(
+            [
+                *what,
+                workspace.store.status(task.id),
+                manifest.get("seconds"),
+                manifest.get("reason", ""),
+            ]
+        )
     return pd.DataFrame(rows, columns=RUNS)
 
 
@@ -162,10 +212,16 @@ def _described(row: Row, tasks: Sequence[Task], results: Found) -> Row:
     for task in mine:
         if task.cohort:
             tested = scopes.setdefault(results[task.id]["scope"], [])
-            tested += [task.cohort] if task.cohort not in tested else []  # a network has one run per target
-            pools.setdefault(_in_words(results[task.id].get("trained_on") or {}), []).append(task.cohort)
+            tested += (
+                [task.cohort] if task.cohort not in tested else []
+            )  # a network has one run per target
+            pools.setdefault(_in_words(results[task.id].get("trained_on") or {}), []).append(
+                task.cohort
+            )
     each_scope = "; ".join(f"{scope} ({', '.join(cohorts)})" for scope, cohorts in scopes.items())
-    each_pool = "; ".join(f"{pool} where {', '.join(cohorts)} is tested" for pool, cohorts in pools.items() if pool)
+    each_pool = "; ".join(
+        f"{pool} where {', '.join(cohorts)} is tested" for pool, cohorts in pools.items() if pool
+    )
     return replace(
         row,
         width=max((one.get("width", 0) for one in found), default=0),
@@ -197,21 +253,29 @@ def _gathered(workspace: Workspace, done: list[Task], name: str) -> pd.DataFrame
     return table[[*PLACE, *table.columns.difference(PLACE, sort=False)]]
 
 
-def _scored(workspace: Workspace, predictions: pd.DataFrame, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _scored(
+    workspace: Workspace, predictions: pd.DataFrame, rows: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scores of every cohort, with the correlation with motion and within sites; and comparisons."""
     scores, comparisons = [], []
     for name, part in predictions.groupby("cohort", sort=False):
         people, protocol = workspace.people(str(name))
-        families = None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
+        families = (
+            None if people.groups is None else dict(zip(people.ids, people.groups, strict=True))
+        )
         table = score_table(part, protocol.n_bootstrap, protocol.seed, families)
         if people.motion:
-            motion = motion_table(part, dict(zip(people.ids, people.table[people.motion], strict=True)))
+            motion = motion_table(
+                part, dict(zip(people.ids, people.table[people.motion], strict=True))
+            )
             table = table.merge(motion, how="left", on=PLACE)
         if people.sites is not None and len(set(people.sites)) > 1:
             inside = site_table(part, dict(zip(people.ids, people.sites, strict=True)))
             table = table.merge(inside, how="left", on=PLACE)
         scores.append(table)
-        comparisons.append(all_comparisons(part, rows, protocol.n_bootstrap, protocol.seed, families))
+        comparisons.append(
+            all_comparisons(part, rows, protocol.n_bootstrap, protocol.seed, families)
+        )
     return pd.concat(scores, ignore_index=True), pd.concat(comparisons, ignore_index=True)
 
 
@@ -222,8 +286,12 @@ def _placed(scores: pd.DataFrame, done: list[Task], found: Found) -> pd.DataFram
     for task in done:
         result = found[task.id]
         trained_on = _in_words(result.get("trained_on") or {})
-        places.append([task.cohort, task.row.row, *(result.get(name) for name in names), trained_on])
-    table = pd.DataFrame(places, columns=["cohort", "row", *names, "trained_on"]).drop_duplicates(["cohort", "row"])
+        places.append(
+            [task.cohort, task.row.row, *(result.get(name) for name in names), trained_on]
+        )
+    table = pd.DataFrame(places, columns=["cohort", "row", *names, "trained_on"]).drop_duplicates(
+        ["cohort", "row"]
+    )
     scores = scores.merge(table, how="left", on=["cohort", "row"])
     first = [*PLACE, "scope", "trained_on", "adapted"]
     return scores[[*first, *scores.columns.difference(first, sort=False)]]
@@ -233,7 +301,10 @@ def _p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[floa
     """One-sided p of every r among those of the null at its place."""
     null = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(place)}
     keys = list(scores[place].itertuples(index=False, name=None))
-    return [permutation_p(null[key], r) if key in null else np.nan for key, r in zip(keys, scores["r"], strict=True)]
+    return [
+        permutation_p(null[key], r) if key in null else np.nan
+        for key, r in zip(keys, scores["r"], strict=True)
+    ]
 
 
 def _cohorts(workspace: Workspace, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
@@ -254,7 +325,9 @@ def _folds(workspace: Workspace) -> pd.DataFrame:
     for name in workspace.config.cohorts:
         people, _ = workspace.people(name)
         for repeat, folds in enumerate(people.folds):
-            table = pd.DataFrame({"cohort": name, "participant": people.ids, "repeat": repeat, "fold": folds})
+            table = pd.DataFrame(
+                {"cohort": name, "participant": people.ids, "repeat": repeat, "fold": folds}
+            )
             parts.append(table[folds >= 0])
     return pd.concat(parts, ignore_index=True)
 
@@ -267,7 +340,9 @@ def _about(workspace: Workspace, found: Found, command: str) -> dict[str, Any]:
         said = found.get(task.id, {}).get("notes", [])
         notes = participants[task.cohort]["notes"] if said else []
         notes += [note for note in said if note not in notes]
-    methods = dict.fromkeys(row.method for row in plan.rows if row.kind not in (GIVEN, REFERENCE))  # works to cite
+    methods = dict.fromkeys(
+        row.method for row in plan.rows if row.kind not in (GIVEN, REFERENCE)
+    )  # works to cite
     return {
         "title": config.title or config.name,
         "kind": config.kind,
@@ -276,7 +351,9 @@ def _about(workspace: Workspace, found: Found, command: str) -> dict[str, Any]:
         "parcellation": workspace.parcellation.name,
         "protocols": {name: protocol.as_dict() for name, (_, protocol) in people.items()},
         "participants": participants,
-        "target_labels": {name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()},
+        "target_labels": {
+            name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()
+        },
         "citations": {name: method_class(name).paper for name in methods},
         "seeds": list(config.seeds),
         "versions": versions(),

@@ -13,7 +13,17 @@ from nerve.evaluation.features import NAMED
 from nerve.evaluation.rows import NULL, SELF_SUPERVISED, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
 from nerve.experiments.store import content_hash
-from nerve.experiments.work import Encode, Encoded, InFolds, Named, Probe, Recipe, Task, Train, given
+from nerve.experiments.work import (
+    Encode,
+    Encoded,
+    InFolds,
+    Named,
+    Probe,
+    Recipe,
+    Task,
+    Train,
+    given,
+)
 from nerve.methods import method_class
 
 
@@ -33,7 +43,11 @@ class Planner:
         self.config, self.data, self.code = config, data, code
         pooled = [name for name, cohort in config.cohorts.items() if cohort.pretrain]
         series = {name: config.cohorts[name].timeseries for name in pooled}
-        self.pool = {"pretrained_on": {name: data[name] for name in pooled}, "timeseries": series, "code": code}
+        self.pool = {
+            "pretrained_on": {name: data[name] for name in pooled},
+            "timeseries": series,
+            "code": code,
+        }
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -47,7 +61,9 @@ class Planner:
         lines = {task.row.line: line_label(task.row) for task in tasks if task.row.kind != NULL}
         twice = sorted({label for label in lines.values() if list(lines.values()).count(label) > 1})
         if twice:
-            raise NerveError(f"Two rows are called {listed(twice)}: give each a `label` of its own.")
+            raise NerveError(
+                f"Two rows are called {listed(twice)}: give each a `label` of its own."
+            )
         return tasks
 
     @cached_property
@@ -65,9 +81,14 @@ class Planner:
             probe, about = given(entry.features)
             line, content = f"features-{number}", content_hash(entry.features)
             row = Row(row=line, line=line, label=entry.name, group=entry.group, **about)
-            yield from self._probes(row, probe, path=entry.features, content=content, scope=entry.scope)
+            yield from self._probes(
+                row, probe, path=entry.features, content=content, scope=entry.scope
+            )
             return
-        variants, random = entry.variants(), "seed" in method_class(str(entry.method))._get_param_names()
+        variants, random = (
+            entry.variants(),
+            "seed" in method_class(str(entry.method))._get_param_names(),
+        )
         if entry.select:
             self._check_choice(entry)
         for k, some in enumerate([variants] if entry.select else [[one] for one in variants]):
@@ -76,10 +97,16 @@ class Planner:
                 recipes = [self._recipe(entry, settings, seed) for _, settings in some]
                 row = self._row(line, entry, recipes[0], some[0][0])
                 yield from self._trained(_chosen(row, entry) if entry.select else row, *recipes)
-        for k in range(entry.permutations):  # regions assigned to networks at random, with the model's own seed
-            recipe = self._recipe(entry, variants[0][1] | {"patching": f"permuted{k}"}, self.config.seeds[0])
+        for k in range(
+            entry.permutations
+        ):  # regions assigned to networks at random, with the model's own seed
+            recipe = self._recipe(
+                entry, variants[0][1] | {"patching": f"permuted{k}"}, self.config.seeds[0]
+            )
             row = self._row(f"null-{number}", entry, recipe, {})
-            row = replace(row, row=f"null-{number}-{k}", label="Permutation", kind=NULL, group="null")
+            row = replace(
+                row, row=f"null-{number}-{k}", label="Permutation", kind=NULL, group="null"
+            )
             yield from self._trained(row, recipe)
 
     def _trained(self, row: Row, *recipes: Recipe) -> Iterator[Task]:
@@ -88,13 +115,17 @@ class Planner:
         Of several recipes, variants of one another, every fold chooses one.
         """
         recipe = recipes[0]
-        strict = self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds"
+        strict = (
+            self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds"
+        )
         if recipe.method in NAMED:  # computed by the evaluation itself
             yield from self._probes(row, Named, name=recipe.method, settings=recipe.settings)
         elif row.kind == SUPERVISED:
             for name in self.config.cohorts:
                 for target in self.config.protocol_of(name).targets:
-                    yield Train(recipe=recipe, row=row, on=self._evaluated(name), cohort=name, target=target)
+                    yield Train(
+                        recipe=recipe, row=row, on=self._evaluated(name), cohort=name, target=target
+                    )
         # with everyone's means the participants of a site sum to zero: who is tested would be known from the others
         elif strict or recipe.settings.get("recentre"):
             yield from self._probes(row, InFolds, recipe=recipe, pool=self.pool)
@@ -112,7 +143,11 @@ class Planner:
         """Refuse `select` where there is no encoder to choose, or every fold has encoders of its own."""
         scopes = {self.config.protocol_of(name).pretrain_scope for name in self.config.cohorts}
         recentred = any(settings.get("recentre") for _, settings in entry.variants())
-        if method_class(str(entry.method)).role != SELF_SUPERVISED or scopes != {"all"} or recentred:
+        if (
+            method_class(str(entry.method)).role != SELF_SUPERVISED
+            or scopes != {"all"}
+            or recentred
+        ):
             raise NerveError(
                 f"Row {entry.name!r}: `select` chooses among variants of an encoder with pretrain_scope: all and "
                 "without `recentre`; list the variants as rows instead."
@@ -128,7 +163,9 @@ class Planner:
             protocols = [self.config.protocol_of(name) for name in self.config.cohorts]
             given = recipe.settings.items()
             differences = {
-                name: value for name, value in given if any(getattr(one, name) != value for one in protocols)
+                name: value
+                for name, value in given
+                if any(getattr(one, name) != value for one in protocols)
             }
         else:
             differences = method.differences(method.described_parameters(), recipe.preset)
@@ -153,7 +190,9 @@ class Planner:
         for name, value in settings.items():  # a table of regions for `patching`, say
             if isinstance(value, str) and Path(value).is_file():
                 files[name] = content_hash(value)
-        return Recipe(str(entry.method), entry.preset or self.config.preset, dict(settings), seed, files)
+        return Recipe(
+            str(entry.method), entry.preset or self.config.preset, dict(settings), seed, files
+        )
 
     def _probes(self, row: Row, kind: type[Probe], **own: Any) -> Iterator[Task]:
         for name in self.config.cohorts:
@@ -161,12 +200,23 @@ class Planner:
 
     def _evaluated(self, name: str) -> dict[str, Any]:
         """A cohort under its protocol, as it enters the key of a run."""
-        series, protocol = self.config.cohorts[name].timeseries, self.config.protocol_of(name).deciding()
-        return {"data": self.data[name], "timeseries": series, "protocol": protocol, "code": self.code}
+        series, protocol = (
+            self.config.cohorts[name].timeseries,
+            self.config.protocol_of(name).deciding(),
+        )
+        return {
+            "data": self.data[name],
+            "timeseries": series,
+            "protocol": protocol,
+            "code": self.code,
+        }
 
 
 def _chosen(row: Row, entry: MethodConfig) -> Row:
     """The row of which every fold chooses a variant: what is chosen among stands in place of the values."""
     swept = {name: values for name, values in entry.settings.items() if isinstance(values, list)}
-    among = {name: f"chosen in each fold from {', '.join(map(str, values))}" for name, values in swept.items()}
+    among = {
+        name: f"chosen in each fold from {', '.join(map(str, values))}"
+        for name, values in swept.items()
+    }
     return replace(row, settings=row.settings | among, swept="", variant="chosen in each fold")

@@ -23,7 +23,9 @@ NOT_SIMULATED = ("groups", "site", "combat", "preserve", "leave_site_out", "moti
 
 def rehearsal(config: ExperimentConfig) -> ExperimentConfig:
     """The experiment on simulated cohorts of 100 regions, with the preset `small`, three folds and one seed."""
-    cohorts = {name: _cohort(config, name, seed) for seed, name in enumerate(config.cohorts, start=1)}
+    cohorts = {
+        name: _cohort(config, name, seed) for seed, name in enumerate(config.cohorts, start=1)
+    }
     return config.model_copy(
         update={
             "title": f"{config.title} (rehearsal on simulated participants)".strip(),
@@ -55,11 +57,20 @@ def _cohort(config: ExperimentConfig, name: str, seed: int) -> CohortConfig:
 
 def _method(method: MethodConfig) -> MethodConfig:
     # the preset `small` of NERVE is not the paper's model; a rehearsal of the paper's tables has it
-    own = {"view": "fc" if method.settings.get("recentre") is None else "tangent", "pooling": "mean"}
+    own = {
+        "view": "fc" if method.settings.get("recentre") is None else "tangent",
+        "pooling": "mean",
+    }
     settings: dict[str, Any] = (own if method.method == "nerve" else {}) | method.settings
     swept = isinstance(settings.get("epochs"), list)
-    if method.method is not None and not swept and hasattr(method_class(method.method), "training_settings"):
-        settings["epochs"] = min(settings.get("epochs", EPOCHS), EPOCHS)  # none in an untrained control
+    if (
+        method.method is not None
+        and not swept
+        and hasattr(method_class(method.method), "training_settings")
+    ):
+        settings["epochs"] = min(
+            settings.get("epochs", EPOCHS), EPOCHS
+        )  # none in an untrained control
     if isinstance(settings.get("patching"), str):
         settings["patching"] = _smaller(settings["patching"])
     fewer = min(method.permutations, PERMUTATIONS)
@@ -78,5 +89,7 @@ def _protocol(given: dict[str, Any]) -> dict[str, Any]:
     """The fields that simulated participants can follow: they have no families, and no site that matters."""
     kept = {name: value for name, value in given.items() if name not in NOT_SIMULATED}
     if "covariates" in kept:
-        kept["covariates"] = [name for name in as_names(kept["covariates"]) if name in KNOWN_COVARIATES]
+        kept["covariates"] = [
+            name for name in as_names(kept["covariates"]) if name in KNOWN_COVARIATES
+        ]
     return kept

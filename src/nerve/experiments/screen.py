@@ -51,7 +51,9 @@ class RunsProgress:
         if self.n_ended and is_shown():
             say(f"{self.n_ended} of {self.total} runs are already done", stderr=True)
         with silent(not draws_bars()):  # in a log each run has its own line
-            self.bar = progress_bar(label="experiment", total=self.total, initial=self.n_ended, unit="runs", delay=0)
+            self.bar = progress_bar(
+                label="experiment", total=self.total, initial=self.n_ended, unit="runs", delay=0
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,7 +75,11 @@ class RunsProgress:
         elapsed = duration(time.monotonic() - self.began)
         style = "red" if status == FAILED else None
         with above_bars():
-            say(f"[{self.n_ended}/{self.total}, {elapsed}] {status}: {task.label}", stderr=True, style=style)
+            say(
+                f"[{self.n_ended}/{self.total}, {elapsed}] {status}: {task.label}",
+                stderr=True,
+                style=style,
+            )
 
 
 def show_results(results: ResultsFolder) -> None:
@@ -86,7 +92,11 @@ def show_results(results: ResultsFolder) -> None:
 def show_status(workspace: Workspace) -> None:
     """How many runs wait, run, are done or failed, and which are not simply done."""
     counts, runs = workspace.counts, runs_table(workspace)
-    say(", ".join(f"{counts[name]} {name}" for name in (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)))
+    say(
+        ", ".join(
+            f"{counts[name]} {name}" for name in (WAITING, RUNNING, DONE, UNAVAILABLE, FAILED)
+        )
+    )
     for row in runs[~runs["status"].isin([DONE, WAITING])].to_dict("records"):
         more = workspace.store.holder(row["id"]) if row["status"] == RUNNING else row["reason"]
         say(f"  {row['status']}: {row['run']}" + (f" ({more})" if more else ""))
@@ -96,7 +106,9 @@ def found(results: ResultsFolder) -> list[str]:
     """What was found, a sentence per target: the best method and the next, or the one method and the references."""
     labels, table = line_labels(rows_of(results.rows)), results.comparisons
     lines = []
-    for (cohort, target), pairs in table.groupby(["cohort", "target"], sort=False) if len(table) else ():
+    for (cohort, target), pairs in (
+        table.groupby(["cohort", "target"], sort=False) if len(table) else ()
+    ):
         best = pairs[pairs["best_two"]]
         shown = (best if len(best) else pairs).to_dict("records")
         score = f"{'AUC' if shown[0]['metric'] == 'auc' else shown[0]['metric']} = {shown[0]['score_a']:.2f}"
@@ -118,7 +130,10 @@ def show_scores(results: ResultsFolder) -> None:
     labels = line_labels(rows_of(results.rows))
     line_of = dict(zip(results.rows["row"], results.rows["line"], strict=True))
     for score in results.scores.to_dict("records"):
-        name, where = labels[line_of[score["row"]]], f"{score['cohort']} " if len(results.cohorts) > 1 else ""
+        name, where = (
+            labels[line_of[score["row"]]],
+            f"{score['cohort']} " if len(results.cohorts) > 1 else "",
+        )
         right = f"  balanced accuracy {score['balanced_accuracy']:.3f}"
         auc = "" if np.isnan(score["auc"]) else f"  AUC {score['auc']:.3f}{right}"
         p = f"  p {score['p']:.4f}" if np.isfinite(score.get("p", np.nan)) else ""
@@ -137,7 +152,11 @@ def duration(seconds: float) -> str:
     >>> duration(42), duration(600), duration(9000), duration(400000)
     ('42 s', '10 min', '2.5 h', '4.6 days')
     """
-    for limit, unit, text in ((120, 1, "{:.0f} s"), (7200, 60, "{:.0f} min"), (172800, 3600, "{:.1f} h")):
+    for limit, unit, text in (
+        (120, 1, "{:.0f} s"),
+        (7200, 60, "{:.0f} min"),
+        (172800, 3600, "{:.1f} h"),
+    ):
         if seconds < limit:
             return text.format(seconds / unit)
     return f"{seconds / 86400:.1f} days"

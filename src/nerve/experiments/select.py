@@ -34,14 +34,24 @@ class BestVariant(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: np.ndarray, y: Any, groups: Any = None, strata: Any = None) -> BestVariant:
         """Fit every variant and keep, for each target, the one of best inner score."""
-        self.ridges_ = [clone(self.ridge).fit(part, y, groups=groups, strata=strata) for part in self._variants(X)]
-        scores = np.stack([ridge.inner_scores_.max(axis=0) for ridge in self.ridges_])  # (variants, T)
+        self.ridges_ = [
+            clone(self.ridge).fit(part, y, groups=groups, strata=strata)
+            for part in self._variants(X)
+        ]
+        scores = np.stack(
+            [ridge.inner_scores_.max(axis=0) for ridge in self.ridges_]
+        )  # (variants, T)
         self.chosen_ = scores.argmax(axis=0)
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Predictions of the chosen variants."""
-        every = np.stack([ridge.predict(part) for ridge, part in zip(self.ridges_, self._variants(X), strict=True)])
+        every = np.stack(
+            [
+                ridge.predict(part)
+                for ridge, part in zip(self.ridges_, self._variants(X), strict=True)
+            ]
+        )
         if every.ndim == 2:  # one target
             return every[self.chosen_[0]]
         return every[self.chosen_, :, np.arange(len(self.chosen_))].T  # (participants, T)

@@ -28,7 +28,13 @@ from nerve._utils.files import read_json, write_json
 from nerve._utils.locks import holder, holding, is_held
 
 _COMPILED = "__pycache__"  # folders that Python makes, which decide nothing
-DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = "done", "failed", "running", "waiting", "not available"
+DONE, FAILED, RUNNING, WAITING, UNAVAILABLE = (
+    "done",
+    "failed",
+    "running",
+    "waiting",
+    "not available",
+)
 
 
 class Store:
@@ -93,7 +99,11 @@ def content_hash(path: str | os.PathLike[str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     if not files:
-        raise problem(path, "there is no such file or folder", expected="a trained model, or a table of features")
+        raise problem(
+            path,
+            "there is no such file or folder",
+            expected="a trained model, or a table of features",
+        )
     for file in files:
         digest.update(str(file.relative_to(path)).encode() + file.read_bytes())
     return digest.hexdigest()

@@ -37,7 +37,13 @@ if TYPE_CHECKING:
     from nerve.experiments.workspace import Workspace
 
 _NO_KEY = ("row", "on", "path", "scope")  # how a run is called, and where its files lie
-_DESCRIPTION = ("config.json", "history.tsv", "README.md", "reconstruction.json", "reconstruction.npz")
+_DESCRIPTION = (
+    "config.json",
+    "history.tsv",
+    "README.md",
+    "reconstruction.json",
+    "reconstruction.npz",
+)
 
 
 @dataclass(frozen=True)
@@ -129,11 +135,19 @@ class Encode(Task):
         try:
             described = describe_run(method, cohorts, folder)
             if described:
-                doubt = method.save_masked_error(folder, described["model"] / described["group_mean"])
+                doubt = method.save_masked_error(
+                    folder, described["model"] / described["group_mean"]
+                )
                 if doubt and self.row.kind != NULL:  # not one warning per null model
-                    warnings.warn(f"{line_label(self.row, most=3)}: {doubt}", NerveWarning, stacklevel=2)
-        except NerveError as error:  # the encoder is trained and saved: its description is for the report only
-            warnings.warn(f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2)
+                    warnings.warn(
+                        f"{line_label(self.row, most=3)}: {doubt}", NerveWarning, stacklevel=2
+                    )
+        except (
+            NerveError
+        ) as error:  # the encoder is trained and saved: its description is for the report only
+            warnings.warn(
+                f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2
+            )
         return {
             "adapted": method.adapted_,
             "parameters": method.parameter_count(method.parcellation_),
@@ -163,7 +177,9 @@ class Probe(Task):
         protocol = replace(protocol, **self.settings)
         features = self.load(workspace, folder, cohort)
         with naming(people.ids):
-            prepared = features.prepare(cohort, people, protocol)  # once: the kernel of thousands takes long
+            prepared = features.prepare(
+                cohort, people, protocol
+            )  # once: the kernel of thousands takes long
         write_tsv(folder / "predictions.tsv", predict_one(features, prepared, people, protocol))
         if protocol.n_permutations and features.permutes:
             write_tsv(folder / "null.tsv", null_of_one(features, prepared, people, protocol))
@@ -232,7 +248,9 @@ class Encoded(Probe):
         if manifest["status"] != DONE:
             raise NerveError(f"Its encoder is not trained: {manifest['reason']}")
         key = manifest["key"]
-        trained_on = manifest["result"]["trained_on"]  # not all of the pool, where a method needs time series
+        trained_on = manifest["result"][
+            "trained_on"
+        ]  # not all of the pool, where a method needs time series
         scope = workspace.scope_of(cohort.name, trained_on)
         method = load_method(workspace.store.run_folder(encoder), device=workspace.config.device)
         # features are not kept: they are a row per participant, and cost little beside the training
@@ -265,11 +283,17 @@ class InFolds(Probe):
     def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
         """Nothing is computed before a fold asks for it."""
         device, pool = workspace.config.device, self.pool["pretrained_on"]
-        own = workspace.inputs()[0][cohort.name]  # by fingerprint: a cohort may stand under two names
+        own = workspace.inputs()[0][
+            cohort.name
+        ]  # by fingerprint: a cohort may stand under two names
 
         def fit(training: Cohort, *_: Any) -> Any:
-            pooled = [training if data == own else workspace.cohort(name) for name, data in pool.items()]
-            kept = folder / "encoders" / fingerprint(training.participants["participant_id"].tolist())
+            pooled = [
+                training if data == own else workspace.cohort(name) for name, data in pool.items()
+            ]
+            kept = (
+                folder / "encoders" / fingerprint(training.participants["participant_id"].tolist())
+            )
             if (kept / "config.json").is_file():
                 return load_method(kept, device=device)
             return fitted(self.recipe.make(device), pooled or [training], kept)
@@ -321,7 +345,9 @@ class FromModel(FromTable):
         elsewhere = workspace.config.cohorts[name].train_on
         if _fitted_on(model, workspace, name):
             return "all"
-        one_cohort = len(model.data_.get("fc", ())) == 1  # another of its cohorts may hold who is tested
+        one_cohort = (
+            len(model.data_.get("fc", ())) == 1
+        )  # another of its cohorts may hold who is tested
         if elsewhere and one_cohort and _fitted_on(model, workspace, elsewhere):
             return workspace.scope_of(name, [elsewhere])
         return self.scope
@@ -334,7 +360,10 @@ class FromModel(FromTable):
                 if (model_folder / name).is_file():
                     with atomic_file(folder / name) as stream:
                         stream.write((model_folder / name).read_bytes())
-        write_json(folder / "manifest.json", {"result": {"parameters": model.parameter_count(model.parcellation_)}})
+        write_json(
+            folder / "manifest.json",
+            {"result": {"parameters": model.parameter_count(model.parcellation_)}},
+        )
         if hasattr(model, "likeness"):
             compared(model, cohort).save(folder)
 
@@ -353,8 +382,16 @@ def given(path: str) -> tuple[type[FromTable], dict[str, Any]]:
         )
     cls, parameters = method_class(name), dict(config.get("parameters") or {})
     preset = cls.nearest_preset(parameters)
-    about = {"method": name, "kind": str(cls.role), "title": cls.title, "view": str(parameters.get("view") or "fc")}
-    about |= {"settings": cls.differences(parameters, preset), "seed": int(parameters.get("seed") or 0)}
+    about = {
+        "method": name,
+        "kind": str(cls.role),
+        "title": cls.title,
+        "view": str(parameters.get("view") or "fc"),
+    }
+    about |= {
+        "settings": cls.differences(parameters, preset),
+        "seed": int(parameters.get("seed") or 0),
+    }
     return FromModel, about | {"preset": preset if cls.has_presets() else ""}
 
 
@@ -385,7 +422,9 @@ class _Noting(BaseEstimator):
         return values
 
 
-def _in_folds(kind: type[Learned], name: str, cohort: Cohort, fit_one: Callable[..., Any]) -> Learned:
+def _in_folds(
+    kind: type[Learned], name: str, cohort: Cohort, fit_one: Callable[..., Any]
+) -> Learned:
     """Features, or predictions, of a method that is fitted in each fold."""
     features = kind(name, np.zeros(len(cohort), bool))
     features.estimator = _Noting(features, fit_one)
@@ -428,4 +467,6 @@ def _counts(method: Any) -> dict[str, int]:
 
 def _scope(features: Features, people: People) -> str:
     """Whom features had seen; training folds are another cohort where one is trained on."""
-    return "other_people" if people.trained_on and features.scope == "train_folds" else features.scope
+    return (
+        "other_people" if people.trained_on and features.scope == "train_folds" else features.scope
+    )

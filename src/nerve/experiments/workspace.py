@@ -43,7 +43,9 @@ class Workspace:
         self.prepared = lru_cache(maxsize=4)(self._prepared)
 
     @classmethod
-    def prepare(cls, config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]) -> Self:
+    def prepare(
+        cls, config: ExperimentConfig | str | os.PathLike[str], folder: str | os.PathLike[str]
+    ) -> Self:
         """An experiment from its file or object: cohorts are checked or simulated, and all runs are planned."""
         base = Path.cwd()
         if not isinstance(config, ExperimentConfig):
@@ -56,7 +58,9 @@ class Workspace:
             if cohort.simulate is not None:
                 workspace._simulate(name, cohort.simulate)
         fingerprints = {name: workspace._fingerprint(name) for name in workspace.config.cohorts}
-        write_json(workspace.folder / "inputs.json", {"cohorts": fingerprints, "code": code_version()})
+        write_json(
+            workspace.folder / "inputs.json", {"cohorts": fingerprints, "code": code_version()}
+        )
         workspace._check()
         return workspace
 
@@ -64,7 +68,9 @@ class Workspace:
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """An experiment that was prepared before."""
         if not (Path(folder) / RESOLVED).is_file():
-            raise NerveError(f"{folder}: holds no {RESOLVED}, expected the folder of `nerve experiment CONFIG --out`.")
+            raise NerveError(
+                f"{folder}: holds no {RESOLVED}, expected the folder of `nerve experiment CONFIG --out`."
+            )
         return cls(folder, load_config(Path(folder) / RESOLVED))
 
     def _check(self) -> None:
@@ -72,7 +78,9 @@ class Workspace:
         for name in self.config.cohorts:
             self.people(name)
         check_methods(self.config, "The experiment", self.parcellation)
-        known = {str(column) for name in self.config.cohorts for column in self.cohort(name).participants}
+        known = {
+            str(column) for name in self.config.cohorts for column in self.cohort(name).participants
+        }
         for entry in self.config.methods:
             for _, settings in entry.variants():
                 for name in ("recentre", "phenotypes"):
@@ -96,8 +104,14 @@ class Workspace:
         path = self.folder / "inputs.json"
         content = read_json(path)
         cohorts = content.get("cohorts") if isinstance(content, dict) else None
-        if not isinstance(cohorts, dict) or set(cohorts) != set(self.config.cohorts) or "code" not in content:
-            raise problem(path, "it is not that of this experiment", remedy="Run `nerve experiment` again.")
+        if (
+            not isinstance(cohorts, dict)
+            or set(cohorts) != set(self.config.cohorts)
+            or "code" not in content
+        ):
+            raise problem(
+                path, "it is not that of this experiment", remedy="Run `nerve experiment` again."
+            )
         return dict(cohorts), str(content["code"])
 
     def _find_fingerprint(self, name: str) -> str:
@@ -180,7 +194,9 @@ class Workspace:
         """Which participants of a cohort have their FC in another cohort too: (n,) booleans."""
         mine, theirs = self.cohort(name), self.cohort(other)
         stack = Stack.concat([Stack.of(mine.connectivity), Stack.of(theirs.connectivity)])
-        numbers = pd.DataFrame({"participant_id": [str(i) for i in range(len(stack))]})  # ids may stand in both
+        numbers = pd.DataFrame(
+            {"participant_id": [str(i) for i in range(len(stack))]}
+        )  # ids may stand in both
         shared = np.zeros(len(mine), bool)
         for rows in Cohort(stack, numbers, self.parcellation).same_matrices():
             if rows.min() < len(mine) <= rows.max():
@@ -197,23 +213,39 @@ class Workspace:
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:
         """Simulate a cohort once, also when several processes ask; other arguments make it again."""
         path = self.path(name)
-        given = {"parcellation": self.config.parcellation or "schaefer400-17", "name": name, **arguments}
+        given = {
+            "parcellation": self.config.parcellation or "schaefer400-17",
+            "name": name,
+            **arguments,
+        }
         wanted = fingerprint([given, code_version()])
         with self.store.turn(f"cohort-{name}"):
-            if (path / "cohort.json").is_file() and Cohort.load(path).notes.get("arguments") == wanted:
+            if (path / "cohort.json").is_file() and Cohort.load(path).notes.get(
+                "arguments"
+            ) == wanted:
                 return
-            known_columns(arguments, inspect.signature(simulate_cohort).parameters, f"simulate of cohort {name!r}")
+            known_columns(
+                arguments,
+                inspect.signature(simulate_cohort).parameters,
+                f"simulate of cohort {name!r}",
+            )
             try:
                 cohort = simulate_cohort(**given)
             except (TypeError, OverflowError) as error:
-                raise NerveError(f"simulate of cohort {name!r}: a value is of the wrong kind ({error}).") from error
+                raise NerveError(
+                    f"simulate of cohort {name!r}: a value is of the wrong kind ({error})."
+                ) from error
             cohort.notes["arguments"] = wanted
             cohort.save(path, overwrite=True)
 
 
 def _renamed(table: pd.DataFrame, columns: dict[str, str], name: str) -> pd.DataFrame:
     """Columns by our names; one that `nerve ingest` has renamed already is taken as it is."""
-    missing = {ours: theirs for ours, theirs in columns.items() if theirs in table.columns or ours not in table.columns}
+    missing = {
+        ours: theirs
+        for ours, theirs in columns.items()
+        if theirs in table.columns or ours not in table.columns
+    }
     known_columns(missing.values(), table.columns, f"participants of {name!r}")
     kept = [column for column in table if column in missing.values() or column not in missing]
     return table[kept].rename(columns={theirs: ours for ours, theirs in missing.items()})
@@ -227,10 +259,14 @@ def _with_absolute_paths(config: ExperimentConfig, base: Path) -> ExperimentConf
         if path is None:
             return part
         beside, here = (base / path).resolve(), Path(path).resolve()
-        return part.model_copy(update={name: str(here if not beside.exists() and here.exists() else beside)})
+        return part.model_copy(
+            update={name: str(here if not beside.exists() and here.exists() else beside)}
+        )
 
     cohorts = {name: settled(cohort, "path") for name, cohort in config.cohorts.items()}
     methods = [settled(one, "features") for one in config.methods]
     config = config.model_copy(update={"cohorts": cohorts, "methods": methods})
-    own = config.parcellation is not None and (base / config.parcellation).is_file()  # a table of the user's
+    own = (
+        config.parcellation is not None and (base / config.parcellation).is_file()
+    )  # a table of the user's
     return settled(config, "parcellation") if own else config

@@ -16,4 +16,11 @@ from nerve.interpret.maps import attention_summary, network_weights
 from nerve.interpret.output import interpret_to, load_encoder
 from nerve.interpret.stability import stability
 
-__all__ = ["attention_summary", "interpret_to", "load_encoder", "network_weights", "patch_importance", "stability"]
+__all__ = [
+    "attention_summary",
+    "interpret_to",
+    "load_encoder",
+    "network_weights",
+    "patch_importance",
+    "stability",
+]

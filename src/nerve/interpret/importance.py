@@ -22,8 +22,18 @@ from nerve.data.cohort import Cohort
 from nerve.evaluation import adjusted_p
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.protocol import Protocol, as_names, known_fields
-from nerve.evaluation.resampling import interval, resample_counts, two_sided_p, weighted_correlations
-from nerve.interpret.occlusion import OccludedPredictions, chunks, embedding_of, occluded_predictions
+from nerve.evaluation.resampling import (
+    interval,
+    resample_counts,
+    two_sided_p,
+    weighted_correlations,
+)
+from nerve.interpret.occlusion import (
+    OccludedPredictions,
+    chunks,
+    embedding_of,
+    occluded_predictions,
+)
 from nerve.interpret.stability import as_encoders, stability
 
 
@@ -74,10 +84,16 @@ def patch_importance(
                          "regress_features to be off: leave them out.")  # fmt: skip
     raw = isinstance(features, str)
     if raw and features != "raw":
-        raise NerveError(f"features are {features!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`).")
+        raise NerveError(
+            f"features are {features!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`)."
+        )
     encoders = [features] if raw else as_encoders(features)
     cohort = cohort if raw else encoders[0].fitted_cohort(cohort)
-    patching = patching or getattr(encoders[0], "patching_", None) or Patching.from_parcellation(cohort.parcellation)
+    patching = (
+        patching
+        or getattr(encoders[0], "patching_", None)
+        or Patching.from_parcellation(cohort.parcellation)
+    )
     people, protocol = prepare_people(cohort, protocol)
     maps = []
     for number, encoder in enumerate(encoders, 1):
@@ -85,9 +101,14 @@ def patch_importance(
         for repeat, folds in enumerate(people.folds, 1):
             label = f"occlusion, model {number} of {len(encoders)}, repeat {repeat} of {len(people.folds)}"
             maps.append(occluded_predictions(embedding, cohort, people, folds, protocol, label))
-    packed = (patching.pack(cohort.inputs("fc", rows)).astype(float) for rows in chunks(np.arange(len(cohort))))
+    packed = (
+        patching.pack(cohort.inputs("fc", rows)).astype(float)
+        for rows in chunks(np.arange(len(cohort)))
+    )
     means = np.concatenate([patching.means(some, empty=0.0) for some in packed])  # (n, P)
-    sizes = np.mean([pattern_sizes(cohort, one.intact, one.folds, patching) for one in maps], axis=0)  # (P, T)
+    sizes = np.mean(
+        [pattern_sizes(cohort, one.intact, one.folds, patching) for one in maps], axis=0
+    )  # (P, T)
     parts = {
         str(name): _target_rows(t, maps, means, sizes, people, patching, protocol)
         for t, name in enumerate(people.targets.columns)
@@ -101,7 +122,9 @@ def _warn_of_nothing(table: pd.DataFrame) -> None:
     first = table.drop_duplicates("target")
     lost = first[first["r_low"] <= 0]
     if len(lost):
-        named = listed(f"{target} (r = {r:+.2f})" for target, r in zip(lost["target"], lost["r"], strict=True))
+        named = listed(
+            f"{target} (r = {r:+.2f})" for target, r in zip(lost["target"], lost["r"], strict=True)
+        )
         said = f"{named}: the prediction cannot be told from chance, and maps of such a model explain nothing."
         warnings.warn(said, NerveWarning, stacklevel=3)
 
@@ -122,7 +145,9 @@ def _target_rows(
     counts = np.concatenate([np.ones((1, len(used))), drawn])  # everyone once: the estimate itself
     r = np.stack([_correlations(counts, one, used, t) for one in maps])  # (seeds, 1 + B, 1 + P)
     drops = r[:, :, :1] - r[:, :, 1:]  # (seeds, 1 + B, P)
-    patterns = np.stack([_patterns(counts, one, means, used, t) for one in maps])  # (seeds, 1 + B, P)
+    patterns = np.stack(
+        [_patterns(counts, one, means, used, t) for one in maps]
+    )  # (seeds, 1 + B, P)
     p = np.array([two_sided_p(column) for column in drops[:, 1:].mean(axis=0).T])
     columns = {
         "n": len(used),
@@ -137,7 +162,9 @@ def _target_rows(
         "pattern_stability": stability(patterns[:, 0]),
         "n_seeds": len(maps),
     }
-    pairs = pd.DataFrame(np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"])
+    pairs = pd.DataFrame(
+        np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"]
+    )
     return pairs.assign(**columns).sort_values("drop", ascending=False, kind="stable")
 
 
@@ -148,14 +175,18 @@ def _with_interval(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
     return {name: mean[0], f"{name}_low": bounds[:, 0], f"{name}_high": bounds[:, 1]}
 
 
-def _correlations(counts: np.ndarray, found: OccludedPredictions, used: np.ndarray, t: int) -> np.ndarray:
+def _correlations(
+    counts: np.ndarray, found: OccludedPredictions, used: np.ndarray, t: int
+) -> np.ndarray:
     """(1 + B, 1 + P) r of the intact predictions, then of those with each patch hidden."""
     predicted = np.column_stack([found.intact[used, t], found.occluded[:, used, t].T])  # (n, 1 + P)
     observed = np.repeat(found.observed[used, t][:, None], predicted.shape[1], axis=1)
     return weighted_correlations(counts, observed, predicted)
 
 
-def _patterns(counts: np.ndarray, one: OccludedPredictions, means: np.ndarray, used: np.ndarray, t: int) -> np.ndarray:
+def _patterns(
+    counts: np.ndarray, one: OccludedPredictions, means: np.ndarray, used: np.ndarray, t: int
+) -> np.ndarray:
     """(1 + B, P) covariance of each patch's mean FC with the standardised prediction, in every resample."""
     score = standardised_in_folds(one.intact[used, t][:, None], one.folds[used])  # (n, 1)
     total = counts.sum(axis=1, keepdims=True)
@@ -165,7 +196,9 @@ def _patterns(counts: np.ndarray, one: OccludedPredictions, means: np.ndarray, u
     return (counts @ (centred * score) / total - (counts @ centred / total) * mean_score) / spread
 
 
-def pattern_sizes(cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, patching: Patching) -> np.ndarray:
+def pattern_sizes(
+    cohort: Cohort, predicted: np.ndarray, folds: np.ndarray, patching: Patching
+) -> np.ndarray:
     """(P, T) root mean square, over the entries of a patch, of the covariance of FC with out-of-fold predictions.
 
     Effects of both signs do not cancel in it. The diagonal of FC is not counted.

@@ -45,7 +45,10 @@ def network_weights(encoders: Any) -> pd.DataFrame:
     norms = pd.DataFrame([_row_norms(encoder) for encoder in several]).T  # (regions, seeds)
     maps = norms / norms.groupby(patching.group_of).transform("mean")
     shares = norms**2 / (norms**2).groupby(patching.group_of).transform("sum")
-    within = [stability(maps.T.to_numpy()[:, m]) if len(m) >= FEWEST_REGIONS else np.nan for m in patching.members]
+    within = [
+        stability(maps.T.to_numpy()[:, m]) if len(m) >= FEWEST_REGIONS else np.nan
+        for m in patching.members
+    ]
     weight = maps.mean(axis=1)
     regions = several[0].parcellation_.to_table().rename(columns={"label": "region"})
     return regions.assign(
@@ -71,7 +74,12 @@ def _row_norms(encoder: Any) -> np.ndarray:
     if factors is None:
         where = f"network_weights of {type(encoder).__name__}"
         remedy = "Use patch_importance, which works for every encoder."
-        raise problem(where, "it has no factors of networks", expected="NERVE with tokenizer='bilinear'", remedy=remedy)
+        raise problem(
+            where,
+            "it has no factors of networks",
+            expected="NERVE with tokenizer='bilinear'",
+            remedy=remedy,
+        )
     return np.linalg.norm(factors.detach().cpu().double().numpy(), axis=1)
 
 
@@ -134,13 +142,17 @@ def has_attention(encoder: Any) -> bool:
 
 def between_networks(maps: np.ndarray, patching: Patching) -> np.ndarray:
     """(…, 1 + P, 1 + P) token maps → (…, 1 + G, 1 + G) between CLS and networks; rows sum to one."""
-    share = block_diag(1.0, np.eye(patching.n_groups)[patching.pairs].mean(axis=1))  # (1 + P, 1 + G)
+    share = block_diag(
+        1.0, np.eye(patching.n_groups)[patching.pairs].mean(axis=1)
+    )  # (1 + P, 1 + G)
     return (share / share.sum(axis=0)).T @ maps @ share
 
 
 def rolled_out(maps: np.ndarray) -> np.ndarray:
     """(participants, layers, heads, tokens, tokens) → (participants, tokens, tokens): Ã_L … Ã_1, rows sum to one."""
-    mixed = 0.5 * (maps.mean(axis=2) + np.eye(maps.shape[-1], dtype=maps.dtype))  # (subjects, layers, tokens, tokens)
+    mixed = 0.5 * (
+        maps.mean(axis=2) + np.eye(maps.shape[-1], dtype=maps.dtype)
+    )  # (subjects, layers, tokens, tokens)
     total = mixed[:, 0]
     for layer in range(1, mixed.shape[1]):
         total = mixed[:, layer] @ total
@@ -152,24 +164,32 @@ def _mean_maps(encoder: Any, cohort: Cohort, label: str) -> tuple[np.ndarray, np
     import torch
 
     module, source = encoder.module_.eval(), encoder.packing(cohort)
-    parts = list(chunks(np.arange(len(cohort)), 16))  # maps of all layers and heads are in memory together
+    parts = list(
+        chunks(np.arange(len(cohort)), 16)
+    )  # maps of all layers and heads are in memory together
     maps, rollout = 0.0, 0.0
     with torch.inference_mode():
         for rows in progress_bar(parts, label=label, unit="batches"):
             packed = source.batch(rows).to(module.positions.device)
-            some = module.attention(packed).float().cpu().numpy()  # (subjects, layers, heads, tokens, tokens)
+            some = (
+                module.attention(packed).float().cpu().numpy()
+            )  # (subjects, layers, heads, tokens, tokens)
             maps = maps + some.sum(axis=0, dtype=float)
             rollout = rollout + rolled_out(some).sum(axis=0, dtype=float)
     return maps / len(cohort), rollout / len(cohort)  # type: ignore[return-value]
 
 
-def _table(maps: np.ndarray, rollout: np.ndarray, patching: Patching, seeds: list[int]) -> pd.DataFrame:
+def _table(
+    maps: np.ndarray, rollout: np.ndarray, patching: Patching, seeds: list[int]
+) -> pd.DataFrame:
     """The rollout first, then layer by layer the mean over heads, then single heads."""
     layers, heads = maps.shape[1:3]
     even = np.full(maps.shape[-2:], 1.0 / maps.shape[-1])
     parts = [_rows(rollout, _even_rollout(maps), patching, seeds, ROLLOUT, HEADS_MEAN)]
     for layer in range(layers):
-        parts.append(_rows(maps[:, layer].mean(axis=1), even, patching, seeds, str(layer + 1), HEADS_MEAN))
+        parts.append(
+            _rows(maps[:, layer].mean(axis=1), even, patching, seeds, str(layer + 1), HEADS_MEAN)
+        )
     for layer, head in np.ndindex(layers, heads):
         one = _rows(maps[:, layer, head], even, patching, seeds, str(layer + 1), str(head + 1))
         parts.append(one.assign(stability=parts[1 + layer]["stability"].iloc[0]))
@@ -182,14 +202,26 @@ def _even_rollout(maps: np.ndarray) -> np.ndarray:
 
 
 def _rows(
-    tokens: np.ndarray, even: np.ndarray, patching: Patching, seeds: list[int], layer: str, head: str
+    tokens: np.ndarray,
+    even: np.ndarray,
+    patching: Patching,
+    seeds: list[int],
+    layer: str,
+    head: str,
 ) -> pd.DataFrame:
     networks = between_networks(tokens, patching)  # (seeds, 1 + G, 1 + G)
     ratio = networks / between_networks(even, patching)
     names = [CLS, *patching.group_names]
     levels: list[list[Any]] = [seeds, [layer], [head], names, names]
-    table = pd.MultiIndex.from_product(levels, names=["seed", "layer", "head", "from", "to"]).to_frame(index=False)
-    return table.assign(attention=networks.ravel(), ratio=ratio.ravel(), stability=stability(ratio), n_seeds=len(seeds))
+    table = pd.MultiIndex.from_product(
+        levels, names=["seed", "layer", "head", "from", "to"]
+    ).to_frame(index=False)
+    return table.assign(
+        attention=networks.ravel(),
+        ratio=ratio.ravel(),
+        stability=stability(ratio),
+        n_seeds=len(seeds),
+    )
 
 
 def _pair_table(rollout: np.ndarray, even: np.ndarray, patching: Patching) -> pd.DataFrame:
@@ -197,5 +229,9 @@ def _pair_table(rollout: np.ndarray, even: np.ndarray, patching: Patching) -> pd
     received = rollout[:, 1:, 1:].mean(axis=1)  # (seeds, P)
     mean = received.mean(axis=0)
     ratio = mean / even[1:, 1:].mean(axis=0)
-    pairs = pd.DataFrame(np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"])
-    return pairs.assign(attention=mean, ratio=ratio, stability=stability(received), n_seeds=len(rollout))
+    pairs = pd.DataFrame(
+        np.array(patching.group_names)[patching.pairs], columns=["network_a", "network_b"]
+    )
+    return pairs.assign(
+        attention=mean, ratio=ratio, stability=stability(received), n_seeds=len(rollout)
+    )

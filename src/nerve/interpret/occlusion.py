@@ -10,7 +10,7 @@ import numpy as np
 
 from nerve._utils.progress import progress_bar
 from nerve.core.patching import Patching
-from nerve.core.views import View
+from nerve.core.views import FCView, View
 from nerve.data.cohort import Cohort
 from nerve.evaluation.features import ridge_of
 from nerve.evaluation.people import People
@@ -30,7 +30,7 @@ class Embedding(NamedTuple):
     """Rows of the cohort → their (k, R, R)."""
     patching: Patching
     """The patches to hide."""
-    view: View = View()
+    view: View = FCView()
     """What makes the matrices of FC. Patches are hidden in them: FC with another participant's patch may not be one."""
 
     def features(self, rows: np.ndarray) -> np.ndarray:
@@ -42,7 +42,9 @@ class Embedding(NamedTuple):
         packed = self.patching.pack(self.matrices(rows))  # (k, S)
         average = self.patching.pack(self.view.apply(np.asarray(mean)[None])[0])  # (S,)
         for patches in chunks(np.arange(self.patching.n_patches), max(1, TOGETHER // len(rows))):
-            hidden = np.where(self.patching.patch_of == patches[:, None, None], average, packed)  # (p, k, S)
+            hidden = np.where(
+                self.patching.patch_of == patches[:, None, None], average, packed
+            )  # (p, k, S)
             found = self.embed(self.patching.unpack(hidden.reshape(-1, packed.shape[-1])))
             yield from found.reshape(len(patches), len(rows), -1)
 
@@ -50,7 +52,9 @@ class Embedding(NamedTuple):
 def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
     """Of "raw" (FC above the diagonal), or of a fitted encoder; the cohort is in its region order."""
     if hasattr(encoder, "embed_matrices"):
-        return Embedding(encoder.embed_matrices, encoder.packing(cohort).matrices, patching, encoder.view_)
+        return Embedding(
+            encoder.embed_matrices, encoder.packing(cohort).matrices, patching, encoder.view_
+        )
     embed = _upper if isinstance(encoder, str) else encoder.transform
     return Embedding(embed, partial(cohort.inputs, "fc"), patching)
 
@@ -97,17 +101,26 @@ def occluded_predictions(
 
 
 def _occluded(
-    embedding: Embedding, cohort: Cohort, people: People, folds: np.ndarray, protocol: Protocol, bar: Any
+    embedding: Embedding,
+    cohort: Cohort,
+    people: People,
+    folds: np.ndarray,
+    protocol: Protocol,
+    bar: Any,
 ) -> OccludedPredictions:
     features = np.concatenate([embedding.features(rows) for rows in chunks(np.arange(len(cohort)))])
     means = training_means(cohort, folds)
     names = list(map(str, people.targets.columns))
     observed, intact = np.full((2, len(cohort), len(names)), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
-    for task in fold_tasks(Rows(features), people.targets, folds, people.covariates, people.order, people.whole):
+    for task in fold_tasks(
+        Rows(features), people.targets, folds, people.covariates, people.order, people.whole
+    ):
         columns = np.array([names.index(name) for name in task.names])
         groups = None if people.inner_groups is None else people.inner_groups[task.train]
-        ridge = ridge_of(protocol).fit(task.features[0], task.values[task.train], groups=groups, strata=task.strata)
+        ridge = ridge_of(protocol).fit(
+            task.features[0], task.values[task.train], groups=groups, strata=task.strata
+        )
         observed[np.ix_(task.test, columns)] = task.values[task.test]
         intact[np.ix_(task.test, columns)] = ridge.predict(task.features[1])
         for rows in chunks(task.test):

@@ -64,7 +64,9 @@ def interpret_to(
     tables: dict[str, pd.DataFrame] = {}
     if factors_of(several[0]) is not None:
         weights = network_weights(several)
-        if weights["weight"].std() > LEAST_SPREAD:  # a map on which every region weighs the same shows nothing
+        if (
+            weights["weight"].std() > LEAST_SPREAD
+        ):  # a map on which every region weighs the same shows nothing
             tables["network_weights"] = weights
     if has_attention(several[0]):
         some = cohort.subset(np.arange(min(len(cohort), MOST_PEOPLE)))
@@ -91,17 +93,26 @@ def load_encoder(path: str | os.PathLike[str], device: str = "auto") -> Any:
     """The encoder in the folder of a run, whichever method it is."""
     method = load_method(path, device=device)
     if not hasattr(method, "transform"):
-        raise problem(path, f"it holds a {type(method).__name__}", expected="an encoder, trained without a target")
+        raise problem(
+            path,
+            f"it holds a {type(method).__name__}",
+            expected="an encoder, trained without a target",
+        )
     return method
 
 
 def _agreement(tables: dict[str, pd.DataFrame], seeds: list[int]) -> dict[str, Any]:
     """Stability of every map; null where there is only one seed."""
-    content: dict[str, Any] = {"seeds": seeds, "measure": "mean Pearson correlation of the maps of every two seeds"}
+    content: dict[str, Any] = {
+        "seeds": seeds,
+        "measure": "mean Pearson correlation of the maps of every two seeds",
+    }
     for name, table, of, column in _STABILITIES:
         if table in tables:
             first = tables[table].drop_duplicates(of)
-            content[name] = {str(k): _number(v) for k, v in zip(first[of], first[column], strict=True)}
+            content[name] = {
+                str(k): _number(v) for k, v in zip(first[of], first[column], strict=True)
+            }
     if "network_weights" in tables:
         everywhere = {"all": _number(tables["network_weights"]["stability"].iloc[0])}
         content["network_weights"] = everywhere | content["network_weights"]

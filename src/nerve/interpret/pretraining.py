@@ -27,11 +27,17 @@ from nerve.methods.data import as_cohort, chunks
 from nerve.methods.packing import PackingSource
 
 MOST_PEOPLE = 256  # held-out participants that are reconstructed
-MOST_SHOWN = 64  # of them whose mean is the example: a view is mapped back one participant at a time
+MOST_SHOWN = (
+    64  # of them whose mean is the example: a view is mapped back one participant at a time
+)
 
 
 def describe_run(
-    method: Any, cohorts: Cohort | Sequence[Cohort], out: str | os.PathLike[str], *, one_participant: bool = False
+    method: Any,
+    cohorts: Cohort | Sequence[Cohort],
+    out: str | os.PathLike[str],
+    *,
+    one_participant: bool = False,
 ) -> dict[str, Any] | None:
     """Mask patches of held-out participants, reconstruct them, and write errors and an example.
 
@@ -66,10 +72,17 @@ def describe_run(
     source, n_people = _source(method, people), len(people)
     actual = source.packed(np.arange(n_people))  # (participants, S)
     noise = np.random.default_rng([method.seed, 5]).random((n_people, patching.n_patches))
-    masked = np.sort(np.argsort(noise, axis=1)[:, method.module_.n_visible :], axis=1)  # (participants, masked)
-    report: dict[str, Any] = {"n_people": n_people, "masked_share": round(masked.shape[1] / patching.n_patches, 3)}
+    masked = np.sort(
+        np.argsort(noise, axis=1)[:, method.module_.n_visible :], axis=1
+    )  # (participants, masked)
+    report: dict[str, Any] = {
+        "n_people": n_people,
+        "masked_share": round(masked.shape[1] / patching.n_patches, 3),
+    }
     seen = _source(method, cohort.subset(training))
-    mean = sum(seen.packed(rows).sum(axis=0, dtype=float) for rows in chunks(len(seen))) / len(seen)  # (S,)
+    mean = sum(seen.packed(rows).sum(axis=0, dtype=float) for rows in chunks(len(seen))) / len(
+        seen
+    )  # (S,)
     guesses = {
         "model": patching.pack(method.reconstruct(people, masked)).astype(float),
         "group_mean": mean,
@@ -78,12 +91,16 @@ def describe_run(
     errors = {name: _errors(patching, guess, actual, masked) for name, guess in guesses.items()}
     for name, error in errors.items():
         report[name] = float(error.mean())
-        report[f"{name}_se"] = float(error.std(ddof=1) / np.sqrt(n_people)) if n_people > 1 else None
+        report[f"{name}_se"] = (
+            float(error.std(ddof=1) / np.sqrt(n_people)) if n_people > 1 else None
+        )
     report |= {"networks": list(patching.group_names), "view": source.viewed.view.name}
     typical = int(np.argsort(errors["model"])[n_people // 2])
     shown = np.array([typical]) if one_participant else np.arange(min(n_people, MOST_SHOWN))
     if one_participant or n_people >= FEWEST:
-        alike = np.repeat(masked[[typical]], len(shown), axis=0)  # one mask, so that the mean is masked too
+        alike = np.repeat(
+            masked[[typical]], len(shown), axis=0
+        )  # one mask, so that the mean is masked too
         rebuilt = patching.pack(method.reconstruct(people.subset(shown), alike))
         hidden = np.isin(patching.patch_of, masked[typical])  # (S,)
         to_fc = source.viewed.view.to_fc
@@ -98,9 +115,13 @@ def describe_run(
     return report
 
 
-def _errors(patching: Patching, guess: np.ndarray, actual: np.ndarray, masked: np.ndarray) -> np.ndarray:
+def _errors(
+    patching: Patching, guess: np.ndarray, actual: np.ndarray, masked: np.ndarray
+) -> np.ndarray:
     """(participants,) mean over masked patches of the mean squared error within a patch."""
-    return np.take_along_axis(_by_patch(patching, (guess - actual) ** 2), masked, axis=1).mean(axis=1)
+    return np.take_along_axis(_by_patch(patching, (guess - actual) ** 2), masked, axis=1).mean(
+        axis=1
+    )
 
 
 def _write_example(
@@ -131,7 +152,11 @@ def _write_example(
 
 def _source(method: Any, cohort: Cohort) -> PackingSource:
     """The matrices of participants as the method reads them."""
-    return method.packing(cohort) if hasattr(method, "packing") else PackingSource(cohort, method.patching_)
+    return (
+        method.packing(cohort)
+        if hasattr(method, "packing")
+        else PackingSource(cohort, method.patching_)
+    )
 
 
 def _by_patch(patching: Patching, packed: np.ndarray) -> np.ndarray:

@@ -50,9 +50,18 @@ def as_encoders(encoders: Any) -> list[Any]:
         raise NerveError("There is no encoder to interpret, expected at least one that is fitted.")
     for one in several:
         if not hasattr(one, "module_"):
-            raise NotFitted(f"This {type(one).__name__} is not fitted. Call fit first, or load a saved one.")
+            raise NotFitted(
+                f"This {type(one).__name__} is not fitted. Call fit first, or load a saved one."
+            )
     made_of = [(one.parcellation_, getattr(one, "patching_", None)) for one in several]
     if any(parts != made_of[0] for parts in made_of):
-        names, expected = listed(regions.name for regions, _ in made_of), "runs that differ only in the seed"
-        raise problem("The encoders to compare", f"their regions or patches differ ({names})", expected=expected)
+        names, expected = (
+            listed(regions.name for regions, _ in made_of),
+            "runs that differ only in the seed",
+        )
+        raise problem(
+            "The encoders to compare",
+            f"their regions or patches differ ({names})",
+            expected=expected,
+        )
     return several

@@ -33,7 +33,9 @@ METHODS: dict[str, str] = {
     "factors": "nerve.methods.factors:Factors",
     "covariates": "nerve.methods.references:Covariates",
 }
-NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}  # as models on disk say it
+NAME_OF_CLASS = {
+    target.partition(":")[2]: name for name, target in METHODS.items()
+}  # as models on disk say it
 READS = {"fc": "FC", "upper": "FC", "timeseries": "time series", "participants": "covariates"}
 
 
@@ -100,7 +102,9 @@ def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
         return method_class(name).load(folder, device=device)
 
 
-def method_table(parcellation: Parcellation | str = "schaefer400-17", preset: str | None = None) -> pd.DataFrame:
+def method_table(
+    parcellation: Parcellation | str = "schaefer400-17", preset: str | None = None
+) -> pd.DataFrame:
     """One row per method and preset.
 
     Parameters
@@ -129,9 +133,19 @@ def method_table(parcellation: Parcellation | str = "schaefer400-17", preset: st
     for name, cls in every.items():
         for one in cls.presets if preset is None else {preset} & cls.presets.keys():
             method = cls.from_preset(one)
-            said = {"method": name, "title": cls.title, "role": cls.role, "needs": READS[cls.kind], "view": method.view}
+            said = {
+                "method": name,
+                "title": cls.title,
+                "role": cls.role,
+                "needs": READS[cls.kind],
+                "view": method.view,
+            }
             said |= {"preset": one, "parameters": method.parameter_count(regions)}
             rows.append({**said, "paper": cls.paper, "adapted": cls.adapted})
     table = pd.DataFrame(rows)
     same = [column for column in table if column != "preset"]
-    return table.groupby(same, sort=False, dropna=False)["preset"].agg(", ".join).reset_index()[list(table)]
+    return (
+        table.groupby(same, sort=False, dropna=False)["preset"]
+        .agg(", ".join)
+        .reset_index()[list(table)]
+    )

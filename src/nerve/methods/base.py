@@ -41,8 +41,22 @@ from nerve.methods.settings import SAID, check_names, signature_model, validated
 FORMAT_VERSION = 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
-NOT_SETTINGS = ("preset", "seed", "device", "compile", "checkpoint_seconds")  # of no preset: a row says the seed
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
+NOT_SETTINGS = (
+    "preset",
+    "seed",
+    "device",
+    "compile",
+    "checkpoint_seconds",
+)  # of no preset: a row says the seed
+_DAMAGE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+)
 
 
 class Saved(NamedTuple):
@@ -60,11 +74,18 @@ class Method(BaseEstimator):
     role: ClassVar[Role] = "self-supervised"
     kind: ClassVar[str] = "fc"
     view: Any = "fc"  # the view of FC that is read
-    measures: ClassVar[tuple[str, ...]] = CORRELATIONS  # what matrices may hold: see `nerve.data.connectivity`
+    measures: ClassVar[tuple[str, ...]] = (
+        CORRELATIONS  # what matrices may hold: see `nerve.data.connectivity`
+    )
     paper: ClassVar[str] = ""  # how to cite it, in one line
     adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}  # what differs from the defaults
-    adapted_: str = ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {},
+        "small": {},
+    }  # what differs from the defaults
+    adapted_: str = (
+        ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
+    )
     parcellation_: Parcellation
     n_features_in_: int
     data_: dict[str, Any]  # what is remembered of the training participants: nobody by name
@@ -72,7 +93,11 @@ class Method(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """What methods.yaml says of a method of the package."""
         super().__init_subclass__(**options)
-        for name, value in SAID.get(cls.__name__, {}).items() if cls.__module__.startswith("nerve.methods.") else ():
+        for name, value in (
+            SAID.get(cls.__name__, {}).items()
+            if cls.__module__.startswith("nerve.methods.")
+            else ()
+        ):
             setattr(cls, name, value)
 
     @classmethod
@@ -101,7 +126,9 @@ class Method(BaseEstimator):
         counts = cohort.cohort_names.value_counts(sort=False)
         self.data_ = {
             "fingerprint": cohort.fingerprint,
-            "fc": [one.fc_fingerprint for one in pool_of(data) or [cohort]],  # see `trained_on_all_of`
+            "fc": [
+                one.fc_fingerprint for one in pool_of(data) or [cohort]
+            ],  # see `trained_on_all_of`
             "cohorts": {printable_name(name): int(n) for name, n in counts.items()},
         }
         return cohort
@@ -119,7 +146,11 @@ class Method(BaseEstimator):
         cohort = as_cohort(data, parcellation)
         if cohort.measure in self.measures:
             return cohort
-        remedy = "Ingest it again with --values z, which makes r of it." if cohort.measure == "fisher_z" else ""
+        remedy = (
+            "Ingest it again with --values z, which makes r of it."
+            if cohort.measure == "fisher_z"
+            else ""
+        )
         raise NerveError(
             f"Cohort {cohort.name!r} holds {in_words(cohort.measure)}, and {type(self).__name__} needs "
             f"{' or '.join(map(in_words, self.measures))}. {remedy or 'The feature sets raw and pca take any measure.'}"
@@ -133,7 +164,9 @@ class Method(BaseEstimator):
     def check_fitted(self) -> None:
         """Refuse to go on before `fit`."""
         if not hasattr(self, "parcellation_"):
-            raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one.")
+            raise NotFitted(
+                f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one."
+            )
 
     def _html_repr(self) -> str:
         """What notebooks show: what a fitted method was fitted on, above scikit-learn's list of parameters."""
@@ -191,13 +224,19 @@ class Method(BaseEstimator):
     def from_files(cls, folder: Path, config: dict[str, Any], device: str) -> Self:
         """The method that a config.json describes, with the arrays beside it."""
         if config.get("method") != cls.__name__:
-            raise problem(folder, f"it holds a {config.get('method')}", expected=f"a {cls.__name__}")
+            raise problem(
+                folder, f"it holds a {config.get('method')}", expected=f"a {cls.__name__}"
+            )
         try:
             method = cls.from_configuration(config)
             regions = pd.DataFrame(config["parcellation"]["regions"])
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
-            method.parcellation_ = Parcellation.from_table(regions, name=str(config["parcellation"]["name"]))
-            if config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint:  # data are matched by label
+            method.parcellation_ = Parcellation.from_table(
+                regions, name=str(config["parcellation"]["name"])
+            )
+            if (
+                config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint
+            ):  # data are matched by label
                 found = "its regions are not those that the model was saved with (their fingerprint differs)."
                 raise NerveError(f"{found} Copy the folder again from where it was made.")
             if "device" in cls._get_param_names():
@@ -207,9 +246,13 @@ class Method(BaseEstimator):
             method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
             method.restore(Saved(folder, config, single_precision(load_tensors(folder / WEIGHTS))))
         except NerveError as error:
-            raise error if str(folder) in str(error) else NerveError(f"{folder / CONFIG}: {error}") from error
+            raise (
+                error if str(folder) in str(error) else NerveError(f"{folder / CONFIG}: {error}")
+            ) from error
         except _DAMAGE as error:
-            raise problem(folder / CONFIG, f"no model can be made of what it says ({error})") from error
+            raise problem(
+                folder / CONFIG, f"no model can be made of what it says ({error})"
+            ) from error
         return method
 
     @classmethod
@@ -221,7 +264,9 @@ class Method(BaseEstimator):
     def configuration(self) -> dict[str, Any]:
         """What config.json holds."""
         parcellation, table = self.parcellation_, self.parcellation_.to_table()
-        regions = {str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns}
+        regions = {
+            str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns
+        }
         parameters = self.described_parameters()
         preset = self.nearest_preset(parameters)
         return {
@@ -232,7 +277,11 @@ class Method(BaseEstimator):
             "parameters": parameters,
             "preset": preset if self.has_presets() else "",
             "differences": self.differences(parameters, preset),  # from the preset, for the reader
-            "parcellation": {"name": parcellation.name, "fingerprint": parcellation.fingerprint, "regions": regions},
+            "parcellation": {
+                "name": parcellation.name,
+                "fingerprint": parcellation.fingerprint,
+                "regions": regions,
+            },
             "data": self.data_,
             "adapted": self.adapted_,
             **self.state(),
@@ -240,7 +289,11 @@ class Method(BaseEstimator):
 
     def described_parameters(self) -> dict[str, Any]:
         """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
-        named = {name: value for name, value in self.get_params().items() if name not in ("parcellation", "device")}
+        named = {
+            name: value
+            for name, value in self.get_params().items()
+            if name not in ("parcellation", "device")
+        }
         return json.loads(json.dumps(named, default=np.generic.item))  # type: ignore[arg-type]
 
     @classmethod
@@ -255,7 +308,9 @@ class Method(BaseEstimator):
         """
         usual = cls.from_preset(preset).described_parameters()
         names = [name for name in {**usual, **parameters} if name not in NOT_SETTINGS]
-        return {name: parameters.get(name) for name in names if parameters.get(name) != usual.get(name)}
+        return {
+            name: parameters.get(name) for name in names if parameters.get(name) != usual.get(name)
+        }
 
     @classmethod
     def nearest_preset(cls, parameters: Mapping[str, Any]) -> str:
@@ -277,7 +332,9 @@ class Method(BaseEstimator):
 
     def model_card(self) -> str:
         """A page for whoever is handed the folder: what it is, what it was fitted on, how to use it."""
-        parameters = "\n".join(f"- {name}: {value}" for name, value in self.described_parameters().items())
+        parameters = "\n".join(
+            f"- {name}: {value}" for name, value in self.described_parameters().items()
+        )
         name = type(self).__name__
         return (
             f"# {self.label()}\n\n"
@@ -295,12 +352,19 @@ class Method(BaseEstimator):
 
     def card_lines(self) -> list[str]:
         """Facts about the fitted method, for the model card."""
-        cohorts = ", ".join(f"{name} ({count})" for name, count in self.data_.get("cohorts", {}).items())
+        cohorts = ", ".join(
+            f"{name} ({count})" for name, count in self.data_.get("cohorts", {}).items()
+        )
         parameters = self.described_parameters()
         preset = self.nearest_preset(parameters)
         differences = self.differences(parameters, preset)
-        settings = settings_in_words(preset if self.has_presets() else "", setting_phrases(differences))
-        return [f"Fitted on: {cohorts or 'not recorded'}", *([f"Settings: {settings}"] if settings else [])]
+        settings = settings_in_words(
+            preset if self.has_presets() else "", setting_phrases(differences)
+        )
+        return [
+            f"Fitted on: {cohorts or 'not recorded'}",
+            *([f"Settings: {settings}"] if settings else []),
+        ]
 
 
 def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -315,6 +379,10 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise problem(folder / CONFIG, "it does not describe a model of this package")
     if config["format_version"] != FORMAT_VERSION:
         found = f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}"
-        remedy = "Update nerve to read it." if config["format_version"] > FORMAT_VERSION else "Fit the model again."
+        remedy = (
+            "Update nerve to read it."
+            if config["format_version"] > FORMAT_VERSION
+            else "Fit the model again."
+        )
         raise problem(folder, found, expected=f"format {FORMAT_VERSION}", remedy=remedy)
     return config

@@ -18,7 +18,9 @@ from nerve.methods.predictor import Predictor
 from nerve.methods.settings import Count, NotNegative, Pairs, Part, Positive, Share, Width
 from nerve.models.braingnn import BrainGNNModel
 
-CACHE_BELOW = 2 * 2**30  # bytes of partial correlations that are kept in memory; above, each batch computes its own
+CACHE_BELOW = (
+    2 * 2**30
+)  # bytes of partial correlations that are kept in memory; above, each batch computes its own
 SUBSTITUTE = "partial correlation from the shrunk inverse of FC, for want of time series"
 
 
@@ -104,7 +106,9 @@ class GraphSource:
     def batch(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         """FC and edges of these participants."""
         fc = torch.from_numpy(self.cohort.inputs("fc", rows))
-        return fc, torch.from_numpy(np.stack([self.edges(int(row)) for row in rows]).astype(np.float32))
+        return fc, torch.from_numpy(
+            np.stack([self.edges(int(row)) for row in rows]).astype(np.float32)
+        )
 
     def edges(self, row: int) -> np.ndarray:
         """Absolute partial correlations of a participant with an empty diagonal, (R, R) float16, kept or not."""
@@ -126,5 +130,7 @@ class GraphSource:
         if self.cohort.timeseries is not None:
             return partial(self.cohort.inputs("timeseries", [row])[0])
         fc = self.cohort.inputs("fc", [row])[0]
-        np.linalg.cholesky((1 - self.shrinkage) * fc + self.shrinkage * np.eye(len(fc)))  # or it is not positive
+        np.linalg.cholesky(
+            (1 - self.shrinkage) * fc + self.shrinkage * np.eye(len(fc))
+        )  # or it is not positive
         return partial_from_fc(fc, self.shrinkage)

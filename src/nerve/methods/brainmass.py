@@ -122,7 +122,11 @@ class BrainMass(Encoder):
 
     def _scans(self, cohort: Cohort) -> Dataset:
         if self.views == "timeseries":
-            series_of(cohort, "BrainMass makes its views from", "Use views='wishart', and say so in the table.")
+            series_of(
+                cohort,
+                "BrainMass makes its views from",
+                "Use views='wishart', and say so in the table.",
+            )
         if self.views == "wishart" or cohort.timeseries is None:
             return LabelledDataset(CohortDataset(cohort, "fc"), self.scan_degrees(cohort))
         return CohortDataset(cohort, "timeseries")

@@ -23,7 +23,9 @@ def checked_tokenizer(value: Any) -> str | type[Tokenizer]:
         return next((name for name, known in TOKENIZERS.items() if value is known), value)
     if isinstance(value, str):
         return one_of("tokenizer", value, list(TOKENIZERS))
-    raise ValueError(f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.core.Tokenizer")
+    raise ValueError(
+        f"one of {', '.join(TOKENIZERS)}, or a class derived from nerve.core.Tokenizer"
+    )
 
 
 def tokenizer_name(value: str | type[Tokenizer]) -> str:
@@ -45,11 +47,20 @@ class NerveConfig(TrainingOptions):
 
     model_config = STRICT
 
-    view: Literal[tuple(VIEWS)] = said("fc", "The matrix that is cut into patches: fc (the paper), tangent or shrunk.")  # type: ignore[valid-type]
+    view: Literal[tuple(VIEWS)] = said(
+        "fc", "The matrix that is cut into patches: fc (the paper), tangent or shrunk."
+    )  # type: ignore[valid-type]
     n_directions: Width = said(N_DIRECTIONS, "Directions that the view shrunk keeps, at most.")
-    recentre: str | None = said(None, "Column of the site, whose mean is carried to the common one; tangent, shrunk.")
-    patching: str = said("networks", "networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.")
-    tokenizer: AnyTokenizer = said("bilinear", "How patches become tokens: bilinear, shared or specific.")
+    recentre: str | None = said(
+        None, "Column of the site, whose mean is carried to the common one; tangent, shrunk."
+    )
+    patching: str = said(
+        "networks",
+        "networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.",
+    )
+    tokenizer: AnyTokenizer = said(
+        "bilinear", "How patches become tokens: bilinear, shared or specific."
+    )
     mask_ratio: Part = said(0.5, "Share of the patches that is masked.")
     dim: Width = said(256, "Width of the encoder.")
     depth: int = said(4, "Layers of the encoder.", ge=0, le=1000)
@@ -59,10 +70,13 @@ class NerveConfig(TrainingOptions):
     decoder_heads: Width = said(2, "Attention heads of the decoder.")
     loss: Literal["patch_mean", "sum"] = said("patch_mean", "Mean or sum over a patch's entries.")
     init: Literal["scaled", "released", "signs"] = said("scaled", "How weights are drawn.")
-    standardise: bool = said(False, "Entries minus their training mean, brought to unit size together.")
+    standardise: bool = said(
+        False, "Entries minus their training mean, brought to unit size together."
+    )
     tokenizer_bias: bool = said(False, "Biases in shared and specific tokenizers, as released.")
     pooling: Literal["pca", "mean", "cls", "tokens"] = said(
-        "pca", "The representation: components of the tokens, their mean, the CLS token, or all tokens."
+        "pca",
+        "The representation: components of the tokens, their mean, the CLS token, or all tokens.",
     )
     n_components: int = said(256, "Numbers of the pooling pca.", ge=2, le=65536)
     device: Device = said("auto", "auto, cpu, cuda, cuda:1, mps.")
@@ -75,7 +89,9 @@ class NerveConfig(TrainingOptions):
         return options if self.pooling == "pca" else options | {"n_components": 0}
 
 
-PRESETS: dict[str, dict[str, Any]] = SAID["NERVE"]["presets"]  # what each sets, over the defaults above
+PRESETS: dict[str, dict[str, Any]] = SAID["NERVE"][
+    "presets"
+]  # what each sets, over the defaults above
 
 
 def resolve(preset: str, given: Mapping[str, Any], where: str = "The configuration") -> NerveConfig:
@@ -87,16 +103,29 @@ def resolve(preset: str, given: Mapping[str, Any], where: str = "The configurati
     (1024, 256)
     """
     check_names(given, NerveConfig.model_fields, where)
-    config = validated(NerveConfig, {**PRESETS[one_of("preset", preset, list(PRESETS))], **given}, where)
+    config = validated(
+        NerveConfig, {**PRESETS[one_of("preset", preset, list(PRESETS))], **given}, where
+    )
     if config.recentre is not None and config.view == "fc":
-        found, remedy = f"recentre is {config.recentre!r} and view is fc", "Say view=tangent, or leave recentre out."
-        raise problem(where, found, expected="the view tangent or shrunk: FC moved by its site is no FC", remedy=remedy)
+        found, remedy = (
+            f"recentre is {config.recentre!r} and view is fc",
+            "Say view=tangent, or leave recentre out.",
+        )
+        raise problem(
+            where,
+            found,
+            expected="the view tangent or shrunk: FC moved by its site is no FC",
+            remedy=remedy,
+        )
     return config
 
 
 def read_config(path: str | os.PathLike[str]) -> tuple[str | None, dict[str, Any]]:
     """A YAML file of settings, and the preset that it names, if any."""
-    settings = {name: _parsed(value) if isinstance(value, str) else value for name, value in read_yaml(path).items()}
+    settings = {
+        name: _parsed(value) if isinstance(value, str) else value
+        for name, value in read_yaml(path).items()
+    }
     preset = settings.pop("preset", None)  # and 1e-06 is a number, which YAML would have as 1.0e-06
     return preset, settings
 
@@ -122,6 +151,16 @@ def _parsed(text: str) -> Any:
     if text.lower() in ("none", "null"):
         return None
     try:
-        return float(text) if "e" in text.lower() and text[:1] in "+-.0123456789" else yaml.safe_load(text)
-    except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError):  # as its parser has it
+        return (
+            float(text)
+            if "e" in text.lower() and text[:1] in "+-.0123456789"
+            else yaml.safe_load(text)
+        )
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        yaml.YAMLError,
+    ):  # as its parser has it
         return text

@@ -46,7 +46,9 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         except NerveError as error:
             absent = np.flatnonzero(cohort.parcellation.positions_of(target) < 0)
             lacking = listed(dict.fromkeys(target.networks[region] for region in absent), most=4)
-            raise NerveError(f"Cohort {cohort.name!r} lacks regions of network {lacking}: {error}") from error
+            raise NerveError(
+                f"Cohort {cohort.name!r} lacks regions of network {lacking}: {error}"
+            ) from error
     stack = _checked_stack(data)
     labels = tuple(f"region{i + 1}" for i in range(stack.shape[1]))
     unnamed = Parcellation(labels, ("all",) * len(labels), name="unnamed")
@@ -149,11 +151,15 @@ def _regions_of_triangle(n_entries: int) -> int:
 def _checked_stack(data: Any) -> np.ndarray:
     """An (n, R, R) array of finite real numbers."""
     if hasattr(data, "toarray"):
-        raise NerveError("The data are a sparse matrix, expected a Cohort or a dense (n, R, R) array.")
+        raise NerveError(
+            "The data are a sparse matrix, expected a Cohort or a dense (n, R, R) array."
+        )
     try:
         stack = np.asarray(data)
     except ValueError as error:
-        raise NerveError(f"The data are no array ({error}), expected a Cohort or an (n, R, R) array.") from error
+        raise NerveError(
+            f"The data are no array ({error}), expected a Cohort or an (n, R, R) array."
+        ) from error
     if stack.ndim == 2 and (regions := _regions_of_triangle(stack.shape[1])):
         raise NerveError(
             f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} regions, expected a Cohort "
@@ -161,7 +167,12 @@ def _checked_stack(data: Any) -> np.ndarray:
             "matrices of them (nilearn: `ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read the "
             "file with `nerve ingest --unfolding`."
         )
-    if stack.dtype.kind not in "fiu" or stack.ndim != 3 or stack.shape[1] != stack.shape[2] or not len(stack):
+    if (
+        stack.dtype.kind not in "fiu"
+        or stack.ndim != 3
+        or stack.shape[1] != stack.shape[2]
+        or not len(stack)
+    ):
         raise NerveError(
             f"The data are a {stack.dtype} array of shape {stack.shape}, expected a Cohort or real FC matrices of "
             "shape (participants, regions, regions)."
@@ -183,7 +194,9 @@ def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
         The same participants in the same order.
     """
     flat = values.reshape(len(values), -1)
-    wrong = ~np.isfinite(flat.sum(axis=1, dtype=float))  # no copy is made: tokens of a large cohort are gigabytes
+    wrong = ~np.isfinite(
+        flat.sum(axis=1, dtype=float)
+    )  # no copy is made: tokens of a large cohort are gigabytes
     if wrong.any():
         found = f"the embedding of {listed(cohort.participants['participant_id'][wrong], most=5)} is not finite"
         remedy = "`nerve check` lists participants whose FC holds missing or infinite values."
@@ -202,7 +215,9 @@ class Transformer(TransformerMixin):
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)  # scikit-learn makes tables of what `transform` returns
+        super().__init_subclass__(
+            **options
+        )  # scikit-learn makes tables of what `transform` returns
         if "transform" in vars(cls):
             cls.transform = _by_participant(vars(cls)["transform"])  # type: ignore[method-assign]
 

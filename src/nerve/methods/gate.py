@@ -114,13 +114,17 @@ class GATE(Encoder):
         sample = np.empty((len(chosen), module.mean.shape[0]), np.float32)
         for one in np.unique(person):
             (series,) = cohort.inputs("timeseries", [one])
-            sample[person == one] = self.windows(torch.tensor(series), self.window)[window[person == one]].numpy()
+            sample[person == one] = self.windows(torch.tensor(series), self.window)[
+                window[person == one]
+            ].numpy()
         mean, components, _ = principal_components(sample, module.components.shape[0])
         module.mean.copy_(torch.from_numpy(mean))
         module.components.zero_()  # fewer windows than components leave the last ones empty
         module.components[: components.shape[1]] = torch.from_numpy(components.T)
 
-    def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The population is one sample, and trained on."""
         return np.arange(1), np.zeros(0, int)
 
@@ -133,7 +137,9 @@ class GATE(Encoder):
         """(n, width), from a graph of the participants given here."""
         module = self.module_.to(choose_device(self.device)).eval()
         graphs = Population(cohort, self).graphs([self.window], 1)
-        total: Any = sum(module.embed(*window) for window in zip(*(part[0] for part in graphs), strict=True))
+        total: Any = sum(
+            module.embed(*window) for window in zip(*(part[0] for part in graphs), strict=True)
+        )
         return (total / self.n_windows).cpu().numpy()
 
     def windows(self, series: torch.Tensor, length: int) -> torch.Tensor:
@@ -142,10 +148,16 @@ class GATE(Encoder):
         """
         n_volumes = len(series)
         length = min(length, n_volumes)
-        centres = window_starts(n_volumes, self.window, self.n_windows, self.stride) + self.window / 2
+        centres = (
+            window_starts(n_volumes, self.window, self.n_windows, self.stride) + self.window / 2
+        )
         starts = np.clip((centres - length / 2).astype(int), 0, n_volumes - length)
-        cut = torch.stack([series[start : start + length] for start in starts])  # (windows, length, regions)
-        rows, columns = torch.triu_indices(series.shape[1], series.shape[1], 1, device=series.device)
+        cut = torch.stack(
+            [series[start : start + length] for start in starts]
+        )  # (windows, length, regions)
+        rows, columns = torch.triu_indices(
+            series.shape[1], series.shape[1], 1, device=series.device
+        )
         return shrunk_correlation(cut)[:, rows, columns]
 
 
@@ -162,7 +174,9 @@ def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> n
     return np.linspace(0, n_volumes - length, n_windows).round().astype(int)
 
 
-def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+def phenotype_codes(
+    cohort: Cohort, columns: Sequence[str]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Columns as numbers with the difference below which two participants are alike; None of both without columns."""
     names = known_columns(columns, cohort.participants.columns, f"Cohort {cohort.name!r}")
     if not names:
@@ -171,7 +185,11 @@ def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[torch.Tenso
     for name in names:
         column = cohort.participants[name]
         numeric = pd.api.types.is_numeric_dtype(column) and column.nunique() > 10
-        values = column.astype(float) if numeric else pd.Series(column.astype("category").cat.codes, dtype=float)
+        values = (
+            column.astype(float)
+            if numeric
+            else pd.Series(column.astype("category").cat.codes, dtype=float)
+        )
         codes.append(values.to_numpy(np.float32))
         tolerances.append(_AGE_TOLERANCE if numeric else 0.5)
     return torch.from_numpy(np.stack(codes, -1)), torch.tensor(tolerances)
@@ -184,11 +202,21 @@ class Population:
     """
 
     def __init__(self, cohort: Cohort, method: GATE) -> None:
-        lengths = series_of(cohort, "GATE reads windows of", "It cannot be run on this cohort.").lengths
+        lengths = series_of(
+            cohort, "GATE reads windows of", "It cannot be run on this cohort."
+        ).lengths
         for short in np.flatnonzero(lengths < method.window):
-            person, found = cohort.participants["participant_id"].iloc[short], f"the scan has {lengths[short]} volumes"
+            person, found = (
+                cohort.participants["participant_id"].iloc[short],
+                f"the scan has {lengths[short]} volumes",
+            )
             expected = f"at least {method.window}, the length of GATE's windows"
-            raise problem(person, found, expected=expected, remedy="Leave the participant out or use a smaller window.")
+            raise problem(
+                person,
+                found,
+                expected=expected,
+                remedy="Leave the participant out or use a smaller window.",
+            )
         self.cohort, self.method = cohort, method
         self.phenotypes = phenotype_codes(cohort, method.phenotypes)
         self.tensors: dict[str, torch.Tensor] = {}
@@ -199,7 +227,9 @@ class Population:
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         """What `GATEModel.training_loss` reads, on the device of the module."""
         if not self.tensors:
-            graphs = self.graphs([self.method.window, *self.method.other_windows], self.method.n_neighbours)
+            graphs = self.graphs(
+                [self.method.window, *self.method.other_windows], self.method.n_neighbours
+            )
             self.tensors = dict(zip(("features", "neighbours", "weights"), graphs, strict=True))
         return self.tensors
 
@@ -210,11 +240,16 @@ class Population:
         """
         method, module = self.method, self.method.module_
         device = module.mean.device
-        features = torch.empty(len(lengths), method.n_windows, len(self.cohort), module.components.shape[0])
+        features = torch.empty(
+            len(lengths), method.n_windows, len(self.cohort), module.components.shape[0]
+        )
         for person in range(len(self.cohort)):
             series = torch.tensor(self.cohort.inputs("timeseries", [person])[0], device=device)
             for i, length in enumerate(lengths):
                 features[i, :, person] = module.project(method.windows(series, length)).cpu()
         nearest = [nearest_people(people, k, *self.phenotypes) for people in features.flatten(0, 1)]
-        edges = (torch.stack(part).unflatten(0, features.shape[:2]) for part in zip(*nearest, strict=True))
+        edges = (
+            torch.stack(part).unflatten(0, features.shape[:2])
+            for part in zip(*nearest, strict=True)
+        )
         return [part.to(device) for part in (features, *edges)]

@@ -127,7 +127,11 @@ class NERVE(Encoder):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters, and those settings that are given."""
         fixed = set(NERVE._get_param_names()) - set(self._get_param_names())  # by a derived class
-        return {name: value for name, value in vars(self).items() if name.strip("_") == name and name not in fixed}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name.strip("_") == name and name not in fixed
+        }
 
     def set_params(self, **params: Any) -> Self:
         """Any parameter or setting, given before or not."""
@@ -137,7 +141,11 @@ class NERVE(Encoder):
 
     def config(self) -> NerveConfig:
         """All settings: those of the preset, with what is given over them."""
-        given = {name: value for name, value in self.get_params().items() if name not in ("parcellation", "preset")}
+        given = {
+            name: value
+            for name, value in self.get_params().items()
+            if name not in ("parcellation", "preset")
+        }
         if self.patching is None or isinstance(self.patching, Patching):
             given.pop("patching", None)
         return resolve(self.preset, given, where=self.title)
@@ -182,7 +190,9 @@ class NERVE(Encoder):
         mean of the others the few could be told.
         """
         rows = np.arange(len(source)) if len(source) - len(rows) < FEWEST else rows
-        module.fit_standardisation(source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME))
+        module.fit_standardisation(
+            source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME)
+        )
 
     def finish(self, module: Any, source: Dataset) -> None:
         """Components of what sets the tokens of everyone given to `fit` apart from those of the mean, for ``pca``."""
@@ -194,12 +204,18 @@ class NERVE(Encoder):
         if isinstance(self.patching, Patching):
             if self.patching.n_regions != parcellation.n_regions:
                 found = f"it groups {self.patching.n_regions} regions"
-                raise problem("patching", found, expected=f"the {parcellation.n_regions} of {parcellation.name}")
+                raise problem(
+                    "patching",
+                    found,
+                    expected=f"the {parcellation.n_regions} of {parcellation.name}",
+                )
             return self.patching
         name = self.config().patching
         if name == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
             text = "No parcellation is given: consecutive regions are grouped by sixteens."
-            warnings.warn(f"{text} Give parcellation= to group them by network.", NerveWarning, stacklevel=2)
+            warnings.warn(
+                f"{text} Give parcellation= to group them by network.", NerveWarning, stacklevel=2
+            )
             name = "grid16"
         return patching_for(parcellation, name)
 
@@ -294,15 +310,25 @@ class NERVE(Encoder):
 
     def card_lines(self) -> list[str]:
         """With the sites."""
-        return [*super().card_lines(), *card_lines({} if self.shifts_ is None else self.shifts_.sizes)]
+        return [
+            *super().card_lines(),
+            *card_lines({} if self.shifts_ is None else self.shifts_.sizes),
+        ]
 
     def restore(self, saved: Saved) -> None:
         """The arrays of view, sites and signature, then the module."""
-        (folder, config, tensors), settings, regions = saved, self.config(), self.parcellation_.n_regions
+        (folder, config, tensors), settings, regions = (
+            saved,
+            self.config(),
+            self.parcellation_.n_regions,
+        )
         self.view_, self.signature_ = make_view(settings.view, settings.n_directions), None
         shapes = {f"view.{name}": shape for name, shape in self.view_.shapes(regions).items()}
         if settings.recentre is not None:
-            shapes |= {"sites.common": (regions, regions), "sites.shifts": (len(config["sites"]), regions, regions)}
+            shapes |= {
+                "sites.common": (regions, regions),
+                "sites.shifts": (len(config["sites"]), regions, regions),
+            }
         if "signature.mean" in tensors:
             shapes["signature.mean"] = (regions * (regions - 1) // 2,)
         names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
@@ -313,12 +339,18 @@ class NERVE(Encoder):
             sizes = {site: int(n) for site, n in config["sites"].items()}
             self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])
         if "signature.mean" in arrays:
-            self.signature_ = Signature.saved(arrays["signature.mean"], config.get("signature"), folder / CONFIG)
+            self.signature_ = Signature.saved(
+                arrays["signature.mean"], config.get("signature"), folder / CONFIG
+            )
         super().restore(saved)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, device: str = "auto", tokenizer: type[Tokenizer] | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str = "auto",
+        tokenizer: type[Tokenizer] | None = None,
     ) -> Self:
         """Read what `save` wrote. A newer format, missing file or changed shape is refused by name.
 
@@ -335,7 +367,11 @@ class NERVE(Encoder):
         named = str(parameters.get("tokenizer"))
         if tokenizer is not None:
             if tokenizer_name(tokenizer) != named:
-                raise problem(path, f"its tokenizer is {named}", expected=f"{tokenizer_name(tokenizer)}, as given")
+                raise problem(
+                    path,
+                    f"its tokenizer is {named}",
+                    expected=f"{tokenizer_name(tokenizer)}, as given",
+                )
             parameters["tokenizer"] = tokenizer
         elif ":" in named:
             expected = f"one of {', '.join(TOKENIZERS)}, or to be given the class"
@@ -361,7 +397,9 @@ class NERVE(Encoder):
         """Every setting of the file, whatever its preset says now."""
         parameters = dict(config["parameters"])
         if isinstance(parameters.get("patching"), dict):
-            parameters["patching"] = Patching(parameters["patching"]["group_of"], parameters["patching"]["group_names"])
+            parameters["patching"] = Patching(
+                parameters["patching"]["group_of"], parameters["patching"]["group_names"]
+            )
         return cls.from_preset(parameters.pop("preset"), **parameters)
 
     @classmethod
@@ -374,13 +412,20 @@ class NERVE(Encoder):
 
     def described_parameters(self) -> dict[str, Any]:
         """The preset's name for the reader, and every setting resolved, so that presets may change later."""
-        settings = self.config().model_dump(mode="json", exclude={"device", "compile", "checkpoint_seconds"})
+        settings = self.config().model_dump(
+            mode="json", exclude={"device", "compile", "checkpoint_seconds"}
+        )
         if settings["recentre"] is None:
             del settings["recentre"]
         patching = self.patching
         if isinstance(patching, str) and not is_patching_name(patching):
-            patching = getattr(self, "patching_", patching)  # the groups: the path of a table means nothing to others
+            patching = getattr(
+                self, "patching_", patching
+            )  # the groups: the path of a table means nothing to others
         if isinstance(patching, Patching):
-            groups = {"group_of": patching.group_of.tolist(), "group_names": list(patching.group_names)}
+            groups = {
+                "group_of": patching.group_of.tolist(),
+                "group_names": list(patching.group_names),
+            }
             settings["patching"] = groups
         return {"preset": self.preset, **settings}

@@ -51,7 +51,11 @@ class PackingSource:
     shifts: SiteShifts | None = None
 
     def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
-        self.cohort, self.patching, self.viewed = cohort, patching, ViewedCohort(cohort, view or FCView())
+        self.cohort, self.patching, self.viewed = (
+            cohort,
+            patching,
+            ViewedCohort(cohort, view or FCView()),
+        )
 
     def recentre(self, shifts: SiteShifts, sites: np.ndarray) -> None:
         """From now on recentred; sites without a shift get theirs from their participants, in a pass over them."""
@@ -76,7 +80,9 @@ class PackingSource:
 
 def fit_view(view: View, cohort: Cohort) -> View:
     """The view, fitted on a cohort; what is no number or has no logarithm is refused by name."""
-    for rows in chunks(len(cohort)) if view.name != "fc" else ():  # FC itself is checked when it is packed
+    for rows in (
+        chunks(len(cohort)) if view.name != "fc" else ()
+    ):  # FC itself is checked when it is packed
         check_numbers(cohort.inputs("fc", rows), cohort, rows)
     with naming(cohort.participants["participant_id"].to_numpy(object)):
         return view.fit(cohort.connectivity)
@@ -102,13 +108,19 @@ def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArrayDa
         if processes.first or run_dir is None:
             _write(path, shape, dtype, (source.packed(rows) for rows in chunks(len(source))))
         processes.wait()
-        return ArrayDataset(np.load(path, mmap_mode="r", allow_pickle=False))  # a map outlives its file
+        return ArrayDataset(
+            np.load(path, mmap_mode="r", allow_pickle=False)
+        )  # a map outlives its file
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:
     """An array on disk, part by part, by ordinary writes: through a map, a full disk would end the process."""
     with atomic_file(path) as stream:
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),
+            "fortran_order": False,
+            "shape": shape,
+        }
         np.lib.format.write_array_header_1_0(stream, header)  # type: ignore[arg-type]
         for part in parts:
             stream.write(np.ascontiguousarray(part, dtype).data)

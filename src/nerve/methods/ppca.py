@@ -62,7 +62,9 @@ class PPCA(Reference):
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """μ, W and σ² of the cohort."""
         if len(cohort) < 3:
-            raise NerveError(f"There are {len(cohort)} participants, expected at least 3 for components and noise.")
+            raise NerveError(
+                f"There are {len(cohort)} participants, expected at least 3 for components and noise."
+            )
         source = PackingSource(cohort, self.patching_)
         packed = np.concatenate([source.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(np.abs(packed).max())
@@ -70,7 +72,9 @@ class PPCA(Reference):
             where, found = f"Cohort {cohort.name!r}", f"no value of FC exceeds {largest:.0e}"
             expected = f"correlations, or at least {SMALLEST:.0e} somewhere"
             raise problem(where, found, expected=expected, remedy="Multiply the matrices.")
-        mean, components, variances = principal_components(packed, min(self.n_components, len(cohort) - 2))
+        mean, components, variances = principal_components(
+            packed, min(self.n_components, len(cohort) - 2)
+        )
         k = components.shape[1]  # participants who are copies of others add no component
         if k == 0:
             raise everyone_alike(cohort)
@@ -106,7 +110,11 @@ class PPCA(Reference):
     def _scores(self, cohort: Cohort, masked: np.ndarray | None) -> np.ndarray:
         patching = self.patching_
         if masked is not None and len(masked) != len(cohort):
-            raise problem("masked", f"{len(masked)} rows", expected=f"one for each of {len(cohort)} participants")
+            raise problem(
+                "masked",
+                f"{len(masked)} rows",
+                expected=f"one for each of {len(cohort)} participants",
+            )
         mean, loadings, noise = (self.arrays_[name] for name in ("mean", "loadings", "noise"))
         parts = np.split(loadings, patching.offsets[1:-1])  # one per patch
         grams = np.stack([part.T @ part for part in parts]).astype(float)  # (patches, k, k)

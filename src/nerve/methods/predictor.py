@@ -39,13 +39,17 @@ class Predictor(RegressorMixin, Trained):
         """(n, 2) probabilities of the lower (or first) and the higher (or second) value of a two-valued target."""
         high = self._expected(X)
         if not self.target_["binary"]:
-            raise NerveError("The target has more than two values: there are no probabilities. Call predict.")
+            raise NerveError(
+                "The target has more than two values: there are no probabilities. Call predict."
+            )
         return np.column_stack([1 - high, high])
 
     def _expected(self, X: Any) -> np.ndarray:
         """What the module says, (n,): z-scores, or probabilities of the higher value."""
         cohort = self.fitted_cohort(X)
-        raw = self.apply(self.module_.predict, self.source(cohort)).reshape(len(cohort)).astype(float)
+        raw = (
+            self.apply(self.module_.predict, self.source(cohort)).reshape(len(cohort)).astype(float)
+        )
         return 1 / (1 + np.exp(-raw)) if self.target_["binary"] else raw
 
     def learn_target(self, y: Any) -> np.ndarray:
@@ -63,12 +67,16 @@ class Predictor(RegressorMixin, Trained):
         """Tell the module which error to train on."""
         module.binary = hasattr(self, "target_") and self.target_["binary"]
 
-    def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Training and inner validation rows; families stay whole."""
         if groups is None:
             return super().split(cohort, settings, groups)
         if len(groups) != len(cohort):
-            raise NerveError(f"There are {len(groups)} groups for {len(cohort)} participants, expected one each.")
+            raise NerveError(
+                f"There are {len(groups)} groups for {len(cohort)} participants, expected one each."
+            )
         return split_families(np.asarray(groups), settings)
 
     def state(self) -> dict[str, Any]:
@@ -78,7 +86,9 @@ class Predictor(RegressorMixin, Trained):
     def restore(self, saved: Saved) -> None:
         """With the scale of the target."""
         super().restore(saved)
-        self.target_ = {name: saved.config["target"][name] for name in ("mean", "scale", "binary", "labels")}
+        self.target_ = {
+            name: saved.config["target"][name] for name in ("mean", "scale", "binary", "labels")
+        }
 
 
 def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +110,9 @@ def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.n
     order = np.random.default_rng([settings.seed, 3]).permutation(family.max() + 1)
     sizes = np.bincount(family)[order]
     wanted = settings.validation_fraction * len(family)
-    chosen = order[np.cumsum(sizes) - sizes < wanted][: len(order) - 1]  # one family at least is left to train on
+    chosen = order[np.cumsum(sizes) - sizes < wanted][
+        : len(order) - 1
+    ]  # one family at least is left to train on
     held_out = np.isin(family, chosen)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
@@ -109,7 +121,9 @@ def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
     """The target as numbers, and the two words that they stand for if it was words."""
     values = np.asarray(y)
     if values.ndim != 1:
-        raise NerveError(f"The target has shape {values.shape}, expected one value per participant.")
+        raise NerveError(
+            f"The target has shape {values.shape}, expected one value per participant."
+        )
     try:
         numbers = values.astype(float)
     except (TypeError, ValueError):

@@ -39,8 +39,15 @@ def find_model(model: str | os.PathLike[str]) -> Path:
     path, known = Path(model), packaged_models()
     if path.exists() or str(model) in known:
         return path if path.exists() else known[str(model)]
-    expected = "a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`"
-    raise problem(model, "there is no such model", expected=expected, remedy=did_you_mean(str(model), known).strip())
+    expected = (
+        "a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`"
+    )
+    raise problem(
+        model,
+        "there is no such model",
+        expected=expected,
+        remedy=did_you_mean(str(model), known).strip(),
+    )
 
 
 def located(model: str | os.PathLike[str]) -> AbstractContextManager[Path]:
@@ -52,13 +59,19 @@ def located(model: str | os.PathLike[str]) -> AbstractContextManager[Path]:
 def model_card(model: str | os.PathLike[str]) -> str:
     """The card of a model, without the lines for hubs."""
     with located(model) as folder:
-        text = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
+        text = (
+            (folder / CARD).read_text(encoding="utf-8", errors="replace")
+            if (folder / CARD).is_file()
+            else ""
+        )
     if not text:
         raise problem(model, f"it holds no {CARD}", expected="the folder of a trained model")
     return text.split("---\n", 2)[-1].lstrip() if text.startswith("---\n") else text
 
 
-def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: bool = False) -> Path:
+def pack(
+    run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: bool = False
+) -> Path:
     """Write the model of a run folder as one .zip; checkpoints, figures and whatever else lies there stay behind.
 
     Parameters
@@ -81,10 +94,16 @@ def pack(run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: 
     with atomic_file(path) as stream, zipfile.ZipFile(stream, "w") as packed:
         for name in FILES:
             if (folder / name).is_file():
-                content = half_precision(folder / name) if half and name == WEIGHTS else (folder / name).read_bytes()
+                content = (
+                    half_precision(folder / name)
+                    if half and name == WEIGHTS
+                    else (folder / name).read_bytes()
+                )
                 if name == CARD and not content.startswith(b"---"):
                     content = _FRONT.encode() + content
-                how = zipfile.ZIP_STORED if name == WEIGHTS else zipfile.ZIP_DEFLATED  # weights do not pack
+                how = (
+                    zipfile.ZIP_STORED if name == WEIGHTS else zipfile.ZIP_DEFLATED
+                )  # weights do not pack
                 packed.writestr(zipfile.ZipInfo(name, _THEN), content, how)
     return path
 
@@ -99,9 +118,18 @@ def unpacked(archive: str | os.PathLike[str]) -> Iterator[Path]:
             with zipfile.ZipFile(path) as packed:
                 for member in _checked(packed, path):
                     (folder / member.filename).write_bytes(packed.read(member))
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            OSError,
+        ) as error:
             expected = f"a .zip that `nerve pack` of nerve {nerve.__version__} or later wrote"
-            raise problem(path, f"it is no readable archive of a model ({error})", expected=expected) from error
+            raise problem(
+                path, f"it is no readable archive of a model ({error})", expected=expected
+            ) from error
         try:
             yield folder
         except NerveError as error:
@@ -114,11 +142,17 @@ def _checked(packed: zipfile.ZipFile, path: Path) -> list[zipfile.ZipInfo]:
     names = [member.filename for member in members]
     other = [name for name in names if name not in FILES]
     if other or len(set(names)) < len(names) or not set(NEEDED) <= set(names):
-        raise problem(path, f"it holds {listed(names, most=5) or 'nothing'}", expected=f"{listed(FILES)}, once each")
+        raise problem(
+            path,
+            f"it holds {listed(names, most=5) or 'nothing'}",
+            expected=f"{listed(FILES)}, once each",
+        )
     for member in members:
         refuse_bomb(f"{path}: {member.filename}", member.compress_size, member.file_size)
     if sum(member.compress_size for member in members) > path.stat().st_size:
-        raise problem(path, "its files are said to be larger than the archive", remedy="Copy it again.")
+        raise problem(
+            path, "its files are said to be larger than the archive", remedy="Copy it again."
+        )
     return members
 
 

@@ -18,7 +18,14 @@ from sklearn.base import clone
 
 import nerve
 from nerve._utils.errors import NerveError, known_columns, listed, naming, problem
-from nerve._utils.files import begins_with, check_replaceable_file, claim, read_json, write_json, write_tsv
+from nerve._utils.files import (
+    begins_with,
+    check_replaceable_file,
+    claim,
+    read_json,
+    write_json,
+    write_tsv,
+)
 from nerve._utils.fitted import NotFitted
 from nerve._utils.privacy import is_date
 from nerve.data.cohort import Cohort
@@ -34,7 +41,11 @@ from nerve.methods.run_folder import load_tensors, save_tensors
 FORMAT = 1
 ABOUT, WEIGHTS, ENCODER = "probe.json", "probe.safetensors", "encoder"
 COLUMNS = ("participant_id", "target", "predicted")
-_ROWS = {"correlation": correlation_rows, "cosine": cosine_rows, "linear": lambda features: features}
+_ROWS = {
+    "correlation": correlation_rows,
+    "cosine": cosine_rows,
+    "linear": lambda features: features,
+}
 
 
 class Probe:
@@ -68,22 +79,39 @@ class Probe:
         """Learn from every participant who has the target, λ by inner folds."""
         self.check()
         people, protocol = prepare_people(cohort, self.protocol)
-        self.encoder_ = self.encoder if hasattr(self.encoder, "parcellation_") else clone(self.encoder).fit(cohort)
+        self.encoder_ = (
+            self.encoder
+            if hasattr(self.encoder, "parcellation_")
+            else clone(self.encoder).fit(cohort)
+        )
         features = self._features(cohort)
         raw, names = people.targets.to_numpy(float), list(map(str, people.targets))
         columns, groups = [people.whole.get(name, name) for name in names], people.inner_groups
-        self.weights_, self.biases_ = np.empty((features.shape[1], len(names))), np.empty(len(names))
-        known = [people.order[has] for has in np.isfinite(raw[people.order]).T]  # of each target, who has it
+        self.weights_, self.biases_ = (
+            np.empty((features.shape[1], len(names))),
+            np.empty(len(names)),
+        )
+        known = [
+            people.order[has] for has in np.isfinite(raw[people.order]).T
+        ]  # of each target, who has it
         covariates = without_rare_levels(people.covariates)
         _check_classes(people.classes)
-        parts = [without_covariates(raw[:, k], columns[k], rows, rows[:0], covariates) for k, rows in enumerate(known)]
-        values, regressions = np.column_stack([left for left, _ in parts]), [one for _, one in parts]
+        parts = [
+            without_covariates(raw[:, k], columns[k], rows, rows[:0], covariates)
+            for k, rows in enumerate(known)
+        ]
+        values, regressions = (
+            np.column_stack([left for left, _ in parts]),
+            [one for _, one in parts],
+        )
         for some in sharing(raw, columns):
             rows = known[some[0]]
             strata = np.column_stack([strata_of(raw[rows, k], 5) for k in some])
             own = None if groups is None else groups[rows]
             with naming(people.ids[rows]):
-                ridge = ridge_of(protocol).fit(features[rows], values[np.ix_(rows, some)], groups=own, strata=strata)
+                ridge = ridge_of(protocol).fit(
+                    features[rows], values[np.ix_(rows, some)], groups=own, strata=strata
+                )
             self.weights_[:, some], self.biases_[some] = ridge.linear()
         cohort.check_unchanged()
         self.about_ = {
@@ -96,7 +124,11 @@ class Probe:
             "means": [float(values[rows, k].mean()) for k, rows in enumerate(known)],
             "covariates": list(protocol.covariates),
             "regressions": [None if one is None else one.as_dict() for one in regressions],
-            "fitted_on": {"cohort": cohort.name, "n": len(cohort), "fingerprint": cohort.fingerprint},
+            "fitted_on": {
+                "cohort": cohort.name,
+                "n": len(cohort),
+                "fingerprint": cohort.fingerprint,
+            },
             "protocol": protocol.as_dict(),
         }
         return self
@@ -112,20 +144,28 @@ class Probe:
             column of three or more classes there is a row for each, and one that names the class.
         """
         if not hasattr(self, "about_"):
-            raise NotFitted("This Probe is not fitted. Call fit(cohort) first, or load a saved one.")
+            raise NotFitted(
+                "This Probe is not fitted. Call fit(cohort) first, or load a saved one."
+            )
         about, ids = self.about_, cohort.participants["participant_id"].to_numpy(object)
         table = self._covariates(cohort)
         with naming(ids):
-            beyond = _ROWS[about["kernel"]](self._features(cohort)) @ self.weights_ + self.biases_  # (n, T)
+            beyond = (
+                _ROWS[about["kernel"]](self._features(cohort)) @ self.weights_ + self.biases_
+            )  # (n, T)
         parts = []
         for k, name in enumerate(about["targets"]):
             said = about["regressions"][k]
-            expected = 0.0 if said is None else CovariateRegression.from_dict(said).predict(table)[:, 0]
+            expected = (
+                0.0 if said is None else CovariateRegression.from_dict(said).predict(table)[:, 0]
+            )
             part = {"participant_id": ids, "target": name, "predicted": beyond[:, k] + expected}
             if about["covariates"]:
                 part["beyond_covariates"] = beyond[:, k]
             if name in about["classes"]:
-                part["class"] = np.array(about["classes"][name], object)[(beyond[:, k] > about["means"][k]).astype(int)]
+                part["class"] = np.array(about["classes"][name], object)[
+                    (beyond[:, k] > about["means"][k]).astype(int)
+                ]
             parts.append(pd.DataFrame(part))
         return pd.concat([*parts, *self._named(ids, beyond)], ignore_index=True)
 
@@ -133,10 +173,14 @@ class Probe:
         """The class of each participant, for columns of three or more."""
         about, parts = self.about_, []
         for column in dict.fromkeys(about["whole"].values()):
-            mine = [k for k, name in enumerate(about["targets"]) if about["whole"].get(name) == column]
+            mine = [
+                k for k, name in enumerate(about["targets"]) if about["whole"].get(name) == column
+            ]
             highest = (beyond[:, mine] - np.array(about["means"])[mine]).argmax(axis=1)
             labels = np.array([about["classes"][about["targets"][k]][1] for k in mine], object)
-            parts.append(pd.DataFrame({"participant_id": ids, "target": column, "class": labels[highest]}))
+            parts.append(
+                pd.DataFrame({"participant_id": ids, "target": column, "class": labels[highest]})
+            )
         return parts
 
     def check(self) -> None:
@@ -159,11 +203,24 @@ class Probe:
         table, site = cohort.participants[names].copy(), self.about_["protocol"]["site"]
         if site in names:
             table[site] = table[site].astype(str).where(table[site].notna())
-        kinds = {key: kind for one in self.about_["regressions"] if one for key, kind in one["categories"].items()}
+        kinds = {
+            key: kind
+            for one in self.about_["regressions"]
+            if one
+            for key, kind in one["categories"].items()
+        }
         for name in names:
             if name in kinds and is_numeric(table[name]) != (kinds[name] is None):
-                kind = "numbers" if kinds[name] is None else f"categories ({listed(kinds[name], most=4)})"
-                raise problem(where, f"{name!r} holds other values", expected=f"{kind}, as the probe was fitted on")
+                kind = (
+                    "numbers"
+                    if kinds[name] is None
+                    else f"categories ({listed(kinds[name], most=4)})"
+                )
+                raise problem(
+                    where,
+                    f"{name!r} holds other values",
+                    expected=f"{kind}, as the probe was fitted on",
+                )
         return table
 
     # ---- files
@@ -175,7 +232,9 @@ class Probe:
         folder = free_folder(path)
         self.encoder_.save(claim(folder) / ENCODER)
         arrays = {"weights": self.weights_, "biases": self.biases_}
-        save_tensors(folder / WEIGHTS, {name: torch.from_numpy(array) for name, array in arrays.items()})
+        save_tensors(
+            folder / WEIGHTS, {name: torch.from_numpy(array) for name, array in arrays.items()}
+        )
         write_json(folder / ABOUT, self.about_)  # last: a folder with it is complete
         return folder
 
@@ -191,15 +250,23 @@ class Probe:
             raise problem(folder, lacking, expected="the folder of a probe", remedy=remedy)
         about = read_json(folder / ABOUT)
         if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise problem(folder / ABOUT, f"it is not of format {FORMAT}", remedy="Fit the probe with this version.")
+            raise problem(
+                folder / ABOUT,
+                f"it is not of format {FORMAT}",
+                remedy="Fit the probe with this version.",
+            )
         arrays = {name: tensor.numpy() for name, tensor in load_tensors(folder / WEIGHTS).items()}
         try:
             probe = cls(load_method(folder / ENCODER, device=device), Protocol(**about["protocol"]))
             probe.encoder_, probe.about_ = probe.encoder, about
             probe.weights_, probe.biases_ = arrays["weights"], arrays["biases"]
             parts = {len(about[name]) for name in ("targets", "means", "regressions")}
-            if {probe.weights_.shape[1], len(probe.biases_)} != parts or about["kernel"] not in _ROWS:
-                raise ValueError(f"weights of shape {probe.weights_.shape} for {len(about['targets'])} targets")
+            if {probe.weights_.shape[1], len(probe.biases_)} != parts or about[
+                "kernel"
+            ] not in _ROWS:
+                raise ValueError(
+                    f"weights of shape {probe.weights_.shape} for {len(about['targets'])} targets"
+                )
             for one in [one for one in about["regressions"] if one is not None]:
                 CovariateRegression.from_dict(one)
         except NerveError:
@@ -213,19 +280,30 @@ def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
     """Refuse to keep names of classes that are dates."""
     for target, pair in classes.items():
         if any(is_date(label) for label in pair):
-            raise problem(f"target {target!r}", "its classes are dates", expected="names that may be passed on")
+            raise problem(
+                f"target {target!r}",
+                "its classes are dates",
+                expected="names that may be passed on",
+            )
 
 
 def free_folder(path: str | os.PathLike[str]) -> Path:
     """The folder, if no probe is in it yet."""
     folder = Path(path)
     if (folder / ABOUT).exists():
-        raise problem(folder, "it already holds a probe, which is not replaced", remedy="Choose another folder.")
+        raise problem(
+            folder,
+            "it already holds a probe, which is not replaced",
+            remedy="Choose another folder.",
+        )
     return folder
 
 
 def predict_file(
-    probe: str | os.PathLike[str], cohort: str | os.PathLike[str], out: str | os.PathLike[str], device: str = "auto"
+    probe: str | os.PathLike[str],
+    cohort: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    device: str = "auto",
 ) -> pd.DataFrame:
     """Predict the participants of a cohort folder and write the table."""
     path = Path(out)

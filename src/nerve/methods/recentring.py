@@ -20,7 +20,9 @@ from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import FEWEST
 from nerve.methods.data import chunks
 
-UNSEEN = "sites with fewer than ten training participants are recentred by their own, without labels"
+UNSEEN = (
+    "sites with fewer than ten training participants are recentred by their own, without labels"
+)
 Features = Callable[[np.ndarray], np.ndarray]  # rows → their features, (n, …)
 
 
@@ -47,7 +49,9 @@ class SiteShifts:
         sizes, totals = _totals(features, sites, np.arange(len(sites)))
         common = np.sum(list(totals.values()), axis=0) / len(sites)
         known = {site: n for site, n in sizes.items() if n >= FEWEST}
-        if known and 0 < len(sites) - sum(known.values()) < FEWEST:  # told from the common mean, less the others
+        if (
+            known and 0 < len(sites) - sum(known.values()) < FEWEST
+        ):  # told from the common mean, less the others
             del known[min(known, key=lambda site: known[site])]
         return cls(known, common, _shifts(known, totals, common))
 
@@ -72,7 +76,9 @@ class SiteShifts:
         return not set(sites.tolist()) <= self.sizes.keys()
 
 
-def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[dict[str, int], dict[str, np.ndarray]]:
+def _totals(
+    features: Features, sites: np.ndarray, rows: np.ndarray
+) -> tuple[dict[str, int], dict[str, np.ndarray]]:
     """How many of these participants each site has, and the sums of their features."""
     totals: dict[str, Any] = dict.fromkeys(sorted(set(sites[rows].tolist())), 0.0)
     for places in chunks(len(rows)):
@@ -83,7 +89,9 @@ def _totals(features: Features, sites: np.ndarray, rows: np.ndarray) -> tuple[di
     return {site: int((sites[rows] == site).sum()) for site in totals}, totals
 
 
-def _shifts(sizes: Mapping[str, int], totals: Mapping[str, np.ndarray], common: np.ndarray) -> np.ndarray:
+def _shifts(
+    sizes: Mapping[str, int], totals: Mapping[str, np.ndarray], common: np.ndarray
+) -> np.ndarray:
     parts = [n / (n + 1) * (totals[site] / n - common) for site, n in sizes.items()]
     return np.array(parts, np.float32).reshape(len(parts), *common.shape)
 
@@ -100,7 +108,9 @@ def sites_of(cohort: Cohort, column: str) -> np.ndarray:
     known_columns([column], cohort.participants.columns, where)
     sites = cohort.participants[column]
     if sites.isna().any():
-        found = f"column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants"
+        found = (
+            f"column {column!r} is empty for {int(sites.isna().sum())} of {len(sites)} participants"
+        )
         expected, remedy = "a site for everyone, to recentre by", "Fill it in, or leave them out."
         raise problem(where, found, expected=expected, remedy=remedy)
     return sites.astype(str).to_numpy(object)

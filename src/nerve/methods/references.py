@@ -115,7 +115,9 @@ class PrincipalComponents(Reference):
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Mean and components of the cohort."""
         if len(cohort) < 2:
-            raise NerveError(f"There is {len(cohort)} participant, expected at least 2 for principal components.")
+            raise NerveError(
+                f"There is {len(cohort)} participant, expected at least 2 for principal components."
+            )
         entries = cohort.inputs("upper")  # (n, p)
         check_numbers(entries, cohort, np.arange(len(cohort)))
         mean, components = turned_components(entries, self.n_components, cohort)
@@ -129,7 +131,9 @@ class PrincipalComponents(Reference):
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, components + 1) scores."""
         mean, components = self.arrays_["mean"], self.arrays_["components"]
-        return np.concatenate([(cohort.inputs("upper", rows) - mean) @ components for rows in self.parts(cohort)])
+        return np.concatenate(
+            [(cohort.inputs("upper", rows) - mean) @ components for rows in self.parts(cohort)]
+        )
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """One row per entry above the diagonal."""
@@ -171,13 +175,22 @@ class Covariates(Reference):
     def _table(self, cohort: Cohort) -> pd.DataFrame:
         missing = [column for column in self.columns if column not in cohort.participants]
         if len(missing) == len(self.columns):
-            raise MissingInput(f"Cohort {cohort.name!r} has none of the covariates {', '.join(missing)}.")
+            raise MissingInput(
+                f"Cohort {cohort.name!r} has none of the covariates {', '.join(missing)}."
+            )
         known_columns(self.columns, cohort.participants.columns, f"participants of {cohort.name!r}")
         return cohort.participants[list(self.columns)]
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """One average per number or category."""
-        return {"means": (sum(1 if known is None else len(known) for known in self.design_.categories_.values()),)}
+        return {
+            "means": (
+                sum(
+                    1 if known is None else len(known)
+                    for known in self.design_.categories_.values()
+                ),
+            )
+        }
 
     def state(self) -> dict[str, Any]:
         """The categories of each column, None for numbers."""
@@ -191,7 +204,9 @@ class Covariates(Reference):
         self.design_.means_ = self.arrays_["means"]
 
 
-def turned_components(entries: np.ndarray, width: int, cohort: Cohort) -> tuple[np.ndarray, np.ndarray]:
+def turned_components(
+    entries: np.ndarray, width: int, cohort: Cohort
+) -> tuple[np.ndarray, np.ndarray]:
     """The mean of (n, p) entries, and their principal components, turned (`nerve._utils.linalg.turned`)."""
     mean, components, _ = principal_components(entries, width)
     if not components.shape[1]:
@@ -203,4 +218,6 @@ def everyone_alike(cohort: Cohort) -> NerveError:
     """The error of a method that learns how participants differ."""
     found = f"the FC of all {len(cohort)} participants is the same"
     expected = "participants who differ, or there are no components"
-    return problem(f"Cohort {cohort.name!r}", found, expected=expected, remedy="`nerve check` lists copies.")
+    return problem(
+        f"Cohort {cohort.name!r}", found, expected=expected, remedy="`nerve check` lists copies."
+    )

@@ -67,7 +67,9 @@ class RunFolder:
         write_tsv(self.folder / HISTORY, pd.DataFrame(rows))
 
 
-def save_tensors(path: Path, tensors: dict[str, torch.Tensor], state: dict[str, Any] | None = None) -> None:
+def save_tensors(
+    path: Path, tensors: dict[str, torch.Tensor], state: dict[str, Any] | None = None
+) -> None:
     """Write named tensors, and a state in the header, as one safetensors file.
 
     Parameters
@@ -101,9 +103,13 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         # read here: safetensors opens no name that is not UTF-8
         return load(Path(path).read_bytes())
     except FileNotFoundError as error:
-        raise NerveError(f"{path}: there is no such file; a complete run folder holds it.") from error
+        raise NerveError(
+            f"{path}: there is no such file; a complete run folder holds it."
+        ) from error
     except (SafetensorError, OSError) as error:
-        raise NerveError(f"{path}: is not a readable safetensors file ({error}). Copy it again.") from error
+        raise NerveError(
+            f"{path}: is not a readable safetensors file ({error}). Copy it again."
+        ) from error
 
 
 def load_state(path: Path) -> dict[str, Any]:
@@ -124,7 +130,9 @@ def load_state(path: Path) -> dict[str, Any]:
             header = json.loads(stream.read(min(size, _LARGEST_HEADER)))
         return dict(json.loads(header["__metadata__"]["state"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise NerveError(f"{path}: is not a checkpoint of this package ({error}). Start without --resume.") from error
+        raise NerveError(
+            f"{path}: is not a checkpoint of this package ({error}). Start without --resume."
+        ) from error
 
 
 def half_precision(path: Path) -> bytes:
@@ -144,7 +152,9 @@ def half_precision(path: Path) -> bytes:
         halves[name] = tensor.half() if tensor.is_floating_point() else tensor
     too_large = [name for name, tensor in halves.items() if not tensor.isfinite().all()]
     if too_large:
-        raise NerveError(f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too large.")
+        raise NerveError(
+            f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too large."
+        )
     return save(halves)
 
 

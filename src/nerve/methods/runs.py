@@ -70,11 +70,18 @@ def pretrain(
         Instead of the configuration's.
     """
     folder = Path(out)
-    name, settings = run_config(folder, preset, None if config is None else Path(config), assignments, resume)
+    name, settings = run_config(
+        folder, preset, None if config is None else Path(config), assignments, resume
+    )
     if device is not None:
         settings = settings.model_copy(update={"device": device})
-    with joined_processes() as processes, only_one(folder / LOCK, folder) if processes.first else nullcontext():
-        opened = [cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts]
+    with (
+        joined_processes() as processes,
+        only_one(folder / LOCK, folder) if processes.first else nullcontext(),
+    ):
+        opened = [
+            cohort if isinstance(cohort, Cohort) else Cohort.load(cohort) for cohort in cohorts
+        ]
         _check_free(folder, resume)
         if processes.first and not (resume and (folder / LAST).is_file()):
             files.write_text(folder / RESOLVED, resolved_yaml(settings, name))
@@ -90,9 +97,13 @@ def _check_free(folder: Path, resume: bool) -> None:
     files.claim(folder)
     if (folder / LAST).is_file():
         if not resume:
-            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
+            raise NerveError(
+                f"{folder}: already holds a training run. Add --resume, or choose another folder."
+            )
     elif any((folder / name).is_file() for name in (WEIGHTS, CONFIG)):
-        raise NerveError(f"{folder}: already holds a trained model, which is not replaced. Choose another folder.")
+        raise NerveError(
+            f"{folder}: already holds a trained model, which is not replaced. Choose another folder."
+        )
 
 
 def resolved_yaml(settings: NerveConfig, preset: str) -> str:
@@ -131,7 +142,9 @@ def embed_file(
     encoder = NERVE.from_pretrained(run, device=device)
     pooling = pooling or encoder.config().pooling
     if pooling == "tokens" and suffix != ".npy":
-        raise problem(path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy.")
+        raise problem(
+            path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy."
+        )
     people = cohort if isinstance(cohort, Cohort) else Cohort.load(cohort)
     like = compared(encoder, people)
     if like.differences and on_difference is not None:
@@ -144,7 +157,11 @@ def embed_file(
         table.insert(0, "participant_id", ids.to_numpy())
         files.write_tsv(path, table)
         return values
-    about: dict[str, Any] = {"pooling": pooling, "shape": list(values.shape), "participant_id": ids.tolist()}
+    about: dict[str, Any] = {
+        "pooling": pooling,
+        "shape": list(values.shape),
+        "participant_id": ids.tolist(),
+    }
     if pooling == "tokens":
         names = encoder.patching_.group_names
         about["pairs"] = [[names[a], names[b]] for a, b in encoder.patching_.pairs]
@@ -166,7 +183,9 @@ def _is_embedding(path: Path) -> bool:
     """Whether a .json is one that stands beside embeddings."""
     with suppress(NerveError):
         content = files.read_json(path)
-        return isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
+        return (
+            isinstance(content, dict) and {"pooling", "shape", "participant_id"} <= content.keys()
+        )
     return False
 
 
@@ -174,6 +193,8 @@ def compared(model: Any, cohort: Cohort) -> Likeness:
     """How like a model's training cohort a cohort is; where it is not, that is warned about."""
     like: Likeness = model.likeness(cohort)
     for difference in like.differences:
-        text = f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
+        text = (
+            f"Cohort {cohort.name!r} does not look like what the model was trained on. {difference}"
+        )
         warnings.warn(text, NerveWarning, stacklevel=3)
     return like

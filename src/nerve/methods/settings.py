@@ -17,7 +17,9 @@ from nerve._utils.errors import NerveError, brief, did_you_mean, listed, problem
 from nerve._utils.files import read_yaml
 from nerve.methods.training_options import Count, NotNegative, Positive, Share  # noqa: F401
 
-Pairs = Annotated[int, Field(ge=2, le=10**9)]  # of what is normalised over the participants of a batch
+Pairs = Annotated[
+    int, Field(ge=2, le=10**9)
+]  # of what is normalised over the participants of a batch
 Epochs = Annotated[int, Field(ge=0, le=10**9)]  # none: an untrained encoder, as a control
 Width = Annotated[int, Field(ge=1, le=65536)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
@@ -35,7 +37,9 @@ def known_device(name: str) -> str:
 
 
 Device = Annotated[str, AfterValidator(known_device)]
-STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+STRICT = ConfigDict(
+    extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+)
 
 
 def said(default: Any, meaning: str, **limits: Any) -> Any:
@@ -60,7 +64,9 @@ def validated(model: type[BaseModel], given: Mapping[str, Any], where: object) -
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "the settings"
-        raise problem(where, f"{name} is {brief(given.get(name))}", expected=_expectation(first)) from None
+        raise problem(
+            where, f"{name} is {brief(given.get(name))}", expected=_expectation(first)
+        ) from None
 
 
 @cache
@@ -68,7 +74,9 @@ def signature_model(cls: type) -> type[BaseModel]:
     """The parameters of a class, with the types and defaults of its signature, as a pydantic model."""
     hints = get_type_hints(cls if is_dataclass(cls) else cls.__init__, include_extras=True)  # type: ignore[misc]
     parameters = inspect.signature(cls).parameters.items()
-    fields: dict[str, Any] = {name: (hints.get(name, Any), parameter.default) for name, parameter in parameters}
+    fields: dict[str, Any] = {
+        name: (hints.get(name, Any), parameter.default) for name, parameter in parameters
+    }
     return create_model(cls.__name__, __config__=STRICT, **fields)
 
 

@@ -47,7 +47,10 @@ class ShrunkTangentSpace(TangentSpace):
 
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
-    _own: tuple[str, np.ndarray] = "", np.zeros((0, 0))  # fingerprint and scores of those in `fit`; not saved
+    _own: tuple[str, np.ndarray] = (
+        "",
+        np.zeros((0, 0)),
+    )  # fingerprint and scores of those in `fit`; not saved
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
         self.shrinkage, self.n_components = shrinkage, n_components
@@ -55,15 +58,23 @@ class ShrunkTangentSpace(TangentSpace):
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whitening, mean, directions and weights of the cohort."""
         if len(cohort) < 3:
-            raise NerveError(f"There are {len(cohort)} participants, expected at least 3 to tell signal from noise.")
+            raise NerveError(
+                f"There are {len(cohort)} participants, expected at least 3 to tell signal from noise."
+            )
         learned = fit_view(TangentView(self.shrinkage), cohort).arrays
-        rows = np.unique(np.linspace(0, len(cohort) - 1, min(len(cohort), _LOOKED_AT)).round().astype(int))
+        rows = np.unique(
+            np.linspace(0, len(cohort) - 1, min(len(cohort), _LOOKED_AT)).round().astype(int)
+        )
         vectors = self.entries(cohort.subset(rows), learned)
         mean = vectors.mean(axis=0, dtype=float).astype(np.float32)
-        found = Shrinkage(*map(np.ascontiguousarray, shrinkage_of(_units(vectors, mean), N_DIRECTIONS)))
+        found = Shrinkage(
+            *map(np.ascontiguousarray, shrinkage_of(_units(vectors, mean), N_DIRECTIONS))
+        )
         if not found.directions.shape[1]:
             raise everyone_alike(cohort)
-        scores = np.concatenate([found.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))])
+        scores = np.concatenate(
+            [found.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))]
+        )
         self._own = cohort.fingerprint, scores
         return learned | {"mean": mean, **found._asdict()}
 
@@ -92,8 +103,15 @@ class ShrunkTangentSpace(TangentSpace):
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, the mean, and a column of directions per weight."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
-        own: dict[str, tuple[int | None, ...]] = {"mean": (n_entries,), "directions": (n_entries, None)}
-        return TangentView().shapes(self.parcellation_.n_regions) | own | {"variances": (2, None), "weights": (2, None)}
+        own: dict[str, tuple[int | None, ...]] = {
+            "mean": (n_entries,),
+            "directions": (n_entries, None),
+        }
+        return (
+            TangentView().shapes(self.parcellation_.n_regions)
+            | own
+            | {"variances": (2, None), "weights": (2, None)}
+        )
 
 
 def _units(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:

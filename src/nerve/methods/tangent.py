@@ -40,11 +40,15 @@ class TangentSpace(Reference):
     ((12, 36), (12, 5))
     """
 
-    measures: ClassVar[tuple[str, ...]] = ("pearson",)  # partial correlations need not be positive definite
+    measures: ClassVar[tuple[str, ...]] = (
+        "pearson",
+    )  # partial correlations need not be positive definite
 
     sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
 
-    def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None) -> None:
+    def __init__(
+        self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None
+    ) -> None:
         self.shrinkage, self.n_components, self.recentre = shrinkage, n_components, recentre
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
@@ -60,7 +64,9 @@ class TangentSpace(Reference):
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
             entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
-            learned["origin"], learned["components"] = turned_components(entries, self.n_components, cohort)
+            learned["origin"], learned["components"] = turned_components(
+                entries, self.n_components, cohort
+            )
         return learned
 
     def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:

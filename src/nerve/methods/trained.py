@@ -93,9 +93,13 @@ class Trained(Method):
         """What is trained on beside the inputs, (n,)."""
         return None
 
-    def split(self, cohort: Cohort, settings: TrainingSettings, groups: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def split(
+        self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows: the same share of each cohort."""
-        cohorts = cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
+        cohorts = (
+            cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
+        )
         return split_rows(len(cohort), settings.validation_fraction, settings.seed, cohorts)
 
     # ---- fit
@@ -130,10 +134,16 @@ class Trained(Method):
         source = self.begin_training(cohort, split[0], folder)
         # checkpoints and model say by its fingerprint what they were trained on
         cohort.check_unchanged()
-        identity = {} if folder is None else {"data": self.data_["fingerprint"], **self.described_parameters()}
+        identity = (
+            {}
+            if folder is None
+            else {"data": self.data_["fingerprint"], **self.described_parameters()}
+        )
         checkpoints = None if folder is None else RunFolder(folder)
         if checkpoints is not None and checkpoints.has_checkpoint() and not resume:
-            raise NerveError(f"{folder}: already holds a training run. Add --resume, or choose another folder.")
+            raise NerveError(
+                f"{folder}: already holds a training run. Add --resume, or choose another folder."
+            )
         result = train(
             self.module_,
             source if targets is None else LabelledDataset(source, targets),
@@ -153,7 +163,9 @@ class Trained(Method):
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
         return self
 
-    def begin_training(self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None) -> Dataset:
+    def begin_training(
+        self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None
+    ) -> Dataset:
         """Build the module and prepare it from the training rows; returns where batches come from."""
         self.module_ = self.seeded_build(cohort.parcellation)
         source = self.source(cohort)
@@ -203,7 +215,11 @@ class Trained(Method):
         """
         rows = np.arange(len(source)) if rows is None else rows
         if beside is not None and len(beside) != len(rows):
-            raise problem("masked", f"{len(beside)} rows", expected=f"one for each of {len(rows)} participants")
+            raise problem(
+                "masked",
+                f"{len(beside)} rows",
+                expected=f"one for each of {len(rows)} participants",
+            )
         device = choose_device(self.device)
         self.module_.to(device).eval()
         values: np.ndarray | None = None
@@ -214,7 +230,9 @@ class Trained(Method):
                 if beside is not None:
                     batch.append(torch.from_numpy(np.ascontiguousarray(beside[some])))
                 part = verb(*to_device(batch, device)).float().cpu().numpy()
-                if values is None:  # a whole cohort's tokens are gigabytes: written in place, never joined
+                if (
+                    values is None
+                ):  # a whole cohort's tokens are gigabytes: written in place, never joined
                     values = np.empty((len(rows), *part.shape[1:]), np.float32)
                 values[some] = part
         return np.zeros((0,), np.float32) if values is None else values
@@ -234,7 +252,9 @@ class Trained(Method):
     def restore(self, saved: Saved) -> None:
         """Build the module and give it its weights."""
         weights, history = saved.folder / WEIGHTS, saved.folder / HISTORY
-        with torch.device("meta"):  # without numbers: a changed config cannot ask for more memory than the weights
+        with torch.device(
+            "meta"
+        ):  # without numbers: a changed config cannot ask for more memory than the weights
             check_weights(self.seeded_build(self.parcellation_), saved.tensors, weights)
         self.module_ = self.seeded_build(self.parcellation_).eval()
         self.module_.load_state_dict(saved.tensors)
@@ -249,7 +269,9 @@ class Trained(Method):
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
         last: Any = next(iter(self.history_.tail(1).to_dict("records")), {})
-        training, validation = (_number(last.get(name)) for name in ("training_loss", "validation_loss"))
+        training, validation = (
+            _number(last.get(name)) for name in ("training_loss", "validation_loss")
+        )
         data, trainable = self.data_, _trainable(self.module_)
         return [
             *super().card_lines(),
@@ -284,7 +306,9 @@ class Trained(Method):
         ratio = self.data_.get("masked_error")
         if ratio is None:
             return []
-        line = f"Masked patches of held-out participants: {ratio:.3f} of the error of the group mean"
+        line = (
+            f"Masked patches of held-out participants: {ratio:.3f} of the error of the group mean"
+        )
         doubt = learned_little(ratio, self.training_settings().epochs)
         return [line, doubt] if doubt else [line]
 
@@ -300,7 +324,9 @@ class Encoder(Transformer, Trained):
         """The rows from which components come: all, or so many drawn at random that they fit into memory."""
         return np.sort(np.random.default_rng([self.seed, 6]).permutation(n)[:_LOOKED_AT])
 
-    def set_components(self, module: Any, verb: Callable[..., torch.Tensor], source: Dataset) -> None:
+    def set_components(
+        self, module: Any, verb: Callable[..., torch.Tensor], source: Dataset
+    ) -> None:
         """Give the module the principal components of ``verb(batch)``.
 
         Of validation participants too: among fewer participants than numbers, those whom the components have not seen
@@ -319,7 +345,9 @@ def mean_sample(source: Dataset, rows: np.ndarray) -> torch.Tensor:
     total: Any = 0.0
     for some in chunks(len(rows)):
         batch = source.batch(np.sort(rows[some]))
-        total = total + (batch[0] if isinstance(batch, tuple) else batch).sum(0, dtype=torch.float64)
+        total = total + (batch[0] if isinstance(batch, tuple) else batch).sum(
+            0, dtype=torch.float64
+        )
     return (total / len(rows)).float()
 
 

@@ -34,10 +34,14 @@ class RegionConv(nn.Module):
     n_communities : int
     """
 
-    def __init__(self, in_width: int, out_width: int, n_regions: int, n_communities: int = 8) -> None:
+    def __init__(
+        self, in_width: int, out_width: int, n_regions: int, n_communities: int = 8
+    ) -> None:
         super().__init__()
         self.membership = nn.Parameter(torch.empty(n_regions, n_communities))
-        self.bases = nn.Parameter(torch.empty(in_width, n_communities + 1, out_width))  # the last one is B_0
+        self.bases = nn.Parameter(
+            torch.empty(in_width, n_communities + 1, out_width)
+        )  # the last one is B_0
         self.bias = nn.Parameter(torch.empty(out_width))
         fans = (self.membership, n_regions), (self.bases, n_communities), (self.bias, in_width)
         for parameter, fan_in in fans:
@@ -48,7 +52,9 @@ class RegionConv(nn.Module):
         """Nodes (batch, n, in), edges (batch, n, n) ≥ 0, regions (batch, n) of each node → (batch, n, out)."""
         alpha = nn.functional.embedding(regions, torch.relu(self.membership))  # (batch, n, K)
         mixing = torch.cat([alpha, torch.ones_like(alpha[..., :1])], dim=-1)  # (batch, n, K + 1)
-        in_bases = (nodes @ self.bases.flatten(1)).unflatten(-1, self.bases.shape[1:])  # (batch, n, K + 1, out)
+        in_bases = (nodes @ self.bases.flatten(1)).unflatten(
+            -1, self.bases.shape[1:]
+        )  # (batch, n, K + 1, out)
         own = (mixing.unsqueeze(-2) @ in_bases).squeeze(-2)  # (batch, n, out)
         shares = edges / edges.sum(-1, keepdim=True).clamp(min=1e-8)
         return own + shares @ own + self.bias
@@ -71,7 +77,9 @@ class TopKPool(nn.Module):
         self.weight = nn.Parameter(torch.empty(width))
         nn.init.uniform_(self.weight, -1 / math.sqrt(width), 1 / math.sqrt(width))
 
-    def forward(self, nodes: Tensor, edges: Tensor, regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(
+        self, nodes: Tensor, edges: Tensor, regions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Kept nodes (batch, k, width), edges (batch, k, k), regions (batch, k); gates (batch, n) of all nodes."""
         score = nodes @ (self.weight / self.weight.norm())  # (batch, n)
         centred = score - score.mean(-1, keepdim=True)
@@ -102,7 +110,9 @@ def pooling_loss(gates: Tensor, ratio: float) -> Tensor:
     """
     ranked = gates.sort(-1, descending=True).values.clamp(1e-6, 1 - 1e-6)
     k = kept_nodes(gates.shape[-1], ratio)
-    return -(ranked[:, :k].log().sum(-1) + (1 - ranked[:, k:]).log().sum(-1)).mean() / gates.shape[-1]
+    return (
+        -(ranked[:, :k].log().sum(-1) + (1 - ranked[:, k:]).log().sum(-1)).mean() / gates.shape[-1]
+    )
 
 
 def consistency_loss(gates: Tensor, group: Tensor) -> Tensor:
@@ -118,7 +128,9 @@ def consistency_loss(gates: Tensor, group: Tensor) -> Tensor:
         size = member.sum().clamp(min=1)
         weight = member.to(gates.dtype).unsqueeze(-1) / size  # (batch, 1)
         mean = (weight * gates).sum(0)  # (n,)
-        total = total + (weight * (gates - mean).square()).sum()  # mean squared distance to the mean is half the pairs'
+        total = (
+            total + (weight * (gates - mean).square()).sum()
+        )  # mean squared distance to the mean is half the pairs'
     return total
 
 
@@ -151,14 +163,23 @@ class BrainGNNModel(ScalarModel):
     def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
         self.ratio, width, hidden = settings.ratio, settings.width, settings.hidden
-        self.pooling_weight, self.consistency_weight = settings.pooling_weight, settings.consistency_weight
+        self.pooling_weight, self.consistency_weight = (
+            settings.pooling_weight,
+            settings.consistency_weight,
+        )
         self.convolutions = nn.ModuleList(
-            RegionConv(in_width, width, n_regions, settings.n_communities) for in_width in (n_regions, width)
+            RegionConv(in_width, width, n_regions, settings.n_communities)
+            for in_width in (n_regions, width)
         )
         self.pools = nn.ModuleList(TopKPool(width, self.ratio) for _ in range(2))
         head: list[nn.Module] = []
         for before, after in pairwise([4 * width, *hidden]):
-            head += [nn.Linear(before, after), nn.ReLU(), nn.BatchNorm1d(after), nn.Dropout(settings.dropout)]
+            head += [
+                nn.Linear(before, after),
+                nn.ReLU(),
+                nn.BatchNorm1d(after),
+                nn.Dropout(settings.dropout),
+            ]
         self.head = nn.Sequential(*head, nn.Linear(hidden[-1], 1))
 
     def forward(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
@@ -187,7 +208,9 @@ class BrainGNNModel(ScalarModel):
         predicted, gates = self.with_gates(inputs)
         loss = self.error(predicted, target)
         loss = loss + self.pooling_weight * sum(pooling_loss(gate, self.ratio) for gate in gates)
-        middle = 0.5 if self.binary else 0.0  # of 0/1, or of z-scores: above or below the training mean
+        middle = (
+            0.5 if self.binary else 0.0
+        )  # of 0/1, or of z-scores: above or below the training mean
         return loss + self.consistency_weight * consistency_loss(gates[0], target > middle)
 
 

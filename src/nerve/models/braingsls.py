@@ -29,7 +29,9 @@ class SignalEncoder(nn.Module):
         vectors = []
         for person in series:
             centred = person - person.mean(0)
-            signals = (centred / centred.std(0).clamp(min=1e-6)).T.unsqueeze(1)  # (regions, 1, volumes)
+            signals = (centred / centred.std(0).clamp(min=1e-6)).T.unsqueeze(
+                1
+            )  # (regions, 1, volumes)
             vectors.append(self.layers(signals).mean(-1))  # (regions, width)
         return torch.stack(vectors)
 
@@ -72,7 +74,11 @@ class BrainGSLsModel(nn.Module):
         super().__init__()
         self.n_masked = max(1, int(settings.mask_ratio * n_regions))
         edge_filters, slope = settings.edge_filters, settings.slope
-        self.width, self.threshold, self.readout = settings.width, settings.threshold, settings.readout
+        self.width, self.threshold, self.readout = (
+            settings.width,
+            settings.threshold,
+            settings.readout,
+        )
         self.first = EdgeToEdge(1, edge_filters, n_regions)
         self.second = EdgeToEdge(edge_filters, edge_filters, n_regions)
         self.nodes = EdgeToNode(edge_filters, self.width, n_regions)
@@ -105,9 +111,13 @@ class BrainGSLsModel(nn.Module):
 
     def codes(self, fc: Tensor, series: Sequence[Tensor] | None, visible: Tensor) -> Tensor:
         """Codes of the regions, of which only the visible ones mean something: (batch, regions, width)."""
-        block = (visible.unsqueeze(-1) & visible.unsqueeze(-2)).unsqueeze(1)  # (batch, 1, regions, regions)
+        block = (visible.unsqueeze(-1) & visible.unsqueeze(-2)).unsqueeze(
+            1
+        )  # (batch, 1, regions, regions)
         block = block * (visible.shape[-1] / visible.sum(-1)).view(-1, 1, 1, 1)
-        edges = self.activation(self.first(fc.unsqueeze(1) * block))  # (batch, filters, regions, regions)
+        edges = self.activation(
+            self.first(fc.unsqueeze(1) * block)
+        )  # (batch, filters, regions, regions)
         edges = self.activation(self.second(edges * block))
         codes = self.activation(self.nodes(edges * block))
         return codes if self.signals is None else codes + self.signals(series or [])

@@ -26,7 +26,9 @@ class RegionTransformer(nn.Module):
         self.width = math.ceil(n_regions / settings.n_heads) * settings.n_heads
         self.recompute = settings.recompute
         shape = self.width, settings.n_heads, settings.feedforward, settings.dropout
-        layers = [nn.TransformerEncoderLayer(*shape, batch_first=True) for _ in range(settings.n_layers)]
+        layers = [
+            nn.TransformerEncoderLayer(*shape, batch_first=True) for _ in range(settings.n_layers)
+        ]
         self.layers = nn.ModuleList(layers)
         self.reduce = nn.Sequential(nn.Linear(self.width, 8), nn.LeakyReLU())
         self.head = projection_head(8 * n_regions, 16 * n_regions, settings.projection)
@@ -38,7 +40,9 @@ class RegionTransformer(nn.Module):
     def contextualise(self, tokens: Tensor) -> Tensor:
         """(batch, tokens, width) → the same, through all layers."""
         for layer in self.layers:
-            if self.recompute and torch.is_grad_enabled():  # keep only the layers' inputs, at a third more time
+            if (
+                self.recompute and torch.is_grad_enabled()
+            ):  # keep only the layers' inputs, at a third more time
                 tokens = checkpoint(layer, tokens, use_reentrant=False)
             else:
                 tokens = layer(tokens)
@@ -83,11 +87,18 @@ class BrainMassModel(nn.Module):
     def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
         self.dropped, self.momentum = settings.dropped_volumes, settings.momentum
-        self.n_contrasted, self.n_rebuilt = (min(n, n_regions) for n in (settings.n_contrasted, settings.n_rebuilt))
-        self.weight_contrast, self.weight_rebuild = settings.weight_contrast, settings.weight_rebuild
+        self.n_contrasted, self.n_rebuilt = (
+            min(n, n_regions) for n in (settings.n_contrasted, settings.n_rebuilt)
+        )
+        self.weight_contrast, self.weight_rebuild = (
+            settings.weight_contrast,
+            settings.weight_rebuild,
+        )
         self.online = RegionTransformer(n_regions, settings)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self.predictor = projection_head(settings.projection, 2 * settings.projection, settings.projection)
+        self.predictor = projection_head(
+            settings.projection, 2 * settings.projection, settings.projection
+        )
         width = self.online.width
         self.mask_vector = nn.Parameter(torch.empty(1, 1, width))
         self.extra_tokens = nn.Parameter(torch.empty(1, 2, width))
@@ -95,7 +106,9 @@ class BrainMassModel(nn.Module):
             nn.init.xavier_normal_(self.mask_vector)
             nn.init.xavier_normal_(self.extra_tokens)
         # from the token of a hidden row to the row
-        self.contrast_head, self.rebuild_head = (perceptron(width, settings.feedforward, n_regions) for _ in range(2))
+        self.contrast_head, self.rebuild_head = (
+            perceptron(width, settings.feedforward, n_regions) for _ in range(2)
+        )
         with torch.device("cpu"):  # computed, not learned: also where the module is only counted
             positions = sine_positions(n_regions + 2, width)
         self.positions = nn.Buffer(positions, persistent=False)
@@ -109,7 +122,9 @@ class BrainMassModel(nn.Module):
 
     def views(self, batch: Sequence[Any], draws: Any) -> tuple[Tensor, Tensor]:
         """Two versions of each participant's FC."""
-        seeds = (draws.uniform(2) * 2**24).long().tolist()  # one per participant and view: lengths differ, seeds do not
+        seeds = (
+            (draws.uniform(2) * 2**24).long().tolist()
+        )  # one per participant and view: lengths differ, seeds do not
         pairs = [
             wishart_views(scan[0], scan[1], own)
             if isinstance(scan, tuple)
@@ -123,13 +138,18 @@ class BrainMassModel(nn.Module):
         with torch.no_grad():
             targets = self.target(second), self.target(first)  # (batch, projection)
         predictions = self.predictor(self.online(first)), self.predictor(self.online(second))
-        cosines = [nn.functional.cosine_similarity(p, t, dim=-1) for p, t in zip(predictions, targets, strict=True)]
+        cosines = [
+            nn.functional.cosine_similarity(p, t, dim=-1)
+            for p, t in zip(predictions, targets, strict=True)
+        ]
         return (4 - 2 * (cosines[0] + cosines[1])).mean()
 
     def contrast(self, fc: Tensor, draws: Any) -> Tensor:
         """Cross-entropy of matching hidden rows with their predictions, by scalar product."""
         rows, contextual = self.hidden_rows(fc, self.n_contrasted, draws)
-        logits = rows @ self.contrast_head(contextual).transpose(-1, -2)  # (batch, true row, predicted row)
+        logits = rows @ self.contrast_head(contextual).transpose(
+            -1, -2
+        )  # (batch, true row, predicted row)
         return -logits.log_softmax(-1).diagonal(dim1=-2, dim2=-1).mean()
 
     def rebuild(self, fc: Tensor, draws: Any) -> Tensor:
@@ -164,7 +184,10 @@ class BrainMassModel(nn.Module):
 def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential:
     """BYOL's perceptron: linear, batch norm, ReLU, linear."""
     return nn.Sequential(
-        nn.Linear(width_in, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, width_out)
+        nn.Linear(width_in, hidden),
+        nn.BatchNorm1d(hidden),
+        nn.ReLU(inplace=True),
+        nn.Linear(hidden, width_out),
     )
 
 
@@ -203,7 +226,9 @@ def shrunk_correlation(series: Tensor) -> Tensor:
     scatter = (z.square().sum(-1).square().mean(-1) - size) / n_volumes
     shrinkage = torch.minimum(scatter, distance) / distance  # (…,)
     shrunk = (1 - shrinkage)[..., None, None] * covariance
-    variance = shrunk.diagonal(dim1=-2, dim2=-1) + (shrinkage * mean_variance).unsqueeze(-1)  # (…, regions)
+    variance = shrunk.diagonal(dim1=-2, dim2=-1) + (shrinkage * mean_variance).unsqueeze(
+        -1
+    )  # (…, regions)
     scale = variance.clamp(min=1e-12).rsqrt()
     fc = scale.unsqueeze(-1) * shrunk * scale.unsqueeze(-2)
     return fc.clamp(-1, 1).diagonal_scatter(torch.ones_like(variance), dim1=-2, dim2=-1)
@@ -223,7 +248,9 @@ def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -
         One per view.
     """
     n_kept = max(3, len(series) - int(dropped * len(series)))
-    orders = [torch.randperm(len(series), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    orders = [
+        torch.randperm(len(series), generator=torch.Generator().manual_seed(seed)) for seed in seeds
+    ]
     kept = [order[:n_kept].sort().values.to(series.device) for order in orders]
     return [shrunk_correlation(series[volumes]) for volumes in kept]
 
@@ -245,6 +272,10 @@ def wishart_views(fc: Tensor, degrees: Tensor, seeds: Sequence[int]) -> list[Ten
     """
     values, vectors = torch.linalg.eigh(fc.float())
     root = vectors * values.clamp(min=0).sqrt()  # root rootᵀ = fc
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]  # on the CPU: a GPU run sees the same views
+    generators = [
+        torch.Generator().manual_seed(seed) for seed in seeds
+    ]  # on the CPU: a GPU run sees the same views
     shape = max(3, int(degrees)), len(fc)
-    return [correlation(torch.randn(shape, generator=one).to(fc.device) @ root.T) for one in generators]
+    return [
+        correlation(torch.randn(shape, generator=one).to(fc.device) @ root.T) for one in generators
+    ]

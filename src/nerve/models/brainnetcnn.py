@@ -33,7 +33,9 @@ class _CrossFilter(nn.Module):
     def arms(self, edges: Tensor) -> tuple[Tensor, Tensor]:
         """Row sums Σ_ck edges[c, i, k] row[c, k, o] and column sums Σ_ck edges[c, k, j] column[c, k, o]."""
         by_row = torch.matmul(edges, self.row).sum(1)  # (batch, regions, out)
-        by_column = torch.matmul(edges.transpose(-1, -2), self.column).sum(1)  # (batch, regions, out)
+        by_column = torch.matmul(edges.transpose(-1, -2), self.column).sum(
+            1
+        )  # (batch, regions, out)
         return by_row, by_column
 
 
@@ -49,7 +51,9 @@ class EdgeToEdge(_CrossFilter):
         """One output matrix for each filter."""
         by_row, by_column = self.arms(edges)
         by_row = (by_row + self.bias).transpose(1, 2)  # (batch, out, regions)
-        return by_row.unsqueeze(-1) + by_column.transpose(1, 2).unsqueeze(-2)  # (batch, out, regions, regions)
+        return by_row.unsqueeze(-1) + by_column.transpose(1, 2).unsqueeze(
+            -2
+        )  # (batch, out, regions, regions)
 
 
 class EdgeToNode(_CrossFilter):
@@ -105,7 +109,9 @@ class BrainNetCNNModel(ScalarModel):
         """(batch, R, R) → (batch,)."""
         edges = self.activation(self.edge_to_edge(fc.unsqueeze(1)))  # (batch, edge filters, R, R)
         nodes = self.dropout(self.activation(self.edge_to_node(edges)))  # (batch, R, node filters)
-        graph = self.dropout(self.activation(self.node_to_graph(nodes.flatten(1))))  # (batch, graph filters)
+        graph = self.dropout(
+            self.activation(self.node_to_graph(nodes.flatten(1)))
+        )  # (batch, graph filters)
         for layer in self.hidden:
             graph = self.dropout(self.activation(layer(graph)))
         return self.output(graph).squeeze(-1)

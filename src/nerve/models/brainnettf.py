@@ -68,7 +68,9 @@ def cluster_centres(n_clusters: int, width: int) -> Tensor:
     """
     draw = torch.empty(n_clusters, width)
     nn.init.xavier_uniform_(draw)
-    centres = torch.linalg.qr(draw.T).Q.T.contiguous()  # QR is Gram–Schmidt, up to signs that the square removes
+    centres = torch.linalg.qr(
+        draw.T
+    ).Q.T.contiguous()  # QR is Gram–Schmidt, up to signs that the square removes
     centres[0] = draw[0]
     return centres
 
@@ -121,7 +123,9 @@ class BrainNetTFModel(ScalarModel):
         fc, target = batch
         if self.training and self.mixup:
             share = draws.shared_uniform(1)
-            partner = draws.uniform().argsort()  # a random order of the participants in this process
+            partner = (
+                draws.uniform().argsort()
+            )  # a random order of the participants in this process
             fc = torch.lerp(fc[partner], fc, share)
             target = torch.lerp(target[partner], target, share)
         return self.error(self(fc), target)

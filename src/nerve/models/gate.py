@@ -66,7 +66,9 @@ class GATEModel(nn.Module):
         n_components = min(settings.n_components, n_features)
         self.dropout = nn.Dropout(settings.dropout)
         self.convolution = PopulationConvolution(n_components, width)
-        self.linear = nn.Linear(width, width, bias=False)  # columns are standardised: a bias would have no gradient
+        self.linear = nn.Linear(
+            width, width, bias=False
+        )  # columns are standardised: a bias would have no gradient
         self.mean = nn.Buffer(torch.zeros(n_features))
         self.components = nn.Buffer(torch.zeros(n_components, n_features))
 
@@ -94,7 +96,9 @@ class GATEModel(nn.Module):
         b = self.view(batch, length, window + 1, batch["weights"].shape[-1], draws)
         return agreement_loss(a, b, self.decorrelation)
 
-    def view(self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Any) -> Tensor:
+    def view(
+        self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Any
+    ) -> Tensor:
         """One window on the graph of the k nearest, some features and edges dropped: (participants, width)."""
         x, weights = batch["features"][length, window], batch["weights"][length, window, :, :k]
         x = x * (draws.shared_uniform(x.shape[-1]) >= self.feature_drop)
@@ -125,7 +129,11 @@ def decorrelation_loss(x: Tensor) -> Tensor:
 
 
 def nearest_people(
-    features: Tensor, k: int, phenotypes: Tensor | None = None, tolerances: Tensor | None = None, block: int = 1024
+    features: Tensor,
+    k: int,
+    phenotypes: Tensor | None = None,
+    tolerances: Tensor | None = None,
+    block: int = 1024,
 ) -> tuple[Tensor, Tensor]:
     """The k most similar others of each participant, and the weights of the edges to them: (participants, k) each.
 
@@ -146,9 +154,13 @@ def nearest_people(
     neighbours, weights = [], []
     for start in range(0, n, block):
         some = slice(start, start + block)
-        similarity = torch.exp(-(1 - unit[some] @ unit.T).square() / (2 * sigma**2))  # (block, participants)
+        similarity = torch.exp(
+            -(1 - unit[some] @ unit.T).square() / (2 * sigma**2)
+        )  # (block, participants)
         if phenotypes is not None and tolerances is not None:
-            close = (phenotypes[some].unsqueeze(1) - phenotypes).abs() < tolerances  # (block, participants, columns)
+            close = (
+                phenotypes[some].unsqueeze(1) - phenotypes
+            ).abs() < tolerances  # (block, participants, columns)
             similarity = similarity * close.sum(-1)
         own = torch.arange(len(similarity), device=unit.device)
         similarity[own, own + start] = -1.0  # nobody is a neighbour of their own

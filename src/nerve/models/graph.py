@@ -41,7 +41,9 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
 
 def normalised_adjacency(adjacency: Tensor) -> Tensor:
     """Self-loops added, then D^-1/2 (A + I) D^-1/2, with D the degrees of A + I; (batch, nodes, nodes)."""
-    looped = adjacency + torch.eye(adjacency.shape[-1], device=adjacency.device, dtype=adjacency.dtype)
+    looped = adjacency + torch.eye(
+        adjacency.shape[-1], device=adjacency.device, dtype=adjacency.dtype
+    )
     scale = looped.sum(-1).rsqrt()  # (batch, nodes)
     return scale.unsqueeze(-1) * looped * scale.unsqueeze(-2)
 

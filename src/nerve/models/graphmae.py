@@ -13,7 +13,12 @@ from nerve.models.graph import GraphIsomorphism, NodeNorm, strongest_edges
 
 def scaled_cosine_error(rebuilt: Tensor, original: Tensor, alpha: float) -> Tensor:
     """Mean of (1 - cos(x̂, x))^α over rows; α > 1 makes rows that are already well rebuilt count less."""
-    return (1 - nn.functional.cosine_similarity(rebuilt, original, dim=-1)).clamp(min=0).pow(alpha).mean()
+    return (
+        (1 - nn.functional.cosine_similarity(rebuilt, original, dim=-1))
+        .clamp(min=0)
+        .pow(alpha)
+        .mean()
+    )
 
 
 class GraphMaskedAutoencoder(nn.Module):
@@ -48,13 +53,19 @@ class GraphMaskedAutoencoder(nn.Module):
     def __init__(self, n_regions: int, settings: Any) -> None:
         super().__init__()
         self.n_masked = max(1, int(settings.mask_ratio * n_regions))
-        self.masking, self.keep_edges, self.alpha = settings.masking, settings.keep_edges, settings.alpha
+        self.masking, self.keep_edges, self.alpha = (
+            settings.masking,
+            settings.keep_edges,
+            settings.alpha,
+        )
         width, n_layers = settings.width, settings.n_layers
         self.mask_token = nn.Parameter(torch.zeros(n_regions))
         self.dropout = nn.Dropout(settings.dropout)
         widths = [n_regions] + [width] * n_layers
         self.layers = nn.ModuleList(GraphIsomorphism(a, width, b) for a, b in pairwise(widths))
-        self.activations = nn.ModuleList(nn.Sequential(NodeNorm(width), nn.PReLU()) for _ in range(n_layers))
+        self.activations = nn.ModuleList(
+            nn.Sequential(NodeNorm(width), nn.PReLU()) for _ in range(n_layers)
+        )
         self.to_decoder = nn.Linear(width, width, bias=False)
         self.decoder = GraphIsomorphism(width, width, n_regions)
 
@@ -63,7 +74,9 @@ class GraphMaskedAutoencoder(nn.Module):
         masked = self.choose_masked(batch.shape[-1], draws)
         adjacency = strongest_edges(batch, self.keep_edges)
         codes = self.encode(self.hide(batch, masked), adjacency)  # (batch, regions, width)
-        codes = self.to_decoder(codes) * ~masked.unsqueeze(-1)  # re-masked: the decoder sees neighbours only
+        codes = self.to_decoder(codes) * ~masked.unsqueeze(
+            -1
+        )  # re-masked: the decoder sees neighbours only
         rebuilt = self.decoder(self.dropout(codes), adjacency)  # (batch, regions, regions)
         return scaled_cosine_error(rebuilt[masked], batch[masked], self.alpha)
 

@@ -29,9 +29,15 @@ from nerve.core.masked_autoencoder import _other_patches, count_visible
 from nerve.core.patching import Patching
 
 STEPS = 12  # T
-STEP, LARGEST_STEP, MOMENTUM = 0.55, 1.0, 0.8  # a and b before training; a is kept below the largest
+STEP, LARGEST_STEP, MOMENTUM = (
+    0.55,
+    1.0,
+    0.8,
+)  # a and b before training; a is kept below the largest
 QUICKER = 10.0  # a and b learn at ten times the rate of D and C: they are logits, and few
-LARGEST_MOVE = 0.5  # a step moves F by at most this share of the size of D, so that no matrix makes it diverge
+LARGEST_MOVE = (
+    0.5  # a step moves F by at most this share of the size of D, so that no matrix makes it diverge
+)
 
 
 class PersonFactors(nn.Module):
@@ -48,11 +54,16 @@ class PersonFactors(nn.Module):
         Numbers that `embed` reduces F - D to.
     """
 
-    def __init__(self, patching: Patching, rank: int, mask_ratio: float = 0.5, n_components: int = 256) -> None:
+    def __init__(
+        self, patching: Patching, rank: int, mask_ratio: float = 0.5, n_components: int = 256
+    ) -> None:
         super().__init__()
         n_regions = patching.n_regions
         rank = min(rank, n_regions)
-        self.n_patches, self.n_visible = patching.n_patches, count_visible(patching.n_patches, mask_ratio)
+        self.n_patches, self.n_visible = (
+            patching.n_patches,
+            count_visible(patching.n_patches, mask_ratio),
+        )
         factors = torch.randn(n_regions, rank)
         if not factors.is_meta:  # arithmetic without numbers would import the compiler
             factors = factors * 0.5 * rank**-0.5
@@ -60,10 +71,16 @@ class PersonFactors(nn.Module):
         self.remainder = nn.Parameter(torch.zeros(n_regions, n_regions))  # C
         self.step = nn.Parameter(torch.full((STEPS, rank), _logit(STEP / LARGEST_STEP) / QUICKER))
         self.momentum = nn.Parameter(torch.full((STEPS,), _logit(MOMENTUM) / QUICKER))
-        self.diagonal = nn.Buffer(torch.ones(n_regions))  # FC of a region with itself, the same for everyone
+        self.diagonal = nn.Buffer(
+            torch.ones(n_regions)
+        )  # FC of a region with itself, the same for everyone
         self.components = nn.Buffer(torch.zeros(n_regions * rank, n_components))
-        place = np.zeros((n_regions, n_regions), int)  # where the packed layout has each entry of the matrix
-        place[patching.cols, patching.rows] = place[patching.rows, patching.cols] = np.arange(patching.n_entries)
+        place = np.zeros(
+            (n_regions, n_regions), int
+        )  # where the packed layout has each entry of the matrix
+        place[patching.cols, patching.rows] = place[patching.rows, patching.cols] = np.arange(
+            patching.n_entries
+        )
         self.place, self.patch_at = _fixed(place), _fixed(patching.patch_of[place])
         self.patch_of, self.sizes = _fixed(patching.patch_of), _fixed(patching.sizes)
         self.entry = _fixed(patching.rows * n_regions + patching.cols)
@@ -84,8 +101,13 @@ class PersonFactors(nn.Module):
         """Mean over participants and masked patches of the mean squared error within a patch."""
         order = draws.uniform(self.n_patches).argsort(1)
         visible, masked = order[:, : self.n_visible], order[:, self.n_visible :]
-        squared = (self.patches(self.person(packed, visible)) - packed).square()  # (participants, S)
-        errors = squared.new_zeros(len(packed), self.n_patches).index_add(1, self.patch_of, squared) / self.sizes
+        squared = (
+            self.patches(self.person(packed, visible)) - packed
+        ).square()  # (participants, S)
+        errors = (
+            squared.new_zeros(len(packed), self.n_patches).index_add(1, self.patch_of, squared)
+            / self.sizes
+        )
         return errors.gather(1, masked).mean()
 
     def reconstruct(self, packed: torch.Tensor, masked: torch.Tensor | None = None) -> torch.Tensor:
@@ -108,11 +130,15 @@ class PersonFactors(nn.Module):
 
     def person(self, packed: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """F of each participant: (participants, R, rank)."""
-        with torch.autocast(packed.device.type, enabled=False):  # differences of near-equal numbers, twelve times
+        with torch.autocast(
+            packed.device.type, enabled=False
+        ):  # differences of near-equal numbers, twelve times
             seen = self._seen(packed, visible)  # (participants or 1, R, R)
             eye = torch.eye(len(self.diagonal), dtype=torch.bool, device=packed.device)
             known = torch.where(seen > 0, packed[:, self.place], 0.0)
-            known = torch.where(eye, self.diagonal, known)  # of a masked patch not even the diagonal is read
+            known = torch.where(
+                eye, self.diagonal, known
+            )  # of a masked patch not even the diagonal is read
             share = seen.mean((1, 2), keepdim=True)
             size = known.square().sum((1, 2), keepdim=True).sqrt().clamp_min(1e-6)
             scale = 1 / (share.sqrt() * size)  # (participants, 1, 1)
@@ -135,7 +161,9 @@ class PersonFactors(nn.Module):
         """1 where an entry may be looked at, else 0; the diagonal is known of everyone."""
         if visible is None:
             return packed.new_ones(1, *self.place.shape)
-        patches = packed.new_zeros(len(packed), self.n_patches).scatter(1, visible, 1.0)  # (participants, P)
+        patches = packed.new_zeros(len(packed), self.n_patches).scatter(
+            1, visible, 1.0
+        )  # (participants, P)
         eye = torch.eye(len(self.diagonal), dtype=packed.dtype, device=packed.device)
         return torch.maximum(patches[:, self.patch_at], eye)  # (participants, R, R)
 

@@ -27,7 +27,9 @@ CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was as
 _TEXT = dict.fromkeys(("id", "kind", "line", "cohort", "target", "run", "status", "reason"), str)
 
 
-def load_results(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Results:
+def load_results(
+    folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None
+) -> Results:
     """Read what `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
 
     Parameters
@@ -39,7 +41,11 @@ def load_results(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] |
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise problem(folder, "there is no such folder", expected="what nerve experiment, evaluate or pretrain wrote")
+        raise problem(
+            folder,
+            "there is no such folder",
+            expected="what nerve experiment, evaluate or pretrain wrote",
+        )
     _refuse_links(folder)
     if not is_results(folder) and not (folder / "history.tsv").is_file():
         expected = "a finished evaluation or a training run"
@@ -71,7 +77,9 @@ def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[s
     for cohort in cohorts:
         if cohort.fingerprint not in names:
             what = f"{cohort.name!r} is not what was evaluated here, or was changed since"
-            raise problem("--cohort", what, expected=f"one of {listed(table['cohort'])}", remedy=AGAIN)
+            raise problem(
+                "--cohort", what, expected=f"one of {listed(table['cohort'])}", remedy=AGAIN
+            )
         found[str(names[cohort.fingerprint])] = cohort
     return found
 
@@ -84,10 +92,19 @@ def load_tables(folder: str | os.PathLike[str]) -> Results:
 def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     found, runs = read_results(folder), _runs(folder)
     results = Results.of(found, runs=runs)
-    stored = {name: path for name in results.cohorts if (path := _child(folder / "cohorts", name)) is not None}
-    opened = {name: Cohort.load(path) for name, path in stored.items() if (path / "cohort.json").is_file()}
+    stored = {
+        name: path
+        for name in results.cohorts
+        if (path := _child(folder / "cohorts", name)) is not None
+    }
+    opened = {
+        name: Cohort.load(path) for name, path in stored.items() if (path / "cohort.json").is_file()
+    }
     opened |= {_known(name, found.cohorts): cohort for name, cohort in cohorts.items()}
-    facts = {name: cohort_facts(opened[name], one) if name in opened else one for name, one in results.cohorts.items()}
+    facts = {
+        name: cohort_facts(opened[name], one) if name in opened else one
+        for name, one in results.cohorts.items()
+    }
     encoders, models, warnings = [], {}, []
     likeness: dict[tuple[str, str], Likeness] = {}
     for row in runs.itertuples():
@@ -98,7 +115,9 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         if row.kind == "encode" and row.line not in results.null_lines:
             several = found.rows.loc[found.rows["line"] == row.line, "seed"].nunique() > 1
             seed = re.search(r" · seed \d+$", str(row.run)) if several else None
-            encoders.append(_encoder(path, results.label(str(row.line)) + (seed[0] if seed else "")))
+            encoders.append(
+                _encoder(path, results.label(str(row.line)) + (seed[0] if seed else ""))
+            )
         if (path / "model" / "config.json").is_file():  # a trained model, which it describes
             models[str(row.line)] = path / "model"  # of several cohorts one will do
             if like := Likeness.load(path / "model"):
@@ -134,8 +153,14 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         "seeds": [config["parameters"].get("seed", 0)] if config else [],
         "data": {"training": config.get("data", {}).get("fingerprint")},
     }
-    unfinished = "The run is not finished: it has no config.json. What it has written so far is shown."
-    known = Parcellation.from_table(pd.DataFrame(regions["regions"]), name=str(regions["name"])) if regions else None
+    unfinished = (
+        "The run is not finished: it has no config.json. What it has written so far is shown."
+    )
+    known = (
+        Parcellation.from_table(pd.DataFrame(regions["regions"]), name=str(regions["name"]))
+        if regions
+        else None
+    )
     encoder = _encoder(folder, printable_name(folder.name))
     doubts = [encoder.doubt] if encoder.doubt else []
     results = Results(
@@ -155,7 +180,9 @@ def _known(name: str, table: pd.DataFrame) -> str:
     for called in (name, name_in_results(name)):
         if called in set(table["cohort"]):
             return called
-    raise problem("--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}")
+    raise problem(
+        "--cohort", f"{name!r} was not evaluated here", expected=f"one of {listed(table['cohort'])}"
+    )
 
 
 def _encoder(folder: Path, label: str) -> EncoderRun:
@@ -176,7 +203,11 @@ def _encoder(folder: Path, label: str) -> EncoderRun:
 def _anonymous(results: Results, ids: set[str], cohorts: Mapping[str, Cohort]) -> Results:
     """Every sentence without ids and paths, and no mean over few participants."""
     scrub = Identifiers(ids.union(*map(ids_of, cohorts.values()))).removed_from
-    runs = results.runs.assign(reason=results.runs["reason"].map(scrub)) if len(results.runs) else results.runs
+    runs = (
+        results.runs.assign(reason=results.runs["reason"].map(scrub))
+        if len(results.runs)
+        else results.runs
+    )
     return replace(
         results,
         runs=runs,
@@ -204,12 +235,18 @@ def _refuse_links(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_symlink() and not path.resolve().is_relative_to(inside):
             remedy = "Put the file itself there; a cohort elsewhere is named with --cohort."
-            raise problem(path, "it is a link out of the folder, and nothing outside it is read", remedy=remedy)
+            raise problem(
+                path,
+                "it is a link out of the folder, and nothing outside it is read",
+                remedy=remedy,
+            )
 
 
 def _child(folder: Path, name: str) -> Path | None:
     """The folder called `name` in `folder`; None for whatever is a path rather than a name."""
-    named = name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(name.encode()) < 200
+    named = (
+        name not in ("", ".", "..") and not set(name) & set("/\\\0") and len(name.encode()) < 200
+    )
     return folder / name if named and (folder / name).is_dir() else None
 
 

@@ -30,7 +30,9 @@ from nerve.report.words import citations, is_given
 NAME = "report.html"
 
 
-def write_report(folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None) -> Path:
+def write_report(
+    folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None
+) -> Path:
     """Write report.html beside what it reads.
 
     Parameters
@@ -66,7 +68,9 @@ def page(results: Results) -> str:
 @functools.cache
 def template() -> Template:
     """page.html, compiled once per process."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters |= {"code": with_code, "number": number}
     return environment.from_string(_text("page.html"))
 
@@ -98,7 +102,9 @@ def headline(results: Results) -> list[tuple[str, str]]:
     found = [(f"{count:,}", word + "s" * (count != 1)) for word, count in counts.items() if count]
     if len(results.runs):
         ended = results.runs["status"].value_counts()
-        found += [(f"{count:,}", f"run{'s' * (count != 1)} {status}") for status, count in ended.items()]
+        found += [
+            (f"{count:,}", f"run{'s' * (count != 1)} {status}") for status, count in ended.items()
+        ]
     return found
 
 
@@ -110,5 +116,9 @@ def _settings_text(results: Results) -> str:
     trained_here = any(row.trained_on and not is_given(row) for row in rows_of(results.lines))
     for protocol in shown.values() if shown and not of_run and not trained_here else ():
         protocol.pop("pretrain_scope", None)
-    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None) if shown else ""
+    text = (
+        yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, default_flow_style=None)
+        if shown
+        else ""
+    )
     return Identifiers([]).removed_from(text)

@@ -34,13 +34,21 @@ def results_of(source: Source) -> Results:
         return source
     if isinstance(source, Cohort):
         return Results(title=source.name, cohorts={source.name: cohort_facts(source)})
-    named = isinstance(source, str) and not Path(source).exists() and source.partition("+")[0] in parcellation_names()
+    named = (
+        isinstance(source, str)
+        and not Path(source).exists()
+        and source.partition("+")[0] in parcellation_names()
+    )
     if named or isinstance(source, Parcellation):
         return Results(parcellation=load_parcellation(source))  # type: ignore[arg-type]
     if (Path(source) / "cohort.json").is_file():
         return results_of(Cohort.load(source))
     if not Path(source).is_dir():
-        raise problem(source, "there is no such folder", expected="results, a cohort or the name of a parcellation")
+        raise problem(
+            source,
+            "there is no such folder",
+            expected="results, a cohort or the name of a parcellation",
+        )
     return load_results(source)
 
 
@@ -51,14 +59,18 @@ def _figure(name: str) -> Callable[[Source], Figure]:
         return draw(name, results_of(source))
 
     plot.__name__ = plot.__qualname__ = name
-    plot.__doc__ = f"{getdoc(function_of(name))}\n\nParameters\n----------\nsource : folder, Results or Cohort"
+    plot.__doc__ = (
+        f"{getdoc(function_of(name))}\n\nParameters\n----------\nsource : folder, Results or Cohort"
+    )
     return plot
 
 
 def __getattr__(name: str) -> Any:
     if name in FIGURES:
         return _figure(name)
-    raise AttributeError(f"module 'nerve.report.plot' has no attribute {name!r}, it has {', '.join(FIGURES)}")
+    raise AttributeError(
+        f"module 'nerve.report.plot' has no attribute {name!r}, it has {', '.join(FIGURES)}"
+    )
 
 
 def __dir__() -> list[str]:

@@ -64,7 +64,9 @@ class CohortFacts:
     parcellation: Parcellation | None = None
     mean: np.ndarray | None = None
     n_in_mean: int = 0
-    left_out: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"reason": [], "participants": []}))
+    left_out: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame({"reason": [], "participants": []})
+    )
     volumes: str = "not known"
     pretrained_on: str = ""  # whether encoders were trained on it, in words
     simulated: bool = False
@@ -72,11 +74,17 @@ class CohortFacts:
     @property
     def order(self) -> OrderCheck | None:
         """Whether networks show in the mean as the declared region order says."""
-        return None if self.mean is None or self.parcellation is None else check_order(self.mean, self.parcellation)
+        return (
+            None
+            if self.mean is None or self.parcellation is None
+            else check_order(self.mean, self.parcellation)
+        )
 
     def numbers(self, column: str) -> np.ndarray:
         """The finite values of a column, empty where there is no such column."""
-        values = pd.to_numeric(self.participants.get(column, pd.Series(dtype=float)), errors="coerce").to_numpy(float)
+        values = pd.to_numeric(
+            self.participants.get(column, pd.Series(dtype=float)), errors="coerce"
+        ).to_numpy(float)
         return values[np.isfinite(values)]
 
     def counts(self, column: str) -> pd.Series:
@@ -93,7 +101,9 @@ class EncoderRun:
     settings: Mapping[str, Any] = field(default_factory=dict)
     parameters: int = 0
     seconds: float = float("nan")
-    example: Mapping[str, np.ndarray] = field(default_factory=dict)  # original, masked, reconstructed, group_of
+    example: Mapping[str, np.ndarray] = field(
+        default_factory=dict
+    )  # original, masked, reconstructed, group_of
     errors: Mapping[str, Any] = field(default_factory=dict)
     masked_error: float = float("nan")  # as the model itself says, where errors are not known
     interpretation: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -159,12 +169,18 @@ class Results:
     def of(cls, found: ResultsFolder, **more: Any) -> Results:
         """Results of a results folder, read or about to be written."""
         line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
-        tables = {name: getattr(found, name) for name in ("predictions", "scores", "nulls", "curves")}
+        tables = {
+            name: getattr(found, name) for name in ("predictions", "scores", "nulls", "curves")
+        }
         for name, table in tables.items():
             tables[name] = table.assign(line=table.get("row", pd.Series(dtype=str)).map(line_of))
         scores = tables.pop("scores")
         permuted = scores["line"].isin(found.rows.loc[found.rows["kind"] == NULL, "line"])
-        tables |= {"scores": scores[~permuted], "null_scores": scores[permuted], "comparisons": found.comparisons}
+        tables |= {
+            "scores": scores[~permuted],
+            "null_scores": scores[permuted],
+            "comparisons": found.comparisons,
+        }
         tables["predictions"] = tables["predictions"].drop(columns="participant", errors="ignore")
         facts = {str(row.cohort): _known(row) for row in found.cohorts.itertuples(index=False)}
         title = str(found.about.get("title") or "Results")
@@ -181,11 +197,16 @@ class Results:
         asked = []
         for cohort, protocol in self.about.get("protocols", {}).items():
             for target in protocol["targets"]:
-                classes = self.about["participants"][cohort]["targets"].get(target, {}).get("classes") or []
+                classes = (
+                    self.about["participants"][cohort]["targets"].get(target, {}).get("classes")
+                    or []
+                )
                 each = [class_target(target, one) for one in classes] if len(classes) > 2 else []
                 asked += [(cohort, one) for one in (target, *each)]
         if not asked and len(self.scores):
-            return list(dict.fromkeys(zip(self.scores["cohort"], self.scores["target"], strict=True)))
+            return list(
+                dict.fromkeys(zip(self.scores["cohort"], self.scores["target"], strict=True))
+            )
         return asked
 
     @cached_property
@@ -233,12 +254,18 @@ class Results:
         rows = self._rows.values()
         names = [(short_name(row), row.variant) for row in rows]
         alone = {row.line: names.count((short_name(row), row.variant)) == 1 for row in rows}
-        return {row.line: short_name(row) if alone[row.line] else self._labels[row.line] for row in rows}
+        return {
+            row.line: short_name(row) if alone[row.line] else self._labels[row.line] for row in rows
+        }
 
     def column_name(self, cohort: str, target: str) -> str:
         """What figures call a cohort's target."""
         shown = self.target_label(cohort, target)
-        return f"{self.cohort_label(cohort)}: {shown}" if len({c for c, _ in self.columns}) > 1 else shown
+        return (
+            f"{self.cohort_label(cohort)}: {shown}"
+            if len({c for c, _ in self.columns}) > 1
+            else shown
+        )
 
     def cohort_label(self, cohort: str) -> str:
         """What tables call a cohort."""
@@ -251,13 +278,20 @@ class Results:
     def labelled(self, table: pd.DataFrame, **lines: str) -> pd.DataFrame:
         """Cohort and target of each row of a table, and the lines in these columns, as tables call them."""
         places = zip(table["cohort"], table["target"], strict=True)
-        names = [(self.cohort_label(cohort), self.target_label(cohort, target)) for cohort, target in places]
+        names = [
+            (self.cohort_label(cohort), self.target_label(cohort, target))
+            for cohort, target in places
+        ]
         labels = {name: table[column].map(self.label) for name, column in lines.items()}
         return pd.DataFrame(names, index=table.index, columns=["cohort", "target"]).assign(**labels)
 
     def interpreted(self, name: str, otherwise: str) -> list[tuple[str, pd.DataFrame]]:
         """The tables interpretation/`name`.tsv, each with whose it is ("" for the whole); without any, a sentence."""
-        found = [(label, tables[name]) for label, tables in self.interpretations if len(tables.get(name, ()))]
+        found = [
+            (label, tables[name])
+            for label, tables in self.interpretations
+            if len(tables.get(name, ()))
+        ]
         if not found:
             raise NothingToDraw(otherwise)
         return found
@@ -265,14 +299,21 @@ class Results:
     @property
     def interpretations(self) -> list[tuple[str, Mapping[str, pd.DataFrame]]]:
         """What interpretation left, of the experiment ("") and of each encoder."""
-        return [("", self.interpretation), *((one.label, one.interpretation) for one in self.encoders)]
+        return [
+            ("", self.interpretation),
+            *((one.label, one.interpretation) for one in self.encoders),
+        ]
 
     @cached_property
     def mean_scores(self) -> pd.DataFrame:
         """One row per cohort, target and line: rows that differ in their seed are averaged."""
         if self.scores.empty:
             return self.scores
-        return self.scores.groupby(["cohort", "target", "line"], sort=False).mean(numeric_only=True).reset_index()
+        return (
+            self.scores.groupby(["cohort", "target", "line"], sort=False)
+            .mean(numeric_only=True)
+            .reset_index()
+        )
 
     @cached_property
     def by_place(self) -> dict[tuple[str, str, str], dict[str, float]]:
@@ -286,7 +327,9 @@ class Results:
         if "adapted" not in self.scores:
             return {}
         told = self.scores[self.scores["adapted"].fillna("") != ""]
-        return dict(zip(zip(told["cohort"], told["line"], strict=True), told["adapted"], strict=True))
+        return dict(
+            zip(zip(told["cohort"], told["line"], strict=True), told["adapted"], strict=True)
+        )
 
     @cached_property
     def failed(self) -> set[tuple[str, str]]:
@@ -334,12 +377,20 @@ def cohort_facts(cohort: Cohort, known: CohortFacts | None = None) -> CohortFact
 
 def ids_of(cohort: Cohort) -> set[str]:
     """Every id that a text about a cohort may hold: of participants, and of those left out."""
-    return {str(one) for table in (cohort.participants, cohort.exclusions) for one in table["participant_id"]}
+    return {
+        str(one)
+        for table in (cohort.participants, cohort.exclusions)
+        for one in table["participant_id"]
+    }
 
 
 def _left_out(cohort: Cohort) -> pd.DataFrame:
     """How many were left out for each reason, without what belongs to one participant (what stands before a colon)."""
-    reasons = cohort.exclusions["reason"].astype(str).map(lambda reason: reason.rpartition(": ")[2] or reason)
+    reasons = (
+        cohort.exclusions["reason"]
+        .astype(str)
+        .map(lambda reason: reason.rpartition(": ")[2] or reason)
+    )
     clean = Identifiers(ids_of(cohort)).removed_from
     counts = reasons.map({one: clean(one) for one in reasons.unique()}).value_counts()
     return pd.DataFrame({"reason": counts.index, "participants": counts.to_numpy()})
@@ -348,4 +399,6 @@ def _left_out(cohort: Cohort) -> pd.DataFrame:
 def _known(row: Any) -> CohortFacts:
     """What cohorts.tsv says of a cohort."""
     label = str(row.label or row.cohort)
-    return CohortFacts(label, int(row.n), pretrained_on=str(row.pretrained_on), simulated=bool(row.simulated))
+    return CohortFacts(
+        label, int(row.n), pretrained_on=str(row.pretrained_on), simulated=bool(row.simulated)
+    )

@@ -32,10 +32,17 @@ class Table:
         self.title = f"{title} (the first {MOST_ROWS:,} of {len(frame):,} rows)" if cut else title
         self.note = f"The whole table is {whole}." if cut and whole else ""
         self.header = [str(name) for name in frame.columns]
-        self.rows = [[_cell(value, digits) for value in row] for row in frame.head(MOST_ROWS).itertuples(index=False)]
+        self.rows = [
+            [_cell(value, digits) for value in row]
+            for row in frame.head(MOST_ROWS).itertuples(index=False)
+        ]
         self.folded = len(self.rows) > LONG  # closed at first
-        keys = [[row[i][1] for row in self.rows if row[i][1] != ""] for i in range(len(self.header))]
-        self.numeric = [bool(some) and all(isinstance(key, float) for key in some) for some in keys]  # set as numbers
+        keys = [
+            [row[i][1] for row in self.rows if row[i][1] != ""] for i in range(len(self.header))
+        ]
+        self.numeric = [
+            bool(some) and all(isinstance(key, float) for key in some) for some in keys
+        ]  # set as numbers
 
 
 @dataclass
@@ -54,7 +61,9 @@ def figures_of(section: str, results: Results) -> tuple[list[Drawn], list[str]]:
     """The figures of a section that can be drawn, and a sentence for each that cannot."""
     missing: list[str] = []
     names = figures.SECTIONS.get(section, ())
-    made = [_attempt(f"figure {name}", partial(figures.drawn, name, results), missing) for name in names]
+    made = [
+        _attempt(f"figure {name}", partial(figures.drawn, name, results), missing) for name in names
+    ]
     return [figure for figure in made if figure is not None], list(dict.fromkeys(missing))
 
 
@@ -66,7 +75,9 @@ def _attempt(what: str, make: Callable[[], Any], missing: list[str]) -> Any:
         missing.append(str(reason))
     except Exception as fault:
         log.exception("The %s could not be made", what)
-        missing.append(f"The {what} could not be made ({type(fault).__name__}): please report this.")
+        missing.append(
+            f"The {what} could not be made ({type(fault).__name__}): please report this."
+        )
     return None
 
 
@@ -75,7 +86,9 @@ def cohort_tables(results: Results) -> Iterator[Table]:
     cohorts = results.cohorts.values()
     frame = pd.DataFrame([_cohort_row(facts) for facts in cohorts]).replace("", np.nan)
     yield Table(frame.dropna(axis=1, how="all").fillna("not known"), "Cohorts")
-    left_out = [facts.left_out.assign(cohort=facts.label) for facts in cohorts if len(facts.left_out)]
+    left_out = [
+        facts.left_out.assign(cohort=facts.label) for facts in cohorts if len(facts.left_out)
+    ]
     if left_out:
         frame = pd.concat(left_out, ignore_index=True)[["cohort", "participants", "reason"]]
         yield Table(frame, "Participants left out, and why")
@@ -86,17 +99,28 @@ def cohort_tables(results: Results) -> Iterator[Table]:
 
 
 def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
-    age, motion, order, site = facts.numbers("age"), facts.numbers("mean_fd"), facts.order, facts.counts("site")
+    age, motion, order, site = (
+        facts.numbers("age"),
+        facts.numbers("mean_fd"),
+        facts.order,
+        facts.counts("site"),
+    )
     known = len(facts.participants)
-    spread = f"{age.mean():.1f} ± {age.std():.1f} ({age.min():.1f}–{age.max():.1f})" if len(age) else ""
+    spread = (
+        f"{age.mean():.1f} ± {age.std():.1f} ({age.min():.1f}–{age.max():.1f})" if len(age) else ""
+    )
     return {
         "cohort": facts.label + (" (simulated)" if facts.simulated else ""),
         "participants": facts.n,
         "left out": int(facts.left_out["participants"].sum()) if known else "",
         "age, mean ± SD (range), years": spread,
-        "sex": ", ".join(f"{level} {count}" for level, count in facts.counts("sex").head(4).items()),
+        "sex": ", ".join(
+            f"{level} {count}" for level, count in facts.counts("sex").head(4).items()
+        ),
         "sites": len(site) if "site" in facts.participants else "",
-        "mean FD, median (largest), mm": f"{np.median(motion):.2f} ({motion.max():.2f})" if len(motion) else "",
+        "mean FD, median (largest), mm": f"{np.median(motion):.2f} ({motion.max():.2f})"
+        if len(motion)
+        else "",
         "time series": facts.volumes if known else "",
         "regions in order": "" if order is None else ("yes" if order.plausible else "in doubt"),
         "used in pretraining": facts.pretrained_on,
@@ -125,7 +149,11 @@ def score_tables(results: Results) -> Iterator[Table]:
     if len(results.lines):
         yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
     if len(results.scores):
-        yield Table(extended_table(results), "All scores, with intervals, R², MAE and p", "tables/extended.tsv")
+        yield Table(
+            extended_table(results),
+            "All scores, with intervals, R², MAE and p",
+            "tables/extended.tsv",
+        )
 
 
 def row_table(results: Results) -> pd.DataFrame:
@@ -146,7 +174,12 @@ def row_table(results: Results) -> pd.DataFrame:
                 "pretraining": row.scope,
             }
         )
-    return pd.DataFrame(found).replace("", np.nan).dropna(axis=1, how="all").fillna({"preset": "", "trained on": ""})
+    return (
+        pd.DataFrame(found)
+        .replace("", np.nan)
+        .dropna(axis=1, how="all")
+        .fillna({"preset": "", "trained on": ""})
+    )
 
 
 def comparison_tables(results: Results) -> Iterator[Table]:
@@ -155,9 +188,13 @@ def comparison_tables(results: Results) -> Iterator[Table]:
     if len(table):
         names = ["the best two", "reference", "methods"]
         pair = np.select([table["best_two"], table["among"] == "reference"], names[:2], names[2])
-        frame = results.labelled(table, method="line_a", against="line_b").assign(pair=pd.Categorical(pair, names))
+        frame = results.labelled(table, method="line_a", against="line_b").assign(
+            pair=pd.Categorical(pair, names)
+        )
         kept = ["metric", "difference", "difference_low", "difference_high", "p", "q", "n"]
-        yield Table(frame.join(table[kept]).sort_values("pair", kind="stable"), "Paired comparisons")
+        yield Table(
+            frame.join(table[kept]).sort_values("pair", kind="stable"), "Paired comparisons"
+        )
 
 
 def interpretation_tables(results: Results) -> Iterator[Table]:
@@ -173,14 +210,21 @@ def provenance_tables(results: Results) -> Iterator[Table]:
     about = results.about
     known = {
         **about.get("versions", {}),
-        **{f"data of {results.cohort_label(name)}": mark for name, mark in about.get("data", {}).items()},
+        **{
+            f"data of {results.cohort_label(name)}": mark
+            for name, mark in about.get("data", {}).items()
+        },
         **{name: about.get(name) for name in ("code", "id")},
         "seeds": ", ".join(map(str, about.get("seeds", ()))),
     }
     rows = [(str(name), str(value)) for name, value in known.items() if value]
     frame = pd.DataFrame(rows, columns=["what", "version or fingerprint"])
     yield Table(frame, "Versions, data and seeds")
-    shown = [name for name in ("run", "status", "seconds", "reason", "id") if name in results.runs.columns]
+    shown = [
+        name
+        for name in ("run", "status", "seconds", "reason", "id")
+        if name in results.runs.columns
+    ]
     yield Table(results.runs[shown], "Runs", "runs.tsv", digits=1)
 
 
@@ -192,7 +236,11 @@ def _cell(value: Any, digits: int) -> tuple[str, float | str]:
         return "yes" if value else "no", float(value)
     if isinstance(value, float) and not (value.is_integer() and abs(value) >= 1):
         return f"{value:.{digits}f}", value
-    return (f"{value:,.0f}", float(value)) if isinstance(value, (int, float)) else (str(value), str(value)[:200])
+    return (
+        (f"{value:,.0f}", float(value))
+        if isinstance(value, (int, float))
+        else (str(value), str(value)[:200])
+    )
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Results], Iterator[Table]]]] = {
@@ -208,11 +256,19 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], Iterator[Table]]]] = {
 def sections(results: Results) -> list[Section]:
     """The sections after the methods."""
     made = []
-    for name, (title, make) in progress_bar(SECTIONS.items(), label="writing the report", unit="sections"):
+    for name, (title, make) in progress_bar(
+        SECTIONS.items(), label="writing the report", unit="sections"
+    ):
         drawn, missing = figures_of(name, results)
         tables = _attempt("tables of this section", lambda: list(make(results)), missing) or []  # noqa: B023
-        paper = _attempt("table", partial(paper_table, results), missing) if name == "prediction" else None
-        made.append(Section(name, title, drawn, [table for table in tables if table.rows], missing, paper))
+        paper = (
+            _attempt("table", partial(paper_table, results), missing)
+            if name == "prediction"
+            else None
+        )
+        made.append(
+            Section(name, title, drawn, [table for table in tables if table.rows], missing, paper)
+        )
     _within_budget([figure for section in made for figure in section.figures])
     return made
 

@@ -24,7 +24,11 @@ def write_tables(folder: str | os.PathLike[str]) -> None:
     table = paper_table(results)
     if table is None:
         return
-    for ending, text in (("md", to_markdown(table)), ("tex", to_latex(table)), ("csv", to_csv(table))):
+    for ending, text in (
+        ("md", to_markdown(table)),
+        ("tex", to_latex(table)),
+        ("csv", to_csv(table)),
+    ):
         write_text(Path(folder) / "tables" / f"table.{ending}", text)
     write_tsv(Path(folder) / "tables" / "extended.tsv", extended_table(results))
 
@@ -40,7 +44,10 @@ def to_frame(table: ResultsTable) -> pd.DataFrame:
 def to_text(table: ResultsTable) -> str:
     """The table for a terminal or a log, as wide as it is, with what its marks mean."""
     legend = [] if table.signed else [PLAIN]
-    return printable("\n".join([table.title, to_frame(table).to_string(), *legend, *table.notes])) + "\n"
+    return (
+        printable("\n".join([table.title, to_frame(table).to_string(), *legend, *table.notes]))
+        + "\n"
+    )
 
 
 def to_csv(table: ResultsTable) -> str:
@@ -56,7 +63,14 @@ def to_markdown(table: ResultsTable) -> str:
     rule = ["---"] * len(table.lead_header) + [":-:"] * len(table.columns)
     lines = [_bar(map(_escaped, header)), _bar(rule)]
     for row in table.rows:
-        lines.append(_bar([*map(_escaped, table.lead(row)), *(cell.word or _markdown(cell) for cell in row.cells)]))
+        lines.append(
+            _bar(
+                [
+                    *map(_escaped, table.lead(row)),
+                    *(cell.word or _markdown(cell) for cell in row.cells),
+                ]
+            )
+        )
     title = f"**{_escaped(table.title)}**\n\n" if table.title else ""
     return title + "\n".join(lines) + "\n\n" + "  \n".join(map(_escaped, table.notes)) + "\n"
 
@@ -66,7 +80,9 @@ def to_latex(table: ResultsTable) -> str:
     lead = len(table.lead_header)
     width = lead + len(table.columns)
     top = [r"\textbf{Dataset $\rightarrow$}"] + [""] * (lead - 1)
-    top += [rf"\multicolumn{{{count}}}{{c}}{{\textbf{{{_tex(name)}}}}}" for name, count in table.cohorts]
+    top += [
+        rf"\multicolumn{{{count}}}{{c}}{{\textbf{{{_tex(name)}}}}}" for name, count in table.cohorts
+    ]
     ends = accumulate((count for _, count in table.cohorts), initial=lead)
     rules = [rf"\cmidrule(lr){{{start + 1}-{end}}}" for start, end in pairwise(ends)]
     second = [rf"\textbf{{{_tex(word)} $\downarrow$}}" for word in table.lead_header]
@@ -106,7 +122,13 @@ def _latex_rows(table: ResultsTable) -> list[str]:
 
 def _plain(cell: Cell) -> str:
     rank = "" if cell.signed else ["", "*", "+"][cell.rank]
-    return number(cell.r) + f" ±{cell.margin}" * bool(cell.margin) + rank + "s" * cell.shaded + cell.marks
+    return (
+        number(cell.r)
+        + f" ±{cell.margin}" * bool(cell.margin)
+        + rank
+        + "s" * cell.shaded
+        + cell.marks
+    )
 
 
 def _markdown(cell: Cell) -> str:
@@ -122,7 +144,10 @@ def _latex(cell: Cell) -> str:
     if cell.of_models:
         text = rf"{value}$\pm${cell.margin}"
     elif cell.rank:
-        text = rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}" + f"${below}$" * bool(below)
+        text = (
+            rf"\{['textbf', 'underline'][cell.rank - 1]}{{{value}{dagger}}}"
+            + f"${below}$" * bool(below)
+        )
     else:
         text = f"${value}{below}$" + dagger
     text += "".join(f"$^{{{_SIGNS[sign]}}}$" for sign in cell.marks if sign != "†")
@@ -139,10 +164,24 @@ def _escaped(text: str) -> str:
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)  # elsewhere, as in p < 0.05, it opens nothing
 
 
-_SIGNS = {"†": r"\dagger", "‡": r"\ddagger", "↑": r"\uparrow", "↓": r"\downarrow", "±": r"\pm", "×": r"\times"}
+_SIGNS = {
+    "†": r"\dagger",
+    "‡": r"\ddagger",
+    "↑": r"\uparrow",
+    "↓": r"\downarrow",
+    "±": r"\pm",
+    "×": r"\times",
+}
 _SIGNS |= {"²": "^2", "<": "<", ">": ">"}
-_TEX = {sign: f"${word}$" for sign, word in _SIGNS.items()} | {letter: f"\\{letter}" for letter in "&%$#_{}"}
-_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
+_TEX = {sign: f"${word}$" for sign, word in _SIGNS.items()} | {
+    letter: f"\\{letter}" for letter in "&%$#_{}"
+}
+_TEX |= {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\n": " ",
+}
 
 
 def _tex(text: str) -> str:

@@ -36,7 +36,9 @@ class Cell:
     """One number of a table and its marks; `r` is NaN where there is none."""
 
     r: float = NAN
-    margin: str = ""  # behind ±: half the width of the interval, or a standard deviation over models
+    margin: str = (
+        ""  # behind ±: half the width of the interval, or a standard deviation over models
+    )
     of_models: bool = False
     rank: int = 0
     shaded: bool = False
@@ -104,13 +106,22 @@ class ResultsTable:
     @property
     def cohorts(self) -> list[tuple[str, int]]:
         """What each cohort is called and how many columns it has."""
-        names = {cohort: name for (cohort, _), (name, _) in zip(self.columns, self.headers, strict=True)}
-        return [(names[cohort], count) for cohort, count in Counter(cohort for cohort, _ in self.columns).items()]
+        names = {
+            cohort: name for (cohort, _), (name, _) in zip(self.columns, self.headers, strict=True)
+        }
+        return [
+            (names[cohort], count)
+            for cohort, count in Counter(cohort for cohort, _ in self.columns).items()
+        ]
 
     @property
     def lead_header(self) -> list[str]:
         """The words above the start of the lines; a swept setting has a column of its own."""
-        return [self.first_column, "Setting"] if any(row.variant for row in self.rows) else [self.first_column]
+        return (
+            [self.first_column, "Setting"]
+            if any(row.variant for row in self.rows)
+            else [self.first_column]
+        )
 
     def lead(self, row: TableRow) -> list[str]:
         """The words at the start of a line."""
@@ -132,10 +143,16 @@ def number(value: float) -> str:
 def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
     """Mark the best printed value and the next one, so that a tie is seen as one; negative ones take no mark."""
     printed = [float(number(cell.r)) if cell.available and cell.r >= 0 else None for cell in column]
-    best, second = [*sorted({value for value in printed if value is not None}, reverse=True), None, None][:2]
+    best, second = [
+        *sorted({value for value in printed if value is not None}, reverse=True),
+        None,
+        None,
+    ][:2]
     shaded = p < LEVEL and printed.count(best) == 1
     marks = {second: {"rank": 2}} | {best: {"rank": 1, "shaded": shaded}} | {None: {}}
-    return [replace(cell, **marks.get(value, {})) for cell, value in zip(column, printed, strict=True)]  # type: ignore[arg-type]
+    return [
+        replace(cell, **marks.get(value, {})) for cell, value in zip(column, printed, strict=True)
+    ]  # type: ignore[arg-type]
 
 
 def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
@@ -150,12 +167,25 @@ def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
     grid = []
     for column in results.columns:
         cells = {line: _cell(results, column, line, signed) for line in lines}
-        grid.append(cells if signed else _ranked(results, column, cells, shading=layout != "tokenizers"))
+        grid.append(
+            cells if signed else _ranked(results, column, cells, shading=layout != "tokenizers")
+        )
     rows = tuple(_row(results, line, apart, tuple(cells[line] for cells in grid)) for line in lines)
-    headers = tuple((results.cohort_label(cohort), results.target_label(cohort, t)) for cohort, t in results.columns)
-    told = dict.fromkeys(f"{results.label(line)}: {how}" for (_, line), how in results.adapted.items())
+    headers = tuple(
+        (results.cohort_label(cohort), results.target_label(cohort, t))
+        for cohort, t in results.columns
+    )
+    told = dict.fromkeys(
+        f"{results.label(line)}: {how}" for (_, line), how in results.adapted.items()
+    )
     adapted = [f"‡: adapted. {'; '.join(told)}."] if told else []
-    notes = (*_legend(rows, signed, bool(apart)), *_null_note(results), *identities(results), *adapted, *seen(results))
+    notes = (
+        *_legend(rows, signed, bool(apart)),
+        *_null_note(results),
+        *identities(results),
+        *adapted,
+        *seen(results),
+    )
     first = FIRST_COLUMN.get(layout, "Method")
     return ResultsTable(tuple(results.columns), headers, rows, results.title, notes, signed, first)
 
@@ -185,7 +215,12 @@ def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) ->
     cohort, null = column[0], at(results.null_scores, *column)
     values = null.loc[null["line"] == line, "r"] if len(null) else pd.Series(dtype=float)
     if len(values):
-        return Cell(values.mean(), number(values.std() if len(values) > 1 else 0), of_models=True, signed=signed)
+        return Cell(
+            values.mean(),
+            number(values.std() if len(values) > 1 else 0),
+            of_models=True,
+            signed=signed,
+        )
     one = results.by_place.get((*column, line))
     if one is None:
         return Cell(failed=bool({(cohort, line), ("", line)} & results.failed))
@@ -195,11 +230,19 @@ def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) ->
     return Cell(one["r"], margin, rank=bold, dagger=beyond, adapted=adapted, signed=signed)
 
 
-def _ranked(results: Results, column: tuple[str, str], cells: dict[str, Cell], shading: bool = True) -> dict[str, Cell]:
+def _ranked(
+    results: Results, column: tuple[str, str], cells: dict[str, Cell], shading: bool = True
+) -> dict[str, Cell]:
     """Methods ranked among themselves; each reference against the best of them."""
     mine = at(results.comparisons, *column)
-    compared = mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records") if len(mine) else []
-    best = [row["p"] for row in compared if shading and row["among"] == "methods" and row["best_two"]]
+    compared = (
+        mine[mine["best_two"] | (mine["among"] == "reference")].to_dict("records")
+        if len(mine)
+        else []
+    )
+    best = [
+        row["p"] for row in compared if shading and row["among"] == "methods" and row["best_two"]
+    ]
     marked = mark_best([cells[line] for line in results.contenders], min(best, default=NAN))
     cells = cells | dict(zip(results.contenders, marked, strict=True))
     for row in compared:
@@ -215,7 +258,9 @@ def identities(results: Results) -> list[str]:
     changed: list[str] = []
     for row in rows_of(results.lines):
         name = results.name(row.line)
-        words = ", ".join(setting_words(without_swept(row)))  # what was swept has a column of its own
+        words = ", ".join(
+            setting_words(without_swept(row))
+        )  # what was swept has a column of its own
         if words:
             method = row.title if row.title.casefold() not in name.casefold() else ""
             base = " ".join(part for part in (method, row.preset) if part)
@@ -224,7 +269,11 @@ def identities(results: Results) -> list[str]:
             unchanged.setdefault(row.preset, []).append(name)
     notes = [f"Preset {preset}, nothing else changed: {'; '.join(dict.fromkeys(names))}."
              for preset, names in unchanged.items()]  # fmt: skip
-    return notes + ([f"Settings that differ from the preset: {'; '.join(dict.fromkeys(changed))}."] if changed else [])
+    return notes + (
+        [f"Settings that differ from the preset: {'; '.join(dict.fromkeys(changed))}."]
+        if changed
+        else []
+    )
 
 
 def _null_note(results: Results) -> list[str]:
@@ -233,7 +282,9 @@ def _null_note(results: Results) -> list[str]:
     if not null or results.null_scores.empty:
         return []
     n_models = results.null_scores["row"].nunique()
-    names = " and ".join(results.name(row.line) for row in lines_under_test(null, rows_of(results.lines)))
+    names = " and ".join(
+        results.name(row.line) for row in lines_under_test(null, rows_of(results.lines))
+    )
     return [
         f"{null[0].label}: mean ± standard deviation of r over {n_models} models, each retrained with regions assigned "
         f"at random to networks of the same sizes{f', otherwise as {names}' if names else ''}."
@@ -250,9 +301,15 @@ def _legend(rows: tuple[TableRow, ...], signed: bool, apart: bool) -> list[str]:
         f"Bold†: {permuted}.": signed,
         f"†: {permuted}.": not signed and any(cell.dagger for cell in cells),
         "Reference rows stand apart and take no part in the ranking.": apart and not signed,
-        f"↑, ↓: above, below the best method of the column, {_TESTED}.": any(cell.against for cell in cells),
+        f"↑, ↓: above, below the best method of the column, {_TESTED}.": any(
+            cell.against for cell in cells
+        ),
         "n.: negative r.": any(cell.word == "n." for cell in cells),
-        "failed: the run ended with an error; runs.tsv says which.": any(cell.failed for cell in missing),
-        "--: not available, the cohort lacks what the method needs.": any(not cell.failed for cell in missing),
+        "failed: the run ended with an error; runs.tsv says which.": any(
+            cell.failed for cell in missing
+        ),
+        "--: not available, the cohort lacks what the method needs.": any(
+            not cell.failed for cell in missing
+        ),
     }
     return [note for note, holds in told.items() if holds]

@@ -35,12 +35,23 @@ def seen(results: Results) -> list[str]:
     """A sentence per pretraining scope: which lines learned from whom, and in which cohorts."""
     if results.scores.empty or "scope" not in results.scores:
         return []
-    places = results.scores.loc[results.scores["scope"] != "none", ["scope", "cohort", "line"]].drop_duplicates()
+    places = results.scores.loc[
+        results.scores["scope"] != "none", ["scope", "cohort", "line"]
+    ].drop_duplicates()
     sentences = []
     for scope, words in SCOPES.items():
-        of_cohort = places[places["scope"] == scope].groupby("cohort", sort=False)["line"].agg(tuple).to_dict()
+        of_cohort = (
+            places[places["scope"] == scope]
+            .groupby("cohort", sort=False)["line"]
+            .agg(tuple)
+            .to_dict()
+        )
         for lines in dict.fromkeys(of_cohort.values()):
-            where = [results.cohort_label(str(cohort)) for cohort, theirs in of_cohort.items() if theirs == lines]
+            where = [
+                results.cohort_label(str(cohort))
+                for cohort, theirs in of_cohort.items()
+                if theirs == lines
+            ]
             only = f" in {listed(where, most=20)}" if len(results.cohorts) > 1 else ""
             names = "; ".join(map(results.name_in_table, lines))
             sentences.append(f"{words[0].upper()}{words[1:]} (scope {scope}){only}: {names}.")
@@ -72,29 +83,44 @@ def learning_notices(encoders: Sequence[EncoderRun]) -> list[str]:
 
 def run_text(config: Mapping[str, Any]) -> str:
     """A paragraph on a single training run."""
-    given, data, pool = config["parameters"], config["data"], listed(config["data"]["cohorts"], most=20)
+    given, data, pool = (
+        config["parameters"],
+        config["data"],
+        listed(config["data"]["cohorts"], most=20),
+    )
     said = f"{config['method']} was trained on {data['n_training']:,} participants of {pool}"
     said += f", with {data['n_validation']:,} more held out," if data["n_validation"] else ""
     said += f" in {config['parcellation']['name']}"
     said += f" on the {given['view']} view" if given.get("view", "fc") != "fc" else ""
     if "tokenizer" in given:
         said += f" with the {given['tokenizer']} tokenizer, {given['mask_ratio']:.0%} of the patches masked"
-    settings = settings_in_words(str(config.get("preset") or ""), setting_phrases(config.get("differences") or {}))
+    settings = settings_in_words(
+        str(config.get("preset") or ""), setting_phrases(config.get("differences") or {})
+    )
     how = "; ".join(part for part in (settings, f"seed {given['seed']}") if part)
     return f"{said}, for {given['epochs']} epochs in batches of {given['batch_size']} ({how})."
 
 
 def citations(results: Results) -> list[dict[str, str]]:
     """What these results rest on: the paper of each method that is in them, the parcellation, the statistics."""
-    about, methods = results.about, list(dict.fromkeys([*results.rows["method"], results.about.get("method", "")]))
+    about, methods = (
+        results.about,
+        list(dict.fromkeys([*results.rows["method"], results.about.get("method", "")])),
+    )
     known = json.loads((files("nerve") / "report/templates/citations.json").read_text("utf-8"))
     works = [known["nerve"]] if "nerve" in methods else []
     theirs = about.get("citations") or {}
-    works += [{"text": str(theirs[name]), "bibtex": ""} for name in methods if theirs.get(name) and name != "nerve"]
+    works += [
+        {"text": str(theirs[name]), "bibtex": ""}
+        for name in methods
+        if theirs.get(name) and name != "nerve"
+    ]
     used = {
         "schaefer2018 yeo2011": "schaefer" in str(about.get("parcellation", "")),
         "he2020 benjamini1995": not results.is_run and len(results.scores),
-        "johnson2007": any(protocol.get("combat") for protocol in about.get("protocols", {}).values()),
+        "johnson2007": any(
+            protocol.get("combat") for protocol in about.get("protocols", {}).values()
+        ),
     }
     return works + [known[key] for keys, are in used.items() if are for key in keys.split()]
 
@@ -118,12 +144,16 @@ def blocks(markdown: str) -> list[str]:
 
 def _compared(results: Results) -> str:
     lines, cohorts = list(results.lines.index), results.cohorts.values()
-    said = f"We {'compared' if len(lines) > 1 else 'evaluated'} {'; '.join(map(results.label, lines))}"
+    said = (
+        f"We {'compared' if len(lines) > 1 else 'evaluated'} {'; '.join(map(results.label, lines))}"
+    )
     said += f" on {listed((facts.label for facts in cohorts), most=20)}"
     regions = results.about.get("parcellation")
     said += f", in the region order of {regions}." if regions else "."
     simulated = [facts.label for facts in cohorts if facts.simulated]
-    return said + (f" Simulated, with a known answer: {listed(simulated, most=20)}." if simulated else "")
+    return said + (
+        f" Simulated, with a known answer: {listed(simulated, most=20)}." if simulated else ""
+    )
 
 
 def _learned(results: Results) -> str:
@@ -156,7 +186,9 @@ def is_given(row: Row) -> bool:
 
 def _described(results: Results, row: Row) -> str:
     """A line with all its settings."""
-    view_is_unsaid = row.view == "fc" and "view" not in row.settings  # any other is part of the name
+    view_is_unsaid = (
+        row.view == "fc" and "view" not in row.settings
+    )  # any other is part of the name
     parts = {
         settings_text(row): True,
         f"{row.view} view": row.kind == SELF_SUPERVISED and view_is_unsaid,

@@ -13,7 +13,9 @@ CUSTOM = Parcellation(tuple(str(i) for i in range(1, 31)), ("A", "B", "C") * 10,
 
 def write(folder, person, series, atlas="cc30"):
     header = "\t".join(f"#{i}" for i in range(1, series.shape[1] + 1))
-    np.savetxt(folder / f"{person}_rois_{atlas}.1D", series, header=header, comments="", delimiter="\t")
+    np.savetxt(
+        folder / f"{person}_rois_{atlas}.1D", series, header=header, comments="", delimiter="\t"
+    )
 
 
 @pytest.fixture
@@ -26,7 +28,11 @@ def test_series_become_correlations_joined_with_the_phenotypes(tmp_path, series)
     for person, one in series.items():
         write(tmp_path, person, one)
     table = pd.DataFrame(
-        {"FILE_ID": [*series, "no_filename"], "AGE_AT_SCAN": [20.0, -9999, 30, 9], "SEX": [1, 2, 1, 1]}
+        {
+            "FILE_ID": [*series, "no_filename"],
+            "AGE_AT_SCAN": [20.0, -9999, 30, 9],
+            "SEX": [1, 2, 1, 1],
+        }
     )
     cohort = read_cohort(tmp_path, parcellation=CUSTOM, participants=table, timeseries=True)
     assert cohort.notes["format"] == "abide"
@@ -66,7 +72,9 @@ def test_several_atlases_must_be_chosen_among(tmp_path, series):
 def test_the_atlas_of_the_name_is_told_where_another_is_expected(tmp_path, series):
     for person, one in series.items():
         write(tmp_path, person, one)
-    with pytest.raises(NerveError, match=r"series are of the atlas cc30 by their name, expected schaefer100-17"):
+    with pytest.raises(
+        NerveError, match=r"series are of the atlas cc30 by their name, expected schaefer100-17"
+    ):
         read_cohort(tmp_path, parcellation="schaefer100-17")
 
 

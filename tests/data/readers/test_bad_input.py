@@ -48,8 +48,14 @@ def constant_series():
 
 
 BAD = {
-    "not_square": (lambda path: save(path, fc()[:99]), "the matrix is 99 x 100, expected a square matrix"),
-    "not_symmetric": (lambda path: save(path, asymmetric()), "not symmetric .* by up to 0.02.*expected at most 0.001"),
+    "not_square": (
+        lambda path: save(path, fc()[:99]),
+        "the matrix is 99 x 100, expected a square matrix",
+    ),
+    "not_symmetric": (
+        lambda path: save(path, asymmetric()),
+        "not symmetric .* by up to 0.02.*expected at most 0.001",
+    ),
     "diagonal": (
         lambda path: save(path, fc() + np.eye(100)),
         r"the diagonal runs from 2 to 2, expected 1 \(or all 0\)",
@@ -58,7 +64,10 @@ BAD = {
         lambda path: save(path, fc() * np.outer(np.arange(1, 101), np.arange(1, 101))),
         r"expected correlations in \[-1, 1\].*--values z",
     ),
-    "nan_rows": (lambda path: save(path, with_nan_row()), "1 of 100 regions have no data .*--missing drop-region"),
+    "nan_rows": (
+        lambda path: save(path, with_nan_row()),
+        "1 of 100 regions have no data .*--missing drop-region",
+    ),
     "wrong_number": (
         lambda path: save(path, fc()[:90, :90]),
         r"90 regions, expected 100 \(schaefer100-17\).*--parcellation",
@@ -69,15 +78,27 @@ BAD = {
     ),
     "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
     "truncated": (lambda path: _truncate(path), "cut off|the matrix is"),
-    "text": (lambda path: path.write_text("hello\tworld\nfoo\tbar\n"), "column 1 holds text \\('bar' in row 1"),
+    "text": (
+        lambda path: path.write_text("hello\tworld\nfoo\tbar\n"),
+        "column 1 holds text \\('bar' in row 1",
+    ),
     "binary": (lambda path: path.write_bytes(bytes(range(256)) * 20), "expected a text file"),
-    "gzip": (lambda path: path.write_bytes(b"\x1f\x8b\x08\x00" + bytes(50)), "it is a gzip file by its content"),
-    "pickle": (lambda path: path.write_bytes(b"\x80\x04\x95" + bytes(50)), "it is a pickle file by its content"),
+    "gzip": (
+        lambda path: path.write_bytes(b"\x1f\x8b\x08\x00" + bytes(50)),
+        "it is a gzip file by its content",
+    ),
+    "pickle": (
+        lambda path: path.write_bytes(b"\x80\x04\x95" + bytes(50)),
+        "it is a pickle file by its content",
+    ),
     "annex": (
         lambda path: path.symlink_to("../.git/annex/objects/aa/bb/MD5E-s1--x.tsv"),
         "git-annex file that was never fetched. Fetch it with `datalad get`",
     ),
-    "broken_link": (lambda path: path.symlink_to("nowhere.tsv"), "the link to nowhere.tsv is broken"),
+    "broken_link": (
+        lambda path: path.symlink_to("nowhere.tsv"),
+        "the link to nowhere.tsv is broken",
+    ),
     "infinite": (
         lambda path: save(path, np.where(np.eye(100, k=3) + np.eye(100, k=-3) > 0, np.inf, fc())),
         "not finite",
@@ -106,12 +127,16 @@ def test_a_bad_file_costs_only_its_participant(tmp_path):
         assert re.search(sentence, reasons[str(i)]), reasons[str(i)]
 
 
-@pytest.mark.parametrize("case", ["not_square", "nan_rows", "unknown_labels", "empty", "binary", "annex"])
+@pytest.mark.parametrize(
+    "case", ["not_square", "nan_rows", "unknown_labels", "empty", "binary", "annex"]
+)
 def test_a_source_of_nothing_but_bad_files_is_one_sentence_and_nothing_is_written(tmp_path, case):
     source = tmp_path / "in"
     source.mkdir()
     BAD[case][0](source / "sub-09_fc.tsv")
-    result = CliRunner().invoke(app, ["ingest", str(source), str(tmp_path / "out"), "--parcellation", "schaefer100-17"])
+    result = CliRunner().invoke(
+        app, ["ingest", str(source), str(tmp_path / "out"), "--parcellation", "schaefer100-17"]
+    )
     assert result.exit_code != 0
     assert isinstance(result.exception, (NerveError, SystemExit)), result.exception
     assert os.listdir(tmp_path) == ["in"]
@@ -125,14 +150,18 @@ def test_constant_series_are_named(tmp_path):
 
 def test_too_few_volumes_are_named(tmp_path):
     save(tmp_path / "sub-01.tsv", constant_series()[:6])
-    with pytest.raises(NerveError, match=r"sub-01\.tsv \(participant 01\): the time series has 6 usable volumes"):
+    with pytest.raises(
+        NerveError, match=r"sub-01\.tsv \(participant 01\): the time series has 6 usable volumes"
+    ):
         ingest(tmp_path, tmp_path / "out", parcellation="schaefer100-17")
 
 
 def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
     save(tmp_path / "sub-01.tsv", fc())
     table = pd.DataFrame({"participant_id": ["01", "sub-01"], "age": [3, 4]})
-    with pytest.raises(NerveError, match=r"1 participant has several rows \(01\), expected one row per participant"):
+    with pytest.raises(
+        NerveError, match=r"1 participant has several rows \(01\), expected one row per participant"
+    ):
         ingest(tmp_path, tmp_path / "out", parcellation="schaefer100-17", participants=table)
 
 
@@ -142,16 +171,27 @@ def test_the_same_person_twice_in_the_table_is_refused(tmp_path):
         (["nowhere", "out"], "nowhere: there is no such file or folder."),
         (["empty", "out"], "empty: no scans were found, expected one of xcpd"),
         (["good", "out"], "100 regions and no usable labels. Say in which order they are"),
-        (["good", "out", "--parcellation", "schaefer100"], "say which, schaefer100-17, schaefer100-7"),
+        (
+            ["good", "out", "--parcellation", "schaefer100"],
+            "say which, schaefer100-17, schaefer100-7",
+        ),
         (
             ["good", "out", "--parcellation", "schaefer100-17", "--repeats", "mean"],
             "--repeats is 'mean', expected one of",
         ),
-        (["good", "out", "--parcellation", "schaefer100-17", "--participants", "x.tsv"], "x.tsv: it could not be read"),
-        (["good", "out", "--format", "xcp"], "--format is 'xcp', expected one of .* Did you mean 'xcpd'"),
+        (
+            ["good", "out", "--parcellation", "schaefer100-17", "--participants", "x.tsv"],
+            "x.tsv: it could not be read",
+        ),
+        (
+            ["good", "out", "--format", "xcp"],
+            "--format is 'xcp', expected one of .* Did you mean 'xcpd'",
+        ),
     ],
 )
-def test_whole_sources_and_options_on_the_command_line(tmp_path, monkeypatch, capsys, arguments, sentence):
+def test_whole_sources_and_options_on_the_command_line(
+    tmp_path, monkeypatch, capsys, arguments, sentence
+):
     (tmp_path / "empty").mkdir()
     (tmp_path / "good").mkdir()
     save(tmp_path / "good/sub-01.tsv", fc())

@@ -45,7 +45,10 @@ def assert_same(back, original):
 @pytest.mark.parametrize("parcellation", ["schaefer100-7", "4s156-17", "tian-s2", OWN], ids=str)
 def test_what_was_exported_reads_back_as_the_same_cohort(tmp_path, parcellation):
     original = cohort(
-        load_parcellation(parcellation), age=[8.25, 9, np.nan, 11, 12], sex=list("FMFMF"), visits=[1, 2, 1, 2, 1]
+        load_parcellation(parcellation),
+        age=[8.25, 9, np.nan, 11, 12],
+        sex=list("FMFMF"),
+        visits=[1, 2, 1, 2, 1],
     )
     export_cohort(original, tmp_path / "out")
     assert_same(read_cohort(tmp_path / "out"), original)
@@ -60,7 +63,12 @@ def test_every_measure_survives_with_its_diagonal(tmp_path, measure):
 
 def test_exported_fisher_z_is_read_as_r(tmp_path):
     r = cohort()
-    z = Cohort(np.arctanh(np.clip(r.connectivity, -0.999999, 0.999999)), r.participants, OWN, measure="fisher_z")
+    z = Cohort(
+        np.arctanh(np.clip(r.connectivity, -0.999999, 0.999999)),
+        r.participants,
+        OWN,
+        measure="fisher_z",
+    )
     export_cohort(z, tmp_path / "out")
     back = read_cohort(tmp_path / "out")
     assert back.measure == "pearson"
@@ -69,7 +77,9 @@ def test_exported_fisher_z_is_read_as_r(tmp_path):
 
 def test_the_files_have_the_names_and_fields_of_the_proposal(tmp_path):
     export_cohort(cohort(), tmp_path / "out")
-    names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*"))
+    names = sorted(
+        path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*")
+    )
     assert names[:6] == [
         "atlas-myxatlas_description.json",
         "atlas-myxatlas_dseg.tsv",
@@ -94,7 +104,9 @@ def test_the_files_have_the_names_and_fields_of_the_proposal(tmp_path):
     assert nodes.columns.tolist() == ["matrix_index", "node_file", "node_index", "label"]
 
 
-def write_as_others_do(folder, person, matrix, labels, *, measure="PearsonCorrelation", diagonal=True, order=None):
+def write_as_others_do(
+    folder, person, matrix, labels, *, measure="PearsonCorrelation", diagonal=True, order=None
+):
     """Every file beside the matrix, node indices from 1 and in any order."""
     place = folder / f"sub-{person}" / "ses-1" / "func"
     place.mkdir(parents=True, exist_ok=True)
@@ -143,10 +155,22 @@ def test_participants_whose_files_hold_another_measure_are_left_out_with_a_reaso
     ("spoil", "sentence"),
     [
         (lambda place: _rewrite(place, "*.dense.tsv", "1\t2\n2\tx\n"), "holds text"),
-        (lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\tlabel\n0\ta\n"), "the matrix has 12 rows"),
-        (lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\n0\n"), "rows, expected 1, as .*nodeindices"),
-        (lambda place: _rewrite(place, "*_nodeindices.tsv", "label\na\n"), "no column 'matrix_index'"),
-        (lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\n0\n0\n"), "does not count the rows"),
+        (
+            lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\tlabel\n0\ta\n"),
+            "the matrix has 12 rows",
+        ),
+        (
+            lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\n0\n"),
+            "rows, expected 1, as .*nodeindices",
+        ),
+        (
+            lambda place: _rewrite(place, "*_nodeindices.tsv", "label\na\n"),
+            "no column 'matrix_index'",
+        ),
+        (
+            lambda place: _rewrite(place, "*_nodeindices.tsv", "matrix_index\n0\n0\n"),
+            "does not count the rows",
+        ),
         (lambda place: _rewrite(place, "*_relmat.json", "[1]"), "does not describe a matrix"),
         (lambda place: _rewrite(place, "*_relmat.json", '{"Directed": true}'), "directed"),
     ],

@@ -48,7 +48,9 @@ def test_the_array_of_all_people_is_the_lower_triangle_column_by_column(tmp_path
     stack = matrices(n=4)
     features = np.stack([lower_by_column(matrix) for matrix in stack], axis=1)  # (features, people)
     path = tmp_path / "RSFC.mat"
-    savemat(path, {"features_rs": features}) if version == "v5" else save_v73(path, features_rs=features)
+    savemat(path, {"features_rs": features}) if version == "v5" else save_v73(
+        path, features_rs=features
+    )
     cohort = read_cohort(path, parcellation=PARCELLATION, ids=["d", "c", "b", "a"])
     assert cohort.notes["format"] == "cbig"
     assert cohort.participants["participant_id"].tolist() == ["a", "b", "c", "d"]
@@ -79,7 +81,8 @@ def test_labels_beside_the_matrices_are_used(tmp_path, version):
     else:
         with h5py.File(tmp_path / "struct_names.mat", "w", userblock_size=512) as file:
             words = [
-                file.create_dataset(f"#refs#/{i}", data=[[ord(c)] for c in name]) for i, name in enumerate(seven.labels)
+                file.create_dataset(f"#refs#/{i}", data=[[ord(c)] for c in name])
+                for i, name in enumerate(seven.labels)
             ]
             file["struct_names"] = np.array([[word.ref for word in words]], dtype=h5py.ref_dtype)
     for i, matrix in enumerate(stack):
@@ -96,13 +99,19 @@ def test_a_truncated_file_leaves_out_its_participant(tmp_path):
     path.write_bytes(path.read_bytes()[:2000])
     cohort = read_cohort(tmp_path, parcellation=PARCELLATION)
     assert cohort.participants["participant_id"].tolist() == ["0", "2"]
-    assert "sub-1.mat (participant 1): the MATLAB file is damaged" in cohort.exclusions["reason"].item()
+    assert (
+        "sub-1.mat (participant 1): the MATLAB file is damaged"
+        in cohort.exclusions["reason"].item()
+    )
 
 
 @pytest.mark.realdata
 def test_the_original_files_give_the_released_matrices(shared_data):
     cohort = read_cohort(shared_data / "samples" / "cbig_mat", parcellation="schaefer400-17+aseg19")
-    people = [line.split("\t")[0] for line in (shared_data / "ucla_cnp/participants.tsv").read_text().splitlines()[1:]]
+    people = [
+        line.split("\t")[0]
+        for line in (shared_data / "ucla_cnp/participants.tsv").read_text().splitlines()[1:]
+    ]
     released = np.load(shared_data / "ucla_cnp/fc_upper_419.npy", mmap_mode="r")
     rows = [people.index(f"sub-{person}") for person in cohort.participants["participant_id"]]
     assert len(rows) == 3

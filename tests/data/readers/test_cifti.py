@@ -30,7 +30,9 @@ def shuffled():
 def test_matrices_are_put_in_order_by_their_labels(tmp_path, shuffled):
     order, labels = shuffled
     matrix = random_fc(100, 0)
-    write_pconn(tmp_path / "100307.rfMRI_REST_Schaefer100.pconn.nii", matrix[np.ix_(order, order)], labels)
+    write_pconn(
+        tmp_path / "100307.rfMRI_REST_Schaefer100.pconn.nii", matrix[np.ix_(order, order)], labels
+    )
     cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
     assert cohort.notes["format"] == "cifti"
     assert list(cohort.participants["participant_id"]) == ["100307"]
@@ -41,7 +43,14 @@ def test_series_of_an_hcp_folder_are_averaged_over_runs(tmp_path, shuffled):
     order, labels = shuffled
     runs = [random_series(60, 100, seed) for seed in range(2)]
     for series, run in zip(runs, ("rfMRI_REST1_LR", "rfMRI_REST1_RL"), strict=True):
-        path = tmp_path / "100307" / "MNINonLinear" / "Results" / run / f"{run}_Atlas_MSMAll.ptseries.nii"
+        path = (
+            tmp_path
+            / "100307"
+            / "MNINonLinear"
+            / "Results"
+            / run
+            / f"{run}_Atlas_MSMAll.ptseries.nii"
+        )
         write_ptseries(path, series[:, order], labels)
     scans = get_reader("cifti").find(tmp_path, Options())
     assert [(scan.participant, scan.task, scan.run) for scan in scans] == [
@@ -49,7 +58,9 @@ def test_series_of_an_hcp_folder_are_averaged_over_runs(tmp_path, shuffled):
         ("100307", "rest", "1_RL"),
     ]
     cohort = read_cohort(tmp_path, parcellation="schaefer100-17")
-    expected = np.tanh(np.mean([np.arctanh(np.corrcoef(series.T) * (1 - 1e-7)) for series in runs], axis=0))
+    expected = np.tanh(
+        np.mean([np.arctanh(np.corrcoef(series.T) * (1 - 1e-7)) for series in runs], axis=0)
+    )
     off = ~np.eye(100, dtype=bool)
     np.testing.assert_allclose(cohort.connectivity[0][off], expected[off], atol=1e-5)
     assert len(cohort) == 1
@@ -70,12 +81,18 @@ def test_parcels_that_the_surface_lacks_are_named_and_can_be_left_out(tmp_path):
     labels = [SEVENTEEN.labels[i] for i in here]
     for seed in range(2):
         fc = random_fc(100, seed)[np.ix_(here, here)]
-        write_pconn(tmp_path / f"sub-0{seed}_task-rest_atlas-S_stat-pearsoncorrelation_boldmap.pconn.nii", fc, labels)
+        write_pconn(
+            tmp_path / f"sub-0{seed}_task-rest_atlas-S_stat-pearsoncorrelation_boldmap.pconn.nii",
+            fc,
+            labels,
+        )
     with pytest.raises(NerveError, match="2 of 100 regions have no data"):
         read_cohort(tmp_path, parcellation="schaefer100-17")
     cohort = read_cohort(tmp_path, parcellation="schaefer100-17", missing="drop-region")
     assert cohort.n_regions == 98
-    np.testing.assert_allclose(cohort.connectivity[1], random_fc(100, 1)[np.ix_(here, here)], atol=1e-6)
+    np.testing.assert_allclose(
+        cohort.connectivity[1], random_fc(100, 1)[np.ix_(here, here)], atol=1e-6
+    )
 
 
 def test_a_dense_file_under_another_name_is_refused_with_the_remedy(tmp_path):
@@ -87,7 +104,9 @@ def test_a_dense_file_under_another_name_is_refused_with_the_remedy(tmp_path):
 
 def test_atlases_of_bids_names_are_not_mixed(tmp_path):
     for atlas in ("A", "B"):
-        write_pconn(tmp_path / f"sub-01_atlas-{atlas}_boldmap.pconn.nii", random_fc(5, 0), list("abcde"))
+        write_pconn(
+            tmp_path / f"sub-01_atlas-{atlas}_boldmap.pconn.nii", random_fc(5, 0), list("abcde")
+        )
     with pytest.raises(NerveError, match="several atlases"):
         get_reader("cifti").find(tmp_path, Options())
     assert len(get_reader("cifti").find(tmp_path, Options(atlas="b"))) == 1
@@ -104,4 +123,6 @@ def test_atlases_of_bids_names_are_not_mixed(tmp_path):
 )
 def test_ids_are_taken_from_names(tmp_path, name, participant):
     write_ptseries(tmp_path / name, random_series(20, 5, 0), list("abcde"))
-    assert [scan.participant for scan in get_reader("cifti").find(tmp_path, Options())] == [participant]
+    assert [scan.participant for scan in get_reader("cifti").find(tmp_path, Options())] == [
+        participant
+    ]

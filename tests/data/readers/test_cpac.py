@@ -19,7 +19,9 @@ def test_matrices_without_labels_come_back_in_the_order_of_their_atlas(tmp_path)
     assert cohort.notes["format"] == "cpac"
     assert list(cohort.participants["participant_id"]) == ["colornest001", "colornest002"]
     assert cohort.parcellation.name == "schaefer100-17"
-    np.testing.assert_allclose(cohort.connectivity, [random_fc(100, 0), random_fc(100, 1)], atol=1e-6)
+    np.testing.assert_allclose(
+        cohort.connectivity, [random_fc(100, 0), random_fc(100, 1)], atol=1e-6
+    )
     assert cohort.participants["mean_fd"].tolist() == pytest.approx([0.2, 0.2])
 
 
@@ -28,7 +30,9 @@ def test_the_name_of_the_atlas_tells_seven_from_seventeen_networks(tmp_path):
     cohort = read_cohort(tmp_path, parcellation="schaefer100-7")
     np.testing.assert_allclose(cohort.connectivity[0], random_fc(100, 0), atol=1e-6)
     aligned = read_cohort(tmp_path, parcellation="schaefer100-17")
-    np.testing.assert_allclose(aligned.connectivity[0], cohort.align("schaefer100-17").connectivity[0], atol=1e-6)
+    np.testing.assert_allclose(
+        aligned.connectivity[0], cohort.align("schaefer100-17").connectivity[0], atol=1e-6
+    )
 
 
 def test_the_order_that_the_user_names_outranks_the_atlas_name(tmp_path):
@@ -38,7 +42,10 @@ def test_the_order_that_the_user_names_outranks_the_atlas_name(tmp_path):
 
 
 def test_series_with_a_header_of_numbers(tmp_path):
-    series, motion = random_series(60, 100, 0), np.linspace(0, 0.58, 59)  # C-PAC leaves out the first volume
+    series, motion = (
+        random_series(60, 100, 0),
+        np.linspace(0, 0.58, 59),
+    )  # C-PAC leaves out the first volume
     write_cpac(tmp_path, "01", series=series, motion=motion)
     cohort = read_cohort(tmp_path, parcellation="schaefer100-17", fd_threshold=0.3)
     kept = np.r_[0, motion] <= 0.3
@@ -62,7 +69,9 @@ def test_strategies_are_never_mixed_and_36_parameters_are_the_default(tmp_path):
     np.testing.assert_allclose(cohort.connectivity[0], random_fc(100, 0), atol=1e-6)
     assert any("reg-aCompCor" in note for note in cohort.notes["log"])
     other = read_cohort(tmp_path, atlas="Schaefer2018p100n17_reg-aCompCor")
-    np.testing.assert_allclose(other.connectivity, [random_fc(100, 1), random_fc(100, 2)], atol=1e-6)
+    np.testing.assert_allclose(
+        other.connectivity, [random_fc(100, 1), random_fc(100, 2)], atol=1e-6
+    )
 
 
 def test_zero_rows_with_one_on_the_diagonal_are_missing_parcels(tmp_path):
@@ -91,7 +100,9 @@ def test_links_that_were_never_fetched_are_explained(tmp_path):
 
 def test_sidecars_with_trailing_commas_are_not_touched(tmp_path):
     write_cpac(tmp_path, "01", matrix=random_fc(100, 0))
-    (tmp_path / "study-CCNP_desc-participants.json").write_text('{"participant_id": {"LongName": "id",},}')
+    (tmp_path / "study-CCNP_desc-participants.json").write_text(
+        '{"participant_id": {"LongName": "id",},}'
+    )
     assert len(read_cohort(tmp_path)) == 1
 
 
@@ -101,7 +112,9 @@ def test_the_original_participants_tables_are_joined(tmp_path, shared_data):
     for seed, person in enumerate(("1000393599", "1000881804")):
         write_cpac(tmp_path, person, matrix=random_fc(100, seed))
     cohort = read_cohort(tmp_path, participants=table)
-    scores = cohort.participants.set_index("participant_id")["p_factor"]  # the release's long name, shortened
+    scores = cohort.participants.set_index("participant_id")[
+        "p_factor"
+    ]  # the release's long name, shortened
     assert scores.tolist() == pytest.approx([0.589906816, -0.655376567])
 
 

@@ -39,7 +39,9 @@ def series(i: int) -> np.ndarray:
 
 
 def _xcpd(folder, i, person):
-    write_xcpd(folder, person, LABELS, matrix=fc(i), series=series(i), motion=np.full(60, 0.1), atlas="Own")
+    write_xcpd(
+        folder, person, LABELS, matrix=fc(i), series=series(i), motion=np.full(60, 0.1), atlas="Own"
+    )
     write_four_s_table(folder)
 
 
@@ -49,7 +51,9 @@ def _fmriprep(folder, i, person):
 
 
 def _deepprep(folder, i, person):
-    write_fmriprep(folder, person, series(i), confounds=confounds_table(60, i, deepprep=True), deepprep=True)
+    write_fmriprep(
+        folder, person, series(i), confounds=confounds_table(60, i, deepprep=True), deepprep=True
+    )
     write_label_image(folder / "atlas.nii.gz", 21)
 
 
@@ -60,10 +64,16 @@ def _ukb(folder, i, person):
 LAYOUTS = {
     "xcpd": ("xcpd", _xcpd),
     "giga": ("xcpd", lambda f, i, p: write_giga(f, p, labels=LABELS, matrix=fc(i), atlas="Own")),
-    "cpac": ("cpac", lambda f, i, p: write_cpac(f, p, matrix=fc(i), motion=np.full(60, 0.1), atlas="Own")),
+    "cpac": (
+        "cpac",
+        lambda f, i, p: write_cpac(f, p, matrix=fc(i), motion=np.full(60, 0.1), atlas="Own"),
+    ),
     "cpac series": ("cpac", lambda f, i, p: write_cpac(f, p, series=series(i), atlas="Own")),
     "pconn": ("cifti", lambda f, i, p: write_pconn(f / f"{p}.own.pconn.nii", fc(i), LABELS)),
-    "ptseries": ("cifti", lambda f, i, p: write_ptseries(f / p / f"{p}.own.ptseries.nii", series(i), LABELS)),
+    "ptseries": (
+        "cifti",
+        lambda f, i, p: write_ptseries(f / p / f"{p}.own.ptseries.nii", series(i), LABELS),
+    ),
     "fmriprep": ("nifti", _fmriprep),
     "deepprep": ("nifti", _deepprep),
     "ukb": ("ukb", _ukb),
@@ -99,7 +109,9 @@ def test_finished_matrices_are_taken_where_images_lie_beside_them(tmp_path):
     assert read_cohort(tmp_path, parcellation=regions).notes["format"] == "xcpd"
 
 
-@pytest.mark.parametrize("matrix", [random_fc(21, 0)[:20], random_fc(21, 0) + np.triu(np.ones((21, 21)), 1) * 0.1])
+@pytest.mark.parametrize(
+    "matrix", [random_fc(21, 0)[:20], random_fc(21, 0) + np.triu(np.ones((21, 21)), 1) * 0.1]
+)
 def test_bad_matrices_write_nothing(tmp_path, matrix):
     write_cpac(tmp_path / "source", "S01", matrix=matrix, atlas="Own")
     regions = Parcellation(tuple(LABELS), ("N1",) * 10 + ("N2",) * 11).to_table()

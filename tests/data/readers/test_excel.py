@@ -43,7 +43,9 @@ def test_a_cell_in_the_last_row_and_column_is_refused_without_memory(tmp_path, d
         without_declared_size(path)
     tracemalloc.start()
     try:
-        with pytest.raises(NerveError, match=r"expected at most 200,000 rows .* save the sheet as \.csv"):
+        with pytest.raises(
+            NerveError, match=r"expected at most 200,000 rows .* save the sheet as \.csv"
+        ):
             load_table(path)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -64,7 +66,9 @@ def test_many_wide_rows_are_refused_while_they_are_read(tmp_path):
 
 
 def test_a_wide_table_is_read(tmp_path):
-    path = workbook(tmp_path / "wide.xlsx", {"A1": "participant_id", "XFD1": "age", "A2": "007", "XFD2": 12.5})
+    path = workbook(
+        tmp_path / "wide.xlsx", {"A1": "participant_id", "XFD1": "age", "A2": "007", "XFD2": 12.5}
+    )
     table = load_table(path)
     assert table.shape == (1, 16_384)
     assert table["participant_id"].tolist() == ["007"]
@@ -89,5 +93,7 @@ def test_cells_are_read_as_they_were_by_pandas(tmp_path):
 
 
 def test_errors_of_formulas_are_missing_values(tmp_path):
-    path = workbook(tmp_path / "errors.xlsx", {"A1": "participant_id", "B1": "age", "A2": "a", "B2": "#DIV/0!"})
+    path = workbook(
+        tmp_path / "errors.xlsx", {"A1": "participant_id", "B1": "age", "A2": "a", "B2": "#DIV/0!"}
+    )
     assert load_table(path)["age"].isna().all()

@@ -16,7 +16,11 @@ def test_all_spellings_of_an_abcd_child_are_one(word):
 
 
 def test_case_is_kept_and_other_ids_are_left_alone():
-    assert [normal_id(word) for word in ("sub-aB", "CMU_a_0050642", 7)] == ["aB", "CMU_a_0050642", "7"]
+    assert [normal_id(word) for word in ("sub-aB", "CMU_a_0050642", 7)] == [
+        "aB",
+        "CMU_a_0050642",
+        "7",
+    ]
 
 
 def test_runs_are_sorted_by_number():
@@ -41,6 +45,8 @@ def test_names_tell_who_a_file_belongs_to(name, participant, session, run):
 
 
 def test_a_known_id_is_found_in_a_name_with_anything_after_it():
-    scan = scan_of(Path("data/CMU_a_0050642_filt_global.csv"), Path("data"), ids=("CMU_a", "CMU_a_0050642"))
+    scan = scan_of(
+        Path("data/CMU_a_0050642_filt_global.csv"), Path("data"), ids=("CMU_a", "CMU_a_0050642")
+    )
     assert scan.participant == "CMU_a_0050642"
     assert scan_of(Path("data/S10_x.csv"), Path("data"), ids=("S1",)).participant != "S1"

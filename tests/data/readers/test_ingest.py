@@ -51,7 +51,9 @@ def test_the_public_name_and_every_reader_say_what_they_are():
         assert get_reader(name).describe
 
 
-@pytest.mark.parametrize("step", ["nerve.data.readers.plain.Plain.read", "nerve.data.readers.person.clean_matrix"])
+@pytest.mark.parametrize(
+    "step", ["nerve.data.readers.plain.Plain.read", "nerve.data.readers.person.clean_matrix"]
+)
 def test_not_enough_memory_for_one_participant_is_a_reason_at_any_step(tmp_path, monkeypatch, step):
     module, _, name = step.rpartition(".")
     owner = Plain if module.endswith("Plain") else sys.modules[module]
@@ -89,9 +91,13 @@ def test_several_scans_are_averaged_in_fisher_z_or_chosen_by_rule(tmp_path):
     assert np.allclose(read(tmp_path, session="2").connectivity[0], second, atol=1e-6)
     assert "averaged in Fisher z" in " ".join(read(tmp_path).notes["log"])
     assert read(tmp_path).participants["n_scans"].tolist() == [2, 2]
-    with pytest.raises(NerveError, match=r"2 participants have several scans .*--repeats average\|first\|last"):
+    with pytest.raises(
+        NerveError, match=r"2 participants have several scans .*--repeats average\|first\|last"
+    ):
         read(tmp_path, repeats="refuse")
-    with pytest.raises(NerveError, match="--session is '3' and no scan has it, expected one of 1, 2"):
+    with pytest.raises(
+        NerveError, match="--session is '3' and no scan has it, expected one of 1, 2"
+    ):
         read(tmp_path, session="3")
 
 
@@ -100,7 +106,9 @@ def test_a_scan_that_cannot_be_read_does_not_cost_the_person_their_other_scan(tm
     np.save(tmp_path / "sub-a_run-2.npy", fc(0) * 2)
     cohort = read(tmp_path)
     np.testing.assert_allclose(cohort.connectivity[0], fc(0), atol=1e-6)
-    assert any("scan left out" in note and "sub-a_run-2.npy" in note for note in cohort.notes["log"])
+    assert any(
+        "scan left out" in note and "sub-a_run-2.npy" in note for note in cohort.notes["log"]
+    )
 
 
 def test_runs_of_series_are_joined_standardised(tmp_path):
@@ -134,9 +142,14 @@ def test_missing_regions_cost_the_person_the_region_or_are_filled_in(tmp_path):
     np.testing.assert_allclose(fewer.connectivity[1], fc(1)[np.ix_(kept, kept)], atol=1e-6)
     filled = read(tmp_path, missing="impute-group-mean")
     np.testing.assert_allclose(filled.connectivity[1][5], (fc(0) + fc(2))[5] / 2, atol=1e-6)
-    np.testing.assert_allclose(filled.connectivity[1][np.ix_(kept, kept)], fc(1)[np.ix_(kept, kept)], atol=1e-6)
+    np.testing.assert_allclose(
+        filled.connectivity[1][np.ix_(kept, kept)], fc(1)[np.ix_(kept, kept)], atol=1e-6
+    )
     assert filled.participants["n_missing_regions"].tolist() == [0, 2, 0]
-    assert any("filled in with the group mean" in note for note in ingest_notes(tmp_path, "impute-group-mean"))
+    assert any(
+        "filled in with the group mean" in note
+        for note in ingest_notes(tmp_path, "impute-group-mean")
+    )
 
 
 def test_two_regions_that_no_run_has_both_of_are_missing(tmp_path):
@@ -156,9 +169,13 @@ def test_no_scan_is_read_twice(tmp_path, monkeypatch, layout, n):
         if layout == "xcpd":
             write_xcpd(tmp_path / "in", f"{i}", labels, matrix=fc(i))
         else:
-            pd.DataFrame(fc(i)).to_csv(folder_of(tmp_path / f"in/P{i}.csv"), header=False, index=False)
+            pd.DataFrame(fc(i)).to_csv(
+                folder_of(tmp_path / f"in/P{i}.csv"), header=False, index=False
+            )
     opened, read_bytes = Counter(), Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.update([path.name]) or read_bytes(path))
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path: opened.update([path.name]) or read_bytes(path)
+    )
     assert ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION).format == layout
     assert len(opened) == n
     assert set(opened.values()) == {1}
@@ -170,7 +187,9 @@ def folder_of(path):
 
 
 def ingest_notes(source, missing):
-    return ingest(source, source / f"out-{missing}", parcellation=PARCELLATION, missing=missing).notes
+    return ingest(
+        source, source / f"out-{missing}", parcellation=PARCELLATION, missing=missing
+    ).notes
 
 
 def test_whoever_lacks_most_regions_is_left_out_under_any_policy(tmp_path):
@@ -184,7 +203,8 @@ def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
     with pytest.raises(NerveError, match=r"Nobody has data in 1 region .*--missing drop-region"):
         read(tmp_path, missing="impute-group-mean")
     with pytest.raises(
-        NerveError, match=r"All 2 participants were left out, nothing was written\. The first: .*: 1 of 100"
+        NerveError,
+        match=r"All 2 participants were left out, nothing was written\. The first: .*: 1 of 100",
     ):
         read(tmp_path)
     assert read(tmp_path, missing="drop-region").connectivity.shape == (2, 99, 99)
@@ -193,12 +213,17 @@ def test_a_region_that_nobody_has_cannot_be_filled_in(tmp_path):
 def test_fisher_z_with_a_blank_diagonal_is_known_by_its_size_and_can_be_said(tmp_path):
     for i in range(2):
         with np.errstate(divide="ignore"):
-            np.save(tmp_path / f"sub-{i}.npy", np.arctanh(np.clip(3 * fc(i), -0.99, 0.99)) * (1 - np.eye(100)))
+            np.save(
+                tmp_path / f"sub-{i}.npy",
+                np.arctanh(np.clip(3 * fc(i), -0.99, 0.99)) * (1 - np.eye(100)),
+            )
     with pytest.raises(NerveError, match="say --values z"):
         read(tmp_path, values="r")
     for values in ("auto", "z"):
         cohort = read(tmp_path, values=values)
-        np.testing.assert_allclose(cohort.connectivity[0][0, 1:], np.clip(3 * fc(0), -0.99, 0.99)[0, 1:], atol=1e-6)
+        np.testing.assert_allclose(
+            cohort.connectivity[0][0, 1:], np.clip(3 * fc(0), -0.99, 0.99)[0, 1:], atol=1e-6
+        )
 
 
 def test_strict_stops_where_the_default_leaves_out(tmp_path):
@@ -213,7 +238,11 @@ def test_strict_stops_where_the_default_leaves_out(tmp_path):
 def test_processes_give_the_same_cohort_as_none(tmp_path):
     write_people(tmp_path / "in", 40, p07=fc(1)[:, :90])
     one, two = (
-        Cohort.load(ingest(tmp_path / "in", tmp_path / f"out{jobs}", parcellation=PARCELLATION, jobs=jobs).path)
+        Cohort.load(
+            ingest(
+                tmp_path / "in", tmp_path / f"out{jobs}", parcellation=PARCELLATION, jobs=jobs
+            ).path
+        )
         for jobs in (1, 3)
     )
     assert one.fingerprint == two.fingerprint
@@ -226,7 +255,9 @@ def test_float16_and_time_series_are_kept_when_asked(tmp_path):
     for i in range(2):
         np.save(tmp_path / f"sub-{i}.npy", rng.normal(size=(50, 100)))
     small = Cohort.load(
-        ingest(tmp_path, tmp_path / "o", parcellation=PARCELLATION, dtype="float16", timeseries=True).path
+        ingest(
+            tmp_path, tmp_path / "o", parcellation=PARCELLATION, dtype="float16", timeseries=True
+        ).path
     )
     assert small.connectivity.dtype == np.float16
     assert small.timeseries.lengths.tolist() == [50, 50]
@@ -243,17 +274,29 @@ def test_matrices_have_no_time_series_to_keep_and_that_is_said(tmp_path):
 
 def test_the_cohort_tells_how_it_was_made(tmp_path):
     write_people(tmp_path / "in")
-    ingest(tmp_path / "in", tmp_path / "out", parcellation="schaefer100-17", repeats="first", name="mine")
+    ingest(
+        tmp_path / "in",
+        tmp_path / "out",
+        parcellation="schaefer100-17",
+        repeats="first",
+        name="mine",
+    )
     about = json.loads((tmp_path / "out/cohort.json").read_text())
     assert about["name"] == "mine"
     assert about["notes"]["format"] == "plain"
-    assert about["notes"]["settings"] == {"parcellation": "schaefer100-17", "repeats": "first", "name": "mine"}
+    assert about["notes"]["settings"] == {
+        "parcellation": "schaefer100-17",
+        "repeats": "first",
+        "name": "mine",
+    }
 
 
 def test_an_existing_cohort_is_replaced_only_when_asked(tmp_path):
     write_people(tmp_path / "in")
     ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION)
-    with pytest.raises(NerveError, match=r"already exists\. Choose another folder, or say --overwrite"):
+    with pytest.raises(
+        NerveError, match=r"already exists\. Choose another folder, or say --overwrite"
+    ):
         ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION)
     write_people(tmp_path / "in", 5)
     ingest(tmp_path / "in", tmp_path / "out", parcellation=PARCELLATION, overwrite=True)
@@ -286,13 +329,17 @@ main()
 """
 
 
-@pytest.mark.parametrize(("how", "missing"), [(signal.SIGINT, "drop-participant"), (signal.SIGTERM, "drop-region")])
+@pytest.mark.parametrize(
+    ("how", "missing"), [(signal.SIGINT, "drop-participant"), (signal.SIGTERM, "drop-region")]
+)
 @pytest.mark.slow
 def test_an_interrupted_ingest_leaves_nothing(tmp_path, how, missing):
     source = write_people(tmp_path / "in", 30)
     command = [sys.executable, "-c", ENDLESS, "ingest", str(source), str(tmp_path / "out")]
     command += ["--parcellation", "schaefer100-17", "--jobs", "1", "--missing", missing]
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background of a shell ignore Ctrl-C
+    heard = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # tests in the background of a shell ignore Ctrl-C
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=heard
     ) as process:
@@ -322,7 +369,9 @@ def test_the_command_says_what_it_did(tmp_path):
     assert result.exit_code == 0, result.output
     assert "11 participants written, 3 left out" in result.output
     assert "format plain" in result.output
-    exclusions = pd.read_csv(tmp_path / "out/exclusions.tsv", sep="\t", dtype=str).set_index("participant_id")["reason"]
+    exclusions = pd.read_csv(tmp_path / "out/exclusions.tsv", sep="\t", dtype=str).set_index(
+        "participant_id"
+    )["reason"]
     assert sorted(exclusions.index) == ["03", "12", "13"]
     assert "the matrix is 100 x 90" in exclusions["03"]
     assert exclusions["12"] == "in the participants table, but no data were found"

@@ -73,7 +73,9 @@ def test_runs_of_hcp_below_a_folder_per_participant(tmp_path, series):
     ids = ["101309", "102311", "103111"]
     for i, person in enumerate(ids):
         for run, half in (("REST1_LR", series[i][:75]), ("REST1_RL", series[i][75:])):
-            savemat(folder_of(tmp_path / person / "functional" / f"TC_rsfMRI_{run}.mat"), {"tc": half})
+            savemat(
+                folder_of(tmp_path / person / "functional" / f"TC_rsfMRI_{run}.mat"), {"tc": half}
+            )
     cohort = read(tmp_path)
     means = [np.tanh((_z(series[i][:75]) + _z(series[i][75:])) / 2) for i in range(3)]
     expect(cohort, ids, [mean + np.eye(REGIONS) for mean in means])
@@ -126,7 +128,10 @@ def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc,
         ("conn.P{i}.txt", "P0 P1 P2 P3 P4"),
         ("group/S{i}/matrix.txt", "S0 S1 S2 S3 S4"),
         ("S{i}/S{i}_rest1.txt", "S0 S1 S2 S3 S4"),
-        ("CMU_a_005064{i}_fc.txt", "CMU_a_0050640 CMU_a_0050641 CMU_a_0050642 CMU_a_0050643 CMU_a_0050644"),
+        (
+            "CMU_a_005064{i}_fc.txt",
+            "CMU_a_0050640 CMU_a_0050641 CMU_a_0050642 CMU_a_0050643 CMU_a_0050644",
+        ),
     ],
 )
 def test_names_with_one_reading(tmp_path, fc, name, ids):
@@ -142,7 +147,9 @@ def test_a_pattern_says_who_when_and_leaves_out_what_it_does_not_match(tmp_path,
         np.save(tmp_path / f"pilot{i}.npy", fc[4])
     cohort = read(tmp_path, id_pattern=r"^x(?P<session>[ab])(?P<id>\d)k", session="b")
     expect(cohort, ["0", "1"], fc[:2])
-    with pytest.raises(NerveError, match=r"--id-pattern is 'zz\(\?P<id>x\)' and matches none of 6 files"):
+    with pytest.raises(
+        NerveError, match=r"--id-pattern is 'zz\(\?P<id>x\)' and matches none of 6 files"
+    ):
         read(tmp_path, id_pattern="zz(?P<id>x)")
     with pytest.raises(NerveError, match="expected a group named id, for example"):
         read(tmp_path, id_pattern="(.*)")
@@ -164,8 +171,13 @@ def test_fisher_z_is_decided_once_for_the_source(tmp_path, fc, diagonal):
 
 def test_r_and_z_in_one_source_are_refused_and_the_remedy_works(tmp_path, fc):
     for i in range(N):
-        np.save(tmp_path / f"S{i}.npy", fc[i] if i < 3 else np.where(OFF == 1, np.arctanh(fc[i] * OFF), np.inf))
-    with pytest.raises(NerveError, match=r"S3\.npy, S4\.npy can only hold Fisher z, and S0\.npy.*--values r"):
+        np.save(
+            tmp_path / f"S{i}.npy",
+            fc[i] if i < 3 else np.where(OFF == 1, np.arctanh(fc[i] * OFF), np.inf),
+        )
+    with pytest.raises(
+        NerveError, match=r"S3\.npy, S4\.npy can only hold Fisher z, and S0\.npy.*--values r"
+    ):
         read(tmp_path)
     expect(read(tmp_path, id_pattern="(?P<id>S[012])"), ["S0", "S1", "S2"], fc[:3])
 
@@ -173,8 +185,12 @@ def test_r_and_z_in_one_source_are_refused_and_the_remedy_works(tmp_path, fc):
 def test_proof_of_z_that_comes_late_stops_the_ingest(tmp_path, fc):
     small = fc * 0.5 * OFF
     for i in range(40):
-        np.save(tmp_path / f"S{i:02d}.npy", small[i % N] * (4 if i == 1 else 1))  # not among those looked at first
-    with pytest.raises(NerveError, match=r"S01.* can only hold Fisher z, and others only r.*--values z"):
+        np.save(
+            tmp_path / f"S{i:02d}.npy", small[i % N] * (4 if i == 1 else 1)
+        )  # not among those looked at first
+    with pytest.raises(
+        NerveError, match=r"S01.* can only hold Fisher z, and others only r.*--values z"
+    ):
         read(tmp_path)
 
 
@@ -186,7 +202,9 @@ def write_dpabi(folder, fc, series, *, ending):
         z = np.where(OFF == 1, np.arctanh(fc[i] * OFF), 0.0)
         arrays = {"ROISignals": series[i], "ROICorrelation": fc[i], "ROICorrelation_FisherZ": z}
         for name, array in arrays.items():
-            path = folder_of(folder / "Results/ROISignals_FunImgARCWF" / f"{name}_Sub_00{i + 1}{ending}")
+            path = folder_of(
+                folder / "Results/ROISignals_FunImgARCWF" / f"{name}_Sub_00{i + 1}{ending}"
+            )
             savemat(path, {name: array}) if ending == ".mat" else save_text(path, array)
         (folder / "Results/ROISignals_FunImgARCWF" / f"ROI_OrderKey_Sub_00{i + 1}.tsv").write_text(
             "Order\tLabel\n1\t1\n"
@@ -216,12 +234,18 @@ def test_of_twenty_participants_one_alone_may_prove_fisher_z(tmp_path, fc):
 @pytest.mark.parametrize("diagonal", [0.0, 1.0])
 def test_fisher_z_up_to_1_is_proved_by_eigenvalues(tmp_path, diagonal):
     rng = np.random.default_rng(0)
-    r = [np.corrcoef(rng.normal(size=(REGIONS, 25))) for _ in range(7)]  # fewer volumes than regions
+    r = [
+        np.corrcoef(rng.normal(size=(REGIONS, 25))) for _ in range(7)
+    ]  # fewer volumes than regions
     for i, one in enumerate(r):
-        np.save(tmp_path / f"S{i}.npy", np.where(OFF, np.clip(np.arctanh(one * OFF), -0.999, 0.999), diagonal))
+        np.save(
+            tmp_path / f"S{i}.npy",
+            np.where(OFF, np.clip(np.arctanh(one * OFF), -0.999, 0.999), diagonal),
+        )
     if diagonal == 1:  # which is that of r
         with pytest.raises(
-            NerveError, match=r"S0\.npy, S1\.npy .* can only hold Fisher z, and S5\.npy, S6\.npy only r"
+            NerveError,
+            match=r"S0\.npy, S1\.npy .* can only hold Fisher z, and S5\.npy, S6\.npy only r",
         ):
             read(tmp_path)
         expect(read(tmp_path, values="z"), [f"S{i}" for i in range(7)], r, atol=0.02)
@@ -257,7 +281,12 @@ def vector_forms(fc):
     [
         *(
             (form, "each")
-            for form in ("nilearn", "nilearn with diagonal", "numpy with diagonal", "lower with diagonal")
+            for form in (
+                "nilearn",
+                "nilearn with diagonal",
+                "numpy with diagonal",
+                "lower with diagonal",
+            )
         ),
         *((form, "one npy") for form in ("nilearn", "numpy", "all entries")),
         *((form, "one text") for form in ("nilearn with diagonal", "numpy")),
@@ -276,20 +305,32 @@ def test_vectors_are_unfolded_as_they_were_made(tmp_path, fc, form, kind):
     expect(read(tmp_path, **({} if kind == "each" else {"ids": tmp_path / "ids.txt"})), ids, fc)
 
 
-@pytest.mark.parametrize("ids", [["S0", "S1", "S2", "S3", "S4"], ["100307", "7", "103111", "0", "105014"]])
+@pytest.mark.parametrize(
+    "ids", [["S0", "S1", "S2", "S3", "S4"], ["100307", "7", "103111", "0", "105014"]]
+)
 @pytest.mark.parametrize(("mark", "name"), [("\t", "vectors.tsv"), (" ", "netmats1.txt")])
 def test_vectors_after_ids_in_one_text(tmp_path, fc, ids, mark, name):
     upper = fc[:, *np.triu_indices(REGIONS, 1)]
-    lines = [mark.join([who, *(f"{value:.6f}" for value in row)]) for who, row in zip(ids, upper, strict=True)]
+    lines = [
+        mark.join([who, *(f"{value:.6f}" for value in row)])
+        for who, row in zip(ids, upper, strict=True)
+    ]
     (tmp_path / name).write_text("\n".join(lines) + "\n")
-    expect(read(tmp_path), sorted(ids, key=natural_key), fc[[ids.index(who) for who in sorted(ids, key=natural_key)]])
+    expect(
+        read(tmp_path),
+        sorted(ids, key=natural_key),
+        fc[[ids.index(who) for who in sorted(ids, key=natural_key)]],
+    )
 
 
 def test_as_many_vectors_after_ids_as_values_are_no_matrix(tmp_path):
     regions = pd.DataFrame({"label": ["a", "b", "c", "d"], "network": ["x", "x", "y", "y"]})
     regions.to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
     r = [np.corrcoef(np.random.default_rng(seed).normal(size=(4, 50))) for seed in range(6)]
-    lines = [" ".join([f"S{i}", *(f"{value:.6f}" for value in r[i][np.triu_indices(4, 1)])]) for i in range(6)]
+    lines = [
+        " ".join([f"S{i}", *(f"{value:.6f}" for value in r[i][np.triu_indices(4, 1)])])
+        for i in range(6)
+    ]
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
     cohort = read(tmp_path / "vectors.txt", parcellation=tmp_path / "atlas.tsv", unfolding="upper")
     expect(cohort, [f"S{i}" for i in range(6)], r)
@@ -301,7 +342,9 @@ def test_vectors_that_prove_nothing_are_refused_and_can_be_said(tmp_path):
     weak = np.stack([np.corrcoef(rng.normal(size=(REGIONS, 20000))) for _ in range(3)])
     for i in range(3):
         np.save(tmp_path / f"S{i}.npy", weak[i][np.tril_indices(REGIONS, -1)])
-    with pytest.raises(NerveError, match=r"4,950 values per participant can be .* Say it: --unfolding upper"):
+    with pytest.raises(
+        NerveError, match=r"4,950 values per participant can be .* Say it: --unfolding upper"
+    ):
         read(tmp_path)
     expect(read(tmp_path, unfolding="lower"), ["S0", "S1", "S2"], weak)
 
@@ -325,7 +368,10 @@ def test_an_atlas_by_size_alone_is_not_confirmed(tmp_path, fc):
 
 
 def read_with_warning(source):
-    with pytest.warns(UserWarning, match=r"taken for schaefer100-17 only because they have 100 regions: not confirmed"):
+    with pytest.warns(
+        UserWarning,
+        match=r"taken for schaefer100-17 only because they have 100 regions: not confirmed",
+    ):
         return read(source)
 
 
@@ -349,7 +395,9 @@ def test_conn(tmp_path, fc, one_each):
         expect(cohort, [f"Subject00{i + 1}" for i in range(N)], fc)
     else:
         savemat(tmp_path / "resultsROI_Condition001.mat", content)
-        with pytest.raises(NerveError, match=r"it holds 5 participants and no ids are known.*--ids FILE"):
+        with pytest.raises(
+            NerveError, match=r"it holds 5 participants and no ids are known.*--ids FILE"
+        ):
             read(tmp_path)
         cohort = read(tmp_path, ids=tmp_path / "ids.txt")
         expect(cohort, [f"P{i}" for i in range(N)], fc)
@@ -373,7 +421,9 @@ def test_stacks_of_matlab_and_numpy_along_either_axis(tmp_path, fc, first, versi
         with open(tmp_path / "all_fc.mat", "r+b") as stream:
             stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
     (tmp_path / "ids.txt").write_text("\n".join(f"P{i}" for i in range(N)))
-    with pytest.raises(NerveError, match=r"it holds 5 participants and no ids are known.*--ids FILE"):
+    with pytest.raises(
+        NerveError, match=r"it holds 5 participants and no ids are known.*--ids FILE"
+    ):
         read(tmp_path)
     expect(read(tmp_path, ids=tmp_path / "ids.txt"), [f"P{i}" for i in range(N)], fc)
 
@@ -397,7 +447,10 @@ def test_giga_connectome_h5(tmp_path, fc, series, one_file):
 @pytest.mark.parametrize("mark", ["_", "<->"])
 def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
     rows, columns = np.triu_indices(REGIONS, 1)
-    names = [f"{PARCELLATION.labels[a]}{mark}{PARCELLATION.labels[b]}" for a, b in zip(rows, columns, strict=True)]
+    names = [
+        f"{PARCELLATION.labels[a]}{mark}{PARCELLATION.labels[b]}"
+        for a, b in zip(rows, columns, strict=True)
+    ]
     table = pd.DataFrame(fc[:, rows, columns], columns=names).sample(frac=1, axis=1, random_state=0)
     table.insert(0, "subject", [f"P{i}" for i in range(N)])
     table.insert(1, "age", range(N))
@@ -409,16 +462,30 @@ def test_a_wide_table_with_named_edges(tmp_path, fc, mark):
 
 def test_names_of_edges_are_cut_into_labels_of_the_others(tmp_path):
     labels = ["LH_SalVentAttnB_PFCl_1", "LH_ContC_Cingp_1", "RH_VisCent_ExStr_3"]
-    pd.DataFrame({"label": labels, "network": ["a", "b", "c"]}).to_csv(tmp_path / "atlas.tsv", sep="\t", index=False)
+    pd.DataFrame({"label": labels, "network": ["a", "b", "c"]}).to_csv(
+        tmp_path / "atlas.tsv", sep="\t", index=False
+    )
     r = np.array([[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]])
-    pairs = {f"{labels[i]}_{labels[j]}": [r[i, j]] * 2 for i, j in zip(*np.triu_indices(3, 1), strict=True)}
-    pd.DataFrame({"participant_id": ["S0", "S1"], **pairs}).to_csv(tmp_path / "edges.csv", index=False)
+    pairs = {
+        f"{labels[i]}_{labels[j]}": [r[i, j]] * 2
+        for i, j in zip(*np.triu_indices(3, 1), strict=True)
+    }
+    pd.DataFrame({"participant_id": ["S0", "S1"], **pairs}).to_csv(
+        tmp_path / "edges.csv", index=False
+    )
     expect(read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv"), ["S0", "S1"], [r, r])
 
 
 def test_sessions_of_a_table_are_words_and_its_first_column_may_be_values(tmp_path):
-    pd.DataFrame({"label": ["a", "b", "c"], "network": ["x", "y", "y"]}).to_csv(tmp_path / "atlas.tsv", sep="\t")
-    lines = ["a_b,a_c,b_c,participant_id,Session", "0.1,0.2,0.3,S0,01", "0.2,0.3,0.4,S0,02", "n/a,0.3,0.5,S1,01"]
+    pd.DataFrame({"label": ["a", "b", "c"], "network": ["x", "y", "y"]}).to_csv(
+        tmp_path / "atlas.tsv", sep="\t"
+    )
+    lines = [
+        "a_b,a_c,b_c,participant_id,Session",
+        "0.1,0.2,0.3,S0,01",
+        "0.2,0.3,0.4,S0,02",
+        "n/a,0.3,0.5,S1,01",
+    ]
     (tmp_path / "edges.csv").write_text("\n".join(lines) + "\n")
     cohort = read(tmp_path / "edges.csv", parcellation=tmp_path / "atlas.tsv", session="01")
     expect(cohort, ["S0"], [[[1, 0.1, 0.2], [0.1, 1, 0.3], [0.2, 0.3, 1]]])
@@ -434,11 +501,16 @@ def test_a_wide_table_with_counted_edges_is_unfolded_by_proof(tmp_path, fc):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [("participant_id", "region_a", "region_b", "r"), ("ID", "Var1", "Var2", "value")])
+@pytest.mark.parametrize(
+    "names", [("participant_id", "region_a", "region_b", "r"), ("ID", "Var1", "Var2", "value")]
+)
 def test_a_long_table(tmp_path, fc, names):
     rows, columns = np.triu_indices(REGIONS, 1)
     labels = np.array(PARCELLATION.labels)
-    parts = [pd.DataFrame({0: f"P{i}", 1: labels[rows], 2: labels[columns], 3: fc[i][rows, columns]}) for i in range(3)]
+    parts = [
+        pd.DataFrame({0: f"P{i}", 1: labels[rows], 2: labels[columns], 3: fc[i][rows, columns]})
+        for i in range(3)
+    ]
     table = pd.concat(parts).sample(frac=1, random_state=0)
     table.columns = list(names)
     table.to_csv(tmp_path / "edges.tsv", sep="\t", index=False)
@@ -486,7 +558,9 @@ def test_labels_in_latin_1(tmp_path, fc):
     regions = PARCELLATION.to_table()
     regions["label"] = [f"Région {i}é" for i in range(REGIONS)]
     regions.to_csv(tmp_path / "regions.tsv", sep="\t", index=False, na_rep="n/a")
-    pd.DataFrame(fc[0], columns=regions["label"]).to_csv(tmp_path / "S0.csv", index=False, encoding="latin-1")
+    pd.DataFrame(fc[0], columns=regions["label"]).to_csv(
+        tmp_path / "S0.csv", index=False, encoding="latin-1"
+    )
     cohort = read_cohort(tmp_path, parcellation=str(tmp_path / "regions.tsv"), jobs=1)
     assert cohort.notes["region_match"] == "label"
     np.testing.assert_allclose(cohort.connectivity[0], fc[0], atol=1e-5)
@@ -502,7 +576,14 @@ def test_a_dry_run_tells_everything_and_writes_nothing(tmp_path, fc):
         save_text(folder_of(source / f"S{i}/zFCmat.txt"), np.arctanh(fc[i] * OFF))
         save_text(folder_of(source / f"S{i}/FCmat_run2.txt"), fc[i])
     (source / "participants.tsv").write_text("participant_id\nS0\nS1\n")
-    command = ["ingest", str(source), str(tmp_path / "out"), "--order", "schaefer100-17", "--dry-run"]
+    command = [
+        "ingest",
+        str(source),
+        str(tmp_path / "out"),
+        "--order",
+        "schaefer100-17",
+        "--dry-run",
+    ]
     result = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

@@ -59,55 +59,91 @@ def _images(folder: Path, **how: object) -> None:
 
 
 def _with(image: str) -> object:
-    return lambda folder: Options(parcellation=PARCELLATION, atlas_image=folder / image, denoise="6p:0.01-")
+    return lambda folder: Options(
+        parcellation=PARCELLATION, atlas_image=folder / image, denoise="6p:0.01-"
+    )
 
 
 LAYOUTS = {
     "xcpd matrix": Layout("xcpd", lambda f: write_xcpd(f, "01", LABELS, matrix=FC), "*relmat.tsv"),
-    "xcpd series": Layout("xcpd", lambda f: write_xcpd(f, "01", LABELS, series=SERIES), "*timeseries.tsv"),
+    "xcpd series": Layout(
+        "xcpd", lambda f: write_xcpd(f, "01", LABELS, series=SERIES), "*timeseries.tsv"
+    ),
     "xcpd motion": Layout(
-        "xcpd", lambda f: write_xcpd(f, "01", LABELS, series=SERIES, motion=np.ones(60)), "*motion.tsv"
+        "xcpd",
+        lambda f: write_xcpd(f, "01", LABELS, series=SERIES, motion=np.ones(60)),
+        "*motion.tsv",
     ),
     "xcpd quality": Layout(
-        "xcpd", lambda f: (write_xcpd(f, "01", LABELS, series=SERIES, motion=np.ones(60)), _no_motion(f)), "*qc.tsv"
+        "xcpd",
+        lambda f: (write_xcpd(f, "01", LABELS, series=SERIES, motion=np.ones(60)), _no_motion(f)),
+        "*qc.tsv",
     ),
-    "giga matrix": Layout("xcpd", lambda f: write_giga(f, "01", labels=LABELS, matrix=FC), "*relmat.tsv"),
+    "giga matrix": Layout(
+        "xcpd", lambda f: write_giga(f, "01", labels=LABELS, matrix=FC), "*relmat.tsv"
+    ),
     "cpac matrix": Layout("cpac", lambda f: write_cpac(f, "01", matrix=FC), "*correlations.tsv"),
     "cpac series": Layout("cpac", lambda f: write_cpac(f, "01", series=SERIES), "*timeseries.1D"),
-    "cpac motion": Layout("cpac", lambda f: write_cpac(f, "01", series=SERIES, motion=np.ones(60)), "*motion.1D"),
-    "pconn": Layout("cifti", lambda f: write_pconn(f / "sub-01_stat-x_boldmap.pconn.nii", FC, LABELS), "*.pconn.nii"),
+    "cpac motion": Layout(
+        "cpac", lambda f: write_cpac(f, "01", series=SERIES, motion=np.ones(60)), "*motion.1D"
+    ),
+    "pconn": Layout(
+        "cifti",
+        lambda f: write_pconn(f / "sub-01_stat-x_boldmap.pconn.nii", FC, LABELS),
+        "*.pconn.nii",
+    ),
     "ptseries": Layout(
-        "cifti", lambda f: write_ptseries(f / "sub-01_x_timeseries.ptseries.nii", SERIES, LABELS), "*.ptseries.nii"
+        "cifti",
+        lambda f: write_ptseries(f / "sub-01_x_timeseries.ptseries.nii", SERIES, LABELS),
+        "*.ptseries.nii",
     ),
     "bold": Layout("nifti", _images, "*_bold.nii.gz", _with("atlas.nii.gz")),
     "label image": Layout("nifti", _images, "atlas.nii.gz", _with("atlas.nii.gz")),
     "confounds": Layout("nifti", _images, "*confounds*.tsv", _with("atlas.nii.gz")),
-    "dtseries": Layout("nifti", lambda f: _images(f, surface=True), "*.dtseries.nii", _with("atlas.dlabel.nii")),
-    "dlabel": Layout("nifti", lambda f: _images(f, surface=True), "*.dlabel.nii", _with("atlas.dlabel.nii")),
-    "ukb table": Layout("ukb", lambda f: write_ukb(f / "netmats.txt", {"1000001": FC, "1000002": FC}), "netmats.txt"),
+    "dtseries": Layout(
+        "nifti", lambda f: _images(f, surface=True), "*.dtseries.nii", _with("atlas.dlabel.nii")
+    ),
+    "dlabel": Layout(
+        "nifti", lambda f: _images(f, surface=True), "*.dlabel.nii", _with("atlas.dlabel.nii")
+    ),
+    "ukb table": Layout(
+        "ukb", lambda f: write_ukb(f / "netmats.txt", {"1000001": FC, "1000002": FC}), "netmats.txt"
+    ),
     "plain npy": Layout("plain", lambda f: np.save(f / "sub-01.npy", FC), "*.npy"),
     "plain npz": Layout("plain", lambda f: np.savez(f / "sub-01.npz", fc=FC), "*.npz"),
-    "plain compressed": Layout("plain", lambda f: np.savez_compressed(f / "sub-01.npz", fc=FC), "*.npz"),
-    "plain csv": Layout("plain", lambda f: np.savetxt(f / "sub-01.csv", FC, delimiter=","), "*.csv"),
-    "plain series": Layout("plain", lambda f: np.savetxt(f / "sub-01.tsv", SERIES, delimiter="\t"), "*.tsv"),
+    "plain compressed": Layout(
+        "plain", lambda f: np.savez_compressed(f / "sub-01.npz", fc=FC), "*.npz"
+    ),
+    "plain csv": Layout(
+        "plain", lambda f: np.savetxt(f / "sub-01.csv", FC, delimiter=","), "*.csv"
+    ),
+    "plain series": Layout(
+        "plain", lambda f: np.savetxt(f / "sub-01.tsv", SERIES, delimiter="\t"), "*.tsv"
+    ),
     "cbig v7.3": Layout("cbig", lambda f: _hdf5(f / "sub-01_corrMat.mat"), "*.mat"),
     "abide series": Layout("abide", lambda f: _one_d(f / "CMU_a_0050642_rois_cc200.1D"), "*.1D"),
     "ukb bulk": Layout("ukb", lambda f: write_ukb_bulk(f, "1000001", FC), "*.txt"),
 }
 
 
-READ_IN_HALF = {(name, "half") for name in ("xcpd motion", "cpac motion", "plain series", "ukb table")}
+READ_IN_HALF = {
+    (name, "half") for name in ("xcpd motion", "cpac motion", "plain series", "ukb table")
+}
 
 
 def _hdf5(path: Path) -> None:
-    with h5py.File(path, "w", userblock_size=512) as file:  # MATLAB writes its signature into the user block
+    with h5py.File(
+        path, "w", userblock_size=512
+    ) as file:  # MATLAB writes its signature into the user block
         file["corr_mat"] = FC.T
     with open(path, "r+b") as stream:
         stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
 
 
 def _one_d(path: Path) -> None:
-    np.savetxt(path, SERIES, header="\t".join(f"#{i}" for i in range(1, 22)), comments="", delimiter="\t")
+    np.savetxt(
+        path, SERIES, header="\t".join(f"#{i}" for i in range(1, 22)), comments="", delimiter="\t"
+    )
 
 
 def _no_motion(folder: Path) -> None:
@@ -120,7 +156,9 @@ def _whole(name: str, cache: dict[str, dict[Path, bytes]] = {}) -> dict[Path, by
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             LAYOUTS[name].write(folder)
-            cache[name] = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+            cache[name] = {
+                p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+            }
     return cache[name]
 
 
@@ -150,7 +188,9 @@ def _outcome(name: str, content: bytes) -> list[object] | str:
 
 
 def _damaged_bytes(name: str) -> bytes:
-    return next(content for path, content in _whole(name).items() if path.match(LAYOUTS[name].damaged))
+    return next(
+        content for path, content in _whole(name).items() if path.match(LAYOUTS[name].damaged)
+    )
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -173,7 +213,9 @@ def test_any_damage_gives_a_reading_or_one_sentence(name, data):
         whole = whole[: data.draw(st.integers(0, len(whole) - 1))]
     elif damage == "flip":
         for _ in range(data.draw(st.integers(1, 20))):
-            whole[data.draw(st.integers(0, min(len(whole), 4000) - 1))] = data.draw(st.integers(0, 255))
+            whole[data.draw(st.integers(0, min(len(whole), 4000) - 1))] = data.draw(
+                st.integers(0, 255)
+            )
     elif damage == "insert":
         place = data.draw(st.integers(0, len(whole)))
         whole[place:place] = data.draw(st.binary(min_size=1, max_size=50))

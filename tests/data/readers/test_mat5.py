@@ -16,7 +16,9 @@ from nerve.data.readers.mat5 import refuse_unsound
 
 def written(compressed: bool, **variables: object) -> bytes:
     stream = io.BytesIO()
-    savemat(stream, variables or {"corr_mat": np.eye(21), "after": np.eye(2)}, do_compression=compressed)
+    savemat(
+        stream, variables or {"corr_mat": np.eye(21), "after": np.eye(2)}, do_compression=compressed
+    )
     return stream.getvalue()
 
 
@@ -24,9 +26,22 @@ def written(compressed: bool, **variables: object) -> bytes:
 def test_whole_files_of_every_kind_of_variable_are_sound(compressed, tmp_path):
     nested = np.empty(2, object)
     nested[0], nested[1] = np.eye(2), np.array(["word", np.zeros((0, 0))], object)
-    variables = {"fc": np.eye(300), "cells": nested, "words": np.array(["a", "bc"], object), "text": "é"}
-    variables |= {"struct": {"x": 1.0, "y": "z"}, "sparse": sparse.eye(4).tocsc(), "complex": np.eye(2) * 1j}
-    variables |= {"empty": np.zeros((0, 0)), "logical": np.array([True]), "integers": np.arange(5, dtype=np.uint8)}
+    variables = {
+        "fc": np.eye(300),
+        "cells": nested,
+        "words": np.array(["a", "bc"], object),
+        "text": "é",
+    }
+    variables |= {
+        "struct": {"x": 1.0, "y": "z"},
+        "sparse": sparse.eye(4).tocsc(),
+        "complex": np.eye(2) * 1j,
+    }
+    variables |= {
+        "empty": np.zeros((0, 0)),
+        "logical": np.array([True]),
+        "integers": np.arange(5, dtype=np.uint8),
+    }
     content = written(compressed, **variables)
     refuse_unsound(content, "file")
     (tmp_path / "file.mat").write_bytes(content)

@@ -57,11 +57,20 @@ def test_rounding_of_text_files_is_forgiven(fc):
     ("spoil", "sentence"),
     [
         (lambda m: m[:, :5], r"the matrix is 6 x 5, expected a square matrix"),
-        (lambda m: m * 9 * (1 - np.eye(6)), r"expected correlations in \[-1, 1\]\. If .* z, say --values z"),
+        (
+            lambda m: m * 9 * (1 - np.eye(6)),
+            r"expected correlations in \[-1, 1\]\. If .* z, say --values z",
+        ),
         (lambda m: m + np.eye(6), r"the diagonal runs from 2 to 2, expected 1 \(or all 0\)"),
         (lambda m: np.triu(m), r"not symmetric.*Only one triangle is filled"),
-        (lambda m: m + np.outer(np.arange(6), np.ones(6)) * 0.01 * (1 - np.eye(6)), r"not symmetric.*up to 0.05"),
-        (lambda m: np.where(np.eye(6, k=1) + np.eye(6, k=-1) > 0, np.nan, m), r"10 entries .* not finite"),
+        (
+            lambda m: m + np.outer(np.arange(6), np.ones(6)) * 0.01 * (1 - np.eye(6)),
+            r"not symmetric.*up to 0.05",
+        ),
+        (
+            lambda m: np.where(np.eye(6, k=1) + np.eye(6, k=-1) > 0, np.nan, m),
+            r"10 entries .* not finite",
+        ),
         (lambda m: np.zeros((6, 6)), r"all regions are missing or zero"),
         (lambda m: m[:1, :1], r"the matrix has one entry, expected at least two regions"),
     ],
@@ -73,7 +82,11 @@ def test_each_fault_is_named(fc, spoil, sentence):
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
-@given(arrays(np.float64, st.tuples(st.integers(0, 5), st.integers(0, 5)), elements=st.floats(width=64)))
+@given(
+    arrays(
+        np.float64, st.tuples(st.integers(0, 5), st.integers(0, 5)), elements=st.floats(width=64)
+    )
+)
 def test_any_array_is_either_proper_or_refused(array):
     try:
         clean = clean_matrix(array, "x")
@@ -115,6 +128,8 @@ def test_eigenvalues_below_zero_as_r_and_none_as_z_prove_fisher_z(diagonal):
     assert np.abs(z).max() < 1
     assert shown_values(np.where(off, z, diagonal), thorough=True) == "z"
     assert shown_values(np.where(off, r, diagonal), thorough=True) == ("r" if diagonal == 1 else "")
-    long = np.corrcoef(np.random.default_rng(0).normal(size=(100, 500)))  # z of these differ from r by nothing much
+    long = np.corrcoef(
+        np.random.default_rng(0).normal(size=(100, 500))
+    )  # z of these differ from r by nothing much
     assert shown_values(np.where(off, np.arctanh(long * off), diagonal), thorough=True) in ("", "r")
     assert shown_values(np.where(off, -0.9, diagonal), thorough=True) != "z"  # negative as z too

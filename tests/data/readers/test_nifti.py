@@ -40,7 +40,9 @@ def test_the_means_of_the_labels_come_back_as_they_were_planted(tmp_path, atlas,
     for seed, one in enumerate(series):
         table = confounds_table(60, seed, deepprep=deepprep)
         write_fmriprep(tmp_path / "source", f"0{seed}", one, confounds=table, deepprep=deepprep)
-    cohort = read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas, denoise="none", timeseries=True)
+    cohort = read_cohort(
+        tmp_path / "source", parcellation=SIX, atlas_image=atlas, denoise="none", timeseries=True
+    )
     assert cohort.notes["format"] == "nifti"
     for seed, one in enumerate(series):
         np.testing.assert_allclose(cohort.timeseries[seed], 100 + one, atol=1e-4)
@@ -53,12 +55,18 @@ def test_cleaned_series_are_those_of_nilearn(tmp_path, atlas):
     from nilearn.interfaces.fmriprep import load_confounds
     from nilearn.maskers import NiftiLabelsMasker
 
-    write_fmriprep(tmp_path / "source", "01", random_series(200, 6, 0), confounds=confounds_table(200, 0))
+    write_fmriprep(
+        tmp_path / "source", "01", random_series(200, 6, 0), confounds=confounds_table(200, 0)
+    )
     bold = str(next(tmp_path.rglob("*_bold.nii.gz")))
     full = {"motion": "full", "wm_csf": "full", "global_signal": "full"}
-    theirs, _ = load_confounds(bold, strategy=("motion", "wm_csf", "global_signal"), demean=False, **full)
+    theirs, _ = load_confounds(
+        bold, strategy=("motion", "wm_csf", "global_signal"), demean=False, **full
+    )
     assert theirs.shape[1] == 36
-    masker = NiftiLabelsMasker(atlas, detrend=True, high_pass=0.01, low_pass=0.08, t_r=2.0, standardize=None)
+    masker = NiftiLabelsMasker(
+        atlas, detrend=True, high_pass=0.01, low_pass=0.08, t_r=2.0, standardize=None
+    )
     expected = masker.fit_transform(bold, confounds=theirs)
     cohort = read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas, timeseries=True)
     np.testing.assert_allclose(cohort.timeseries[0], expected, atol=1e-4)
@@ -89,7 +97,9 @@ def test_compcor_takes_five_components_of_each_tissue_and_the_cosines():
 @pytest.mark.slow
 def test_a_planted_confound_is_removed(tmp_path, atlas):
     clean, table = random_series(200, 6, 0), confounds_table(200, 0)
-    write_fmriprep(tmp_path / "source", "01", clean + 3 * table[["trans_x"]].to_numpy(), confounds=table)
+    write_fmriprep(
+        tmp_path / "source", "01", clean + 3 * table[["trans_x"]].to_numpy(), confounds=table
+    )
     how = {"parcellation": SIX, "atlas_image": atlas}
     truth = np.corrcoef(clean.T)
     with_it = read_cohort(tmp_path / "source", denoise="none", **how).connectivity[0]
@@ -99,18 +109,30 @@ def test_a_planted_confound_is_removed(tmp_path, atlas):
 
 def test_surfaces_with_a_dlabel_are_labelled_by_it(tmp_path):
     series = random_series(60, 6, 0)
-    write_fmriprep(tmp_path / "source", "01", series, confounds=confounds_table(60, 0), deepprep=True, surface=True)
+    write_fmriprep(
+        tmp_path / "source",
+        "01",
+        series,
+        confounds=confounds_table(60, 0),
+        deepprep=True,
+        surface=True,
+    )
     write_dlabel(tmp_path / "atlas.dlabel.nii", LABELS)
     backwards = SIX.subset(range(5, -1, -1))
     cohort = read_cohort(
-        tmp_path / "source", parcellation=backwards, atlas_image=tmp_path / "atlas.dlabel.nii", denoise="none"
+        tmp_path / "source",
+        parcellation=backwards,
+        atlas_image=tmp_path / "atlas.dlabel.nii",
+        denoise="none",
     )
     np.testing.assert_allclose(cohort.connectivity[0], np.corrcoef(series.T)[::-1, ::-1], atol=1e-5)
 
 
 @pytest.mark.slow
 def test_a_label_without_voxels_is_a_missing_region(tmp_path):
-    write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0))
+    write_fmriprep(
+        tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0)
+    )
     labels = label_volume(6)
     labels[labels == 3] = 0
     nibabel.Nifti1Image(labels, AFFINE).to_filename(tmp_path / "atlas.nii.gz")
@@ -127,9 +149,16 @@ def test_a_label_without_voxels_is_a_missing_region(tmp_path):
 
 
 def test_a_label_image_of_more_regions_than_the_parcellation_is_refused(tmp_path, atlas):
-    write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0))
+    write_fmriprep(
+        tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0)
+    )
     with pytest.raises(NerveError, match="6 regions, expected 5"):
-        read_cohort(tmp_path / "source", parcellation=SIX.subset(range(5)), atlas_image=atlas, denoise="none")
+        read_cohort(
+            tmp_path / "source",
+            parcellation=SIX.subset(range(5)),
+            atlas_image=atlas,
+            denoise="none",
+        )
 
 
 def test_labels_on_another_grid_are_resampled_to_the_image(tmp_path):
@@ -139,7 +168,9 @@ def test_labels_on_another_grid_are_resampled_to_the_image(tmp_path):
     affine = np.diag([2.0, 2.0, 2.0, 1.0])
     affine[:3, 3] = -1.0
     nibabel.Nifti1Image(finer, affine).to_filename(tmp_path / "fine.nii.gz")
-    cohort = read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=tmp_path / "fine.nii.gz", denoise="none")
+    cohort = read_cohort(
+        tmp_path / "source", parcellation=SIX, atlas_image=tmp_path / "fine.nii.gz", denoise="none"
+    )
     np.testing.assert_allclose(cohort.connectivity[0], np.corrcoef(series.T), atol=1e-4)
 
 
@@ -160,23 +191,35 @@ def test_what_is_needed_is_said_in_one_sentence(tmp_path, atlas, monkeypatch):
 
 
 def test_a_scan_too_short_for_its_confounds_is_refused(tmp_path, atlas):
-    write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0))
-    with pytest.raises(NerveError, match="36 confounds and the band-pass leave 0 of 60 degrees of freedom"):
+    write_fmriprep(
+        tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0)
+    )
+    with pytest.raises(
+        NerveError, match="36 confounds and the band-pass leave 0 of 60 degrees of freedom"
+    ):
         read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas)
 
 
 @pytest.mark.parametrize("spoil", ["no rows", "a name too few"])
 def test_confounds_without_rows_or_a_proper_header_are_refused(tmp_path, atlas, spoil):
-    write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0))
+    write_fmriprep(
+        tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(60, 0)
+    )
     path = next((tmp_path / "source").rglob("*confounds_timeseries.tsv"))
     header, rest = path.read_text().split("\n", 1)
-    path.write_text(header + "\n" if spoil == "no rows" else header.partition("\t")[2] + "\n" + rest)
-    with pytest.raises(NerveError, match=r"confounds table has no rows or no proper header\. Make it again"):
+    path.write_text(
+        header + "\n" if spoil == "no rows" else header.partition("\t")[2] + "\n" + rest
+    )
+    with pytest.raises(
+        NerveError, match=r"confounds table has no rows or no proper header\. Make it again"
+    ):
         read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas)
 
 
 def test_confounds_of_another_length_are_refused(tmp_path, atlas):
-    write_fmriprep(tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(50, 0))
+    write_fmriprep(
+        tmp_path / "source", "01", random_series(60, 6, 0), confounds=confounds_table(50, 0)
+    )
     with pytest.raises(NerveError, match="50 rows of confounds for 60 volumes"):
         read_cohort(tmp_path / "source", parcellation=SIX, atlas_image=atlas, denoise="6p:-")
 
@@ -190,18 +233,27 @@ def test_the_sidecar_outranks_a_header_without_repetition_time(tmp_path, atlas):
     with pytest.raises(NerveError, match=r"repetition time in the header is 0 s.*RepetitionTime"):
         read_cohort(tmp_path / "wrong", **how)
     bold = next((tmp_path / "wrong").rglob("*_bold.nii.gz"))
-    bold.with_name(bold.name.replace(".nii.gz", ".json")).write_text(json.dumps({"RepetitionTime": 2.0}))
+    bold.with_name(bold.name.replace(".nii.gz", ".json")).write_text(
+        json.dumps({"RepetitionTime": 2.0})
+    )
     expected = read_cohort(tmp_path / "right", **how).connectivity
-    np.testing.assert_allclose(read_cohort(tmp_path / "wrong", **how).connectivity, expected, atol=1e-6)
+    np.testing.assert_allclose(
+        read_cohort(tmp_path / "wrong", **how).connectivity, expected, atol=1e-6
+    )
 
 
 def test_images_of_one_space_are_read(tmp_path, atlas):
     write_fmriprep(tmp_path, "01", random_series(30, 6, 0))
     other = next(tmp_path.rglob("*_bold.nii.gz"))
-    other.with_name(other.name.replace("MNI152NLin2009cAsym", "MNI152NLin6Asym_res-2")).write_bytes(other.read_bytes())
+    other.with_name(other.name.replace("MNI152NLin2009cAsym", "MNI152NLin6Asym_res-2")).write_bytes(
+        other.read_bytes()
+    )
     find = get_reader("nifti").find
     assert "NLin6Asym" in find(tmp_path, Options(atlas_image=atlas))[0].path.name
-    assert "NLin2009c" in find(tmp_path, Options(atlas_image=atlas, atlas="MNI152NLin2009cAsym"))[0].path.name
+    assert (
+        "NLin2009c"
+        in find(tmp_path, Options(atlas_image=atlas, atlas="MNI152NLin2009cAsym"))[0].path.name
+    )
     with pytest.raises(NerveError, match="no images in 'T1w'"):
         find(tmp_path, Options(atlas_image=atlas, atlas="T1w"))
 

@@ -74,7 +74,9 @@ def test_few_results_wait_in_memory_however_slowly_they_are_taken():
 
 
 def test_workers_that_use_every_core_use_one_thread_each():
-    assert {threads for found in in_order(blas_threads, range(40), jobs=2) for threads in found} == {1}
+    assert {
+        threads for found in in_order(blas_threads, range(40), jobs=2) for threads in found
+    } == {1}
 
 
 def test_a_worker_that_is_killed_ends_the_work_in_a_sentence():
@@ -82,7 +84,9 @@ def test_a_worker_that_is_killed_ends_the_work_in_a_sentence():
     assert [next(results)[0] for _ in range(10)] == list(range(10))
     with pytest.raises(NerveError, match=r"A reading process was ended from outside.*--jobs"):
         list(results)
-    assert list(in_order(abs, range(100), jobs=2)) == list(range(100))  # the next command is not harmed
+    assert list(in_order(abs, range(100), jobs=2)) == list(
+        range(100)
+    )  # the next command is not harmed
 
 
 def test_what_a_worker_raises_is_raised_here():

@@ -7,7 +7,13 @@ import pytest
 
 from nerve._utils.errors import NerveError
 from nerve.data.readers import Options, Scan
-from nerve.data.readers.participants import join_participants, load_table, parse_columns, rename_columns, table_ids
+from nerve.data.readers.participants import (
+    join_participants,
+    load_table,
+    parse_columns,
+    rename_columns,
+    table_ids,
+)
 
 
 def joined_with(table, ids, sessions=("",), **options):
@@ -20,14 +26,21 @@ def table(**columns):
 
 
 def test_rows_follow_the_data_and_the_rest_is_told():
-    joined = joined_with(table(participant_id=["sub-b", "sub-a", "sub-x"], age=[2, 1, 9]), ["a", "b", "y"])
+    joined = joined_with(
+        table(participant_id=["sub-b", "sub-a", "sub-x"], age=[2, 1, 9]), ["a", "b", "y"]
+    )
     assert joined[0]["participant_id"].tolist() == ["a", "b"]
     assert joined[0]["age"].tolist() == [1, 2]
     assert list(joined[1]) == ["x", "y"]
 
 
 def test_the_id_column_is_the_one_that_matches():
-    people = table(SUB_ID=[50642, 50646], FILE_ID=["CMU_a", "CMU_b"], SITE_ID=["CMU", "CMU"], func_mean_fd=[0.1, 0.2])
+    people = table(
+        SUB_ID=[50642, 50646],
+        FILE_ID=["CMU_a", "CMU_b"],
+        SITE_ID=["CMU", "CMU"],
+        func_mean_fd=[0.1, 0.2],
+    )
     joined = joined_with(people, ["CMU_a", "CMU_b"])
     assert set(joined[0].columns) == {"participant_id", "SUB_ID", "site", "mean_fd"}
     assert joined[0]["mean_fd"].tolist() == [0.1, 0.2]
@@ -48,7 +61,9 @@ def test_the_users_names_win_and_nothing_is_overwritten():
 
 def test_marks_of_missing_values_are_missing(tmp_path):
     file = tmp_path / "p.csv"
-    file.write_text("FILE_ID,AGE_AT_SCAN,FIQ\nA,-9999,100\nB,12,-9999.0\nC,n/a,.\nno_filename,3,4\n")
+    file.write_text(
+        "FILE_ID,AGE_AT_SCAN,FIQ\nA,-9999,100\nB,12,-9999.0\nC,n/a,.\nno_filename,3,4\n"
+    )
     joined = joined_with(file, ["A", "B", "C"])
     assert joined[0]["age"].isna().tolist() == [True, False, True]
     assert joined[0]["FIQ"].isna().tolist() == [False, True, True]
@@ -67,7 +82,12 @@ def test_ids_keep_their_leading_zeros(tmp_path):
 
 
 def test_several_rows_of_a_person_need_sessions_to_tell_them_apart():
-    rows = table(participant_id=["a", "a", "b"], session_id=["1", "2", "1"], age=[10.0, 12.0, 9.0], sex=["F", "F", "M"])
+    rows = table(
+        participant_id=["a", "a", "b"],
+        session_id=["1", "2", "1"],
+        age=[10.0, 12.0, 9.0],
+        sex=["F", "F", "M"],
+    )
     with pytest.raises(NerveError, match=r"several rows \(a\)"):
         joined_with(rows.drop(columns="session_id"), ["a", "b"])
     one = joined_with(rows, ["a", "b"], sessions=["2"])
@@ -82,7 +102,9 @@ def test_several_rows_of_a_person_need_sessions_to_tell_them_apart():
 
 
 def test_no_match_at_all_shows_both_sides():
-    with pytest.raises(NerveError, match=r"none of its 2 ids \(p1, p2\) is among the 1 of the data \(q1\)"):
+    with pytest.raises(
+        NerveError, match=r"none of its 2 ids \(p1, p2\) is among the 1 of the data \(q1\)"
+    ):
         joined_with(table(participant_id=["p1", "p2"]), ["q1"])
     with pytest.raises(NerveError, match=r"no column of ids .*--columns participant_id=THEIRS"):
         joined_with(table(who=["p1"]), ["p1"])
@@ -92,7 +114,12 @@ def test_columns_as_words_yaml_or_mapping(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("columns:\n  age: AGE_AT_SCAN\n  site: SITE_ID\n")
     expected = {"age": "AGE_AT_SCAN", "site": "SITE_ID"}
-    assert parse_columns("age=AGE_AT_SCAN,site=SITE_ID") == parse_columns(file) == parse_columns(expected) == expected
+    assert (
+        parse_columns("age=AGE_AT_SCAN,site=SITE_ID")
+        == parse_columns(file)
+        == parse_columns(expected)
+        == expected
+    )
     for wrong in ("age", "age=,x=y"):
         with pytest.raises(NerveError, match="expected name=THEIRS"):
             parse_columns(wrong)
@@ -101,7 +128,9 @@ def test_columns_as_words_yaml_or_mapping(tmp_path):
         parse_columns(file)
 
 
-TABLE = pd.DataFrame({"participant_id": ["007", "b"], "site": ["Zürich", "Málaga"], "age": [12.5, 13.25]})
+TABLE = pd.DataFrame(
+    {"participant_id": ["007", "b"], "site": ["Zürich", "Málaga"], "age": [12.5, 13.25]}
+)
 
 
 @pytest.mark.parametrize(

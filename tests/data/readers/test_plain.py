@@ -68,7 +68,9 @@ def test_a_matrix_with_row_and_column_labels_is_matched_by_label(tmp_path, peopl
     seven = load_parcellation("schaefer100-7")
     index = PARCELLATION.reordering_to(seven)
     for name, matrix in people.items():
-        shuffled = pd.DataFrame(matrix[np.ix_(index, index)], index=list(seven.labels), columns=list(seven.labels))
+        shuffled = pd.DataFrame(
+            matrix[np.ix_(index, index)], index=list(seven.labels), columns=list(seven.labels)
+        )
         shuffled.to_csv(tmp_path / f"{name}.csv")
     np.testing.assert_allclose(read(tmp_path).connectivity[2], people["p3"], atol=1e-6)
 
@@ -82,11 +84,14 @@ def test_one_array_of_all_people_with_ids_from_the_table(tmp_path, people, layou
     cohort = read(tmp_path / "all.npy", participants=table)
     assert cohort.participants["participant_id"].tolist() == ["p1", "p2", "p3"]
     assert cohort.participants["age"].tolist() == [1, 2, 3]
-    np.testing.assert_allclose(cohort.connectivity[2], people["p1"], atol=1e-6)  # p3 stands in the first row
+    np.testing.assert_allclose(
+        cohort.connectivity[2], people["p1"], atol=1e-6
+    )  # p3 stands in the first row
 
 
 @pytest.mark.parametrize(
-    "text", ["S 1\nS 2\nS 3\n", "\n S 1 \n\nS 2\nS 3", "S 1\nS 2,x\nS 3\ty\n", "id\nS 1\nS 2\nS 3\n"]
+    "text",
+    ["S 1\nS 2\nS 3\n", "\n S 1 \n\nS 2\nS 3", "S 1\nS 2,x\nS 3\ty\n", "id\nS 1\nS 2\nS 3\n"],
 )
 def test_a_file_of_ids_has_one_per_line_whatever_is_in_it(tmp_path, people, text):
     np.save(tmp_path / "all.npy", np.stack(list(people.values())))
@@ -98,19 +103,25 @@ def test_a_file_of_ids_has_one_per_line_whatever_is_in_it(tmp_path, people, text
 def test_ids_of_a_stack_from_a_file_and_refused_when_they_do_not_fit(tmp_path, people):
     np.save(tmp_path / "all.npy", np.stack(list(people.values())))
     (tmp_path / "ids.txt").write_text("a\nb\nc\n")
-    assert read(tmp_path / "all.npy", ids=tmp_path / "ids.txt").participants["participant_id"].tolist() == [
+    assert read(tmp_path / "all.npy", ids=tmp_path / "ids.txt").participants[
+        "participant_id"
+    ].tolist() == [
         "a",
         "b",
         "c",
     ]
     with pytest.raises(NerveError, match="holds 3 participants and there are 2 ids"):
         read(tmp_path / "all.npy", ids=["a", "b"])
-    with pytest.raises(NerveError, match=r"holds 3 participants and no ids are known\. Give the ids"):
+    with pytest.raises(
+        NerveError, match=r"holds 3 participants and no ids are known\. Give the ids"
+    ):
         read(tmp_path / "all.npy")
 
 
 def test_an_archive_with_one_series_a_person_turned_round(tmp_path, series):
-    np.savez(tmp_path / "timeseries_ses-1.npz", **{f"sub-{name}": one.T for name, one in series.items()})
+    np.savez(
+        tmp_path / "timeseries_ses-1.npz", **{f"sub-{name}": one.T for name, one in series.items()}
+    )
     cohort = read(tmp_path / "timeseries_ses-1.npz")
     assert cohort.participants["participant_id"].tolist() == list(series)
     np.testing.assert_allclose(cohort.connectivity[0], np.corrcoef(series["p1"].T), atol=1e-6)
@@ -135,7 +146,9 @@ def test_a_damaged_matrix_is_never_taken_for_a_time_series(tmp_path, people):
 def test_tables_beside_the_data_are_not_data(tmp_path, people):
     for name, matrix in people.items():
         np.save(tmp_path / f"{name}.npy", matrix)
-    pd.DataFrame({"participant_id": ["p1", "p2"], "age": [1, 2]}).to_csv(tmp_path / "participants.tsv", sep="\t")
+    pd.DataFrame({"participant_id": ["p1", "p2"], "age": [1, 2]}).to_csv(
+        tmp_path / "participants.tsv", sep="\t"
+    )
     (tmp_path / "scores.txt").write_text("a b\n1 2\n")
     cohort = read(tmp_path)
     assert cohort.participants["participant_id"].tolist() == ["p1", "p2"]
@@ -147,7 +160,9 @@ def test_the_variable_is_chosen_or_asked_for(tmp_path, people):
     savemat(tmp_path / "p1.mat", {"one": people["p1"], "two": people["p2"]})
     with pytest.raises(NerveError, match=r"it holds one, two, expected one matrix .*--variable"):
         read(tmp_path)
-    np.testing.assert_allclose(read(tmp_path, variable="two").connectivity[0], people["p2"], atol=1e-6)
+    np.testing.assert_allclose(
+        read(tmp_path, variable="two").connectivity[0], people["p2"], atol=1e-6
+    )
     with pytest.raises(NerveError, match=r"no variable 'three', expected one of one, two"):
         read(tmp_path, variable="three")
 

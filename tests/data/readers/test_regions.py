@@ -20,7 +20,9 @@ def test_labels_are_matched_whatever_their_dialect():
     labels = tuple(label.removeprefix("7Networks_") for label in SEVEN.labels)
     regions, _ = plan(100, labels, parcellation=SEVENTEEN)
     index = regions.positions(100, labels, "file")
-    assert [SEVEN.labels[i] for i in index] == [SEVEN.labels[i] for i in SEVEN.reordering_to(SEVENTEEN)]
+    assert [SEVEN.labels[i] for i in index] == [
+        SEVEN.labels[i] for i in SEVEN.reordering_to(SEVENTEEN)
+    ]
 
 
 def test_schaefer_labels_name_their_parcellation_themselves():
@@ -46,12 +48,16 @@ def test_the_19_subcortical_regions_are_dropped_or_kept_as_the_user_says():
     named, _ = plan(119, parcellation=load_parcellation("schaefer100-17+aseg19"))
     assert named.target == kept.target
     for regions in (dropped, kept, named):
-        np.testing.assert_array_equal(regions.positions(119, None, "file"), np.arange(regions.target.n_regions))
+        np.testing.assert_array_equal(
+            regions.positions(119, None, "file"), np.arange(regions.target.n_regions)
+        )
 
 
 def test_another_order_than_the_cohorts_is_turned_into_it():
     regions, _ = plan(119, parcellation=SEVENTEEN, order=SEVEN)
-    np.testing.assert_array_equal(regions.positions(119, None, "file"), SEVEN.reordering_to(SEVENTEEN))
+    np.testing.assert_array_equal(
+        regions.positions(119, None, "file"), SEVEN.reordering_to(SEVENTEEN)
+    )
 
 
 def test_a_region_that_the_file_lacks_is_missing_and_many_are_another_atlas():

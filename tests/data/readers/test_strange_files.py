@@ -52,10 +52,13 @@ def test_the_scale_of_a_series_does_not_count(kind, scale):
     series = random_series(60, 5, 0)
     if scale > 1e-310:
         np.testing.assert_array_equal(
-            connectivity_from_series(series * 2.0**900, kind), connectivity_from_series(series, kind)
+            connectivity_from_series(series * 2.0**900, kind),
+            connectivity_from_series(series, kind),
         )
     found = connectivity_from_series(series * scale, kind)
-    np.testing.assert_allclose(found, connectivity_from_series(series, kind), atol=1e-3 if scale < 1e-310 else 1e-12)
+    np.testing.assert_allclose(
+        found, connectivity_from_series(series, kind), atol=1e-3 if scale < 1e-310 else 1e-12
+    )
 
 
 def test_remarks_are_passed_over(tmp_path):
@@ -69,15 +72,26 @@ def test_remarks_are_passed_over(tmp_path):
 def test_a_surface_atlas_on_parcels_is_explained(tmp_path):
     func = tmp_path / "sub-01/func"
     write_ptseries(
-        func / "sub-01_task-rest_space-fsLR_den-91k_bold.dtseries.nii", random_series(60, 4, 0), list("abcd")
+        func / "sub-01_task-rest_space-fsLR_den-91k_bold.dtseries.nii",
+        random_series(60, 4, 0),
+        list("abcd"),
     )
     write_ptseries(tmp_path / "atlas.dlabel.nii", random_series(60, 4, 0), list("abcd"))
     with pytest.raises(NerveError, match=r"it could not be read.*expected a whole image"):
-        ingest(tmp_path, tmp_path / "out", atlas_image=tmp_path / "atlas.dlabel.nii", denoise="none", format="nifti")
+        ingest(
+            tmp_path,
+            tmp_path / "out",
+            atlas_image=tmp_path / "atlas.dlabel.nii",
+            denoise="none",
+            format="nifti",
+        )
 
 
 def test_ids_of_any_length_are_compared(tmp_path):
-    assert scan_of(tmp_path / "S10_fc.npy", tmp_path, ["S1", "", "x" * 10**7, "S10"]).participant == "S10"
+    assert (
+        scan_of(tmp_path / "S10_fc.npy", tmp_path, ["S1", "", "x" * 10**7, "S10"]).participant
+        == "S10"
+    )
     assert scan_of(tmp_path / "S1é.npy", tmp_path, ["S1"]).participant == "S1"
 
 
@@ -126,7 +140,9 @@ def test_hdf5_does_not_read_other_files(tmp_path):
     def write(file):
         file["linked"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "fc")
         file["ring"] = h5py.SoftLink("/ring")
-        file.create_dataset("outside", FC.shape, "f8", external=[(str(tmp_path / "secret.raw"), 0, FC.nbytes)])
+        file.create_dataset(
+            "outside", FC.shape, "f8", external=[(str(tmp_path / "secret.raw"), 0, FC.nbytes)]
+        )
         file.create_virtual_dataset("composed", virtual)
         file["own"] = FC
 
@@ -153,7 +169,10 @@ def test_objects_and_functions_of_matlab_are_no_matrices(tmp_path):
 
 
 def test_giants_are_refused_by_what_they_claim(tmp_path):
-    giant = matlab(tmp_path / "a.mat", lambda file: file.create_dataset("fc", (10**6, 10**6), "f8", chunks=(9, 9)))
+    giant = matlab(
+        tmp_path / "a.mat",
+        lambda file: file.create_dataset("fc", (10**6, 10**6), "f8", chunks=(9, 9)),
+    )
     with pytest.raises(NerveError, match="bytes unpack to 8,000,000,000,000 or more"):
         read_array(giant, "fc")
     savemat(tmp_path / "b.mat", {"fc": sparse.csc_matrix((10**5, 10**5))})
@@ -168,7 +187,10 @@ def test_giants_are_refused_by_what_they_claim(tmp_path):
 
 @pytest.mark.slow
 def test_the_packing_of_each_array_counts_not_that_of_an_archive(tmp_path):
-    giant, people = np.zeros(17_000_000), {f"S{i:02d}": np.eye(1000) for i in range(18)}  # 144 MB in all
+    giant, people = (
+        np.zeros(17_000_000),
+        {f"S{i:02d}": np.eye(1000) for i in range(18)},
+    )  # 144 MB in all
     np.savez_compressed(tmp_path / "x.npz", giant=giant, **people)
     assert 100 * (tmp_path / "x.npz").stat().st_size < 144e6
     assert np.array_equal(read_array(tmp_path / "x.npz", "S17"), np.eye(1000))
@@ -178,7 +200,9 @@ def test_the_packing_of_each_array_counts_not_that_of_an_archive(tmp_path):
 
 def test_a_table_without_rows_is_called_so(tmp_path):
     (tmp_path / "people.csv").write_text("# nobody yet\n")
-    with pytest.raises(NerveError, match=r"people\.csv: it holds no rows, expected a table with names of columns"):
+    with pytest.raises(
+        NerveError, match=r"people\.csv: it holds no rows, expected a table with names of columns"
+    ):
         load_table(tmp_path / "people.csv")
 
 
@@ -200,7 +224,9 @@ def store(tmp_path):
     parcellation = Parcellation(tuple(f"r{i}" for i in range(21)), ("n",) * 21)
     exclusions = pd.DataFrame({"participant_id": ["x"], "reason": ["y"]})
     fc = np.stack([np.corrcoef(one.T) for one in series])
-    Cohort(fc, pd.DataFrame(table), parcellation, series, exclusions=exclusions).save(tmp_path / "c")
+    Cohort(fc, pd.DataFrame(table), parcellation, series, exclusions=exclusions).save(
+        tmp_path / "c"
+    )
     return tmp_path / "c"
 
 
@@ -214,7 +240,9 @@ def store(tmp_path):
     ],
 )
 def test_lengths_of_series_that_do_not_fit(store, volumes, sentence):
-    (store / "timeseries.tsv").write_text(f"participant_id\tn_volumes\na\t30\nb\t30\nc\t{volumes}\n")
+    (store / "timeseries.tsv").write_text(
+        f"participant_id\tn_volumes\na\t30\nb\t30\nc\t{volumes}\n"
+    )
     with pytest.raises(NerveError, match=rf"timeseries\.tsv: {sentence}"):
         Cohort.load(store)
 
@@ -259,11 +287,17 @@ def test_an_array_without_axes_is_left_out_by_name(tmp_path):
 def test_a_row_of_edges_without_a_region(tmp_path):
     rows, columns = np.triu_indices(4, 1)
     names = np.array(["a", "b", "c", "d"], object)
-    table = pd.DataFrame({"participant_id": "s1", "region_a": names[rows], "region_b": names[columns], "r": 0.1})
+    table = pd.DataFrame(
+        {"participant_id": "s1", "region_a": names[rows], "region_b": names[columns], "r": 0.1}
+    )
     table.loc[2, "region_b"] = None
     (tmp_path / "edges.csv").write_text(table.to_csv(index=False))
     with pytest.raises(NerveError, match="a row names no region"):
-        ingest(tmp_path / "edges.csv", tmp_path / "out", parcellation=Parcellation(tuple("abcd"), tuple("xxyy")))
+        ingest(
+            tmp_path / "edges.csv",
+            tmp_path / "out",
+            parcellation=Parcellation(tuple("abcd"), tuple("xxyy")),
+        )
 
 
 def test_a_setting_that_holds_itself():
@@ -276,6 +310,10 @@ def test_a_setting_that_holds_itself():
 def test_columns_are_hashed_as_files_of_their_own():
     """Together, since pandas takes long for each of ten thousand columns, and with the same text."""
     odd = ["", "n/a", None, "a\rb", 'c"d', "e\nf", "g,h"]
-    table = pd.DataFrame({"word": odd, "x": [1.5, np.nan, 1 / 3, 1e300, 0, -1, 2], "n": range(7), "e": [None] * 7})
-    expected = [(name, column.to_csv(index=False, float_format="%.12g")) for name, column in table.items()]
+    table = pd.DataFrame(
+        {"word": odd, "x": [1.5, np.nan, 1 / 3, 1e300, 0, -1, 2], "n": range(7), "e": [None] * 7}
+    )
+    expected = [
+        (name, column.to_csv(index=False, float_format="%.12g")) for name, column in table.items()
+    ]
     assert list(_columns_as_text(table)) == expected

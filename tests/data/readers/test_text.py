@@ -39,7 +39,10 @@ def test_what_pandas_reads(tmp_path_factory, matrix):
         ("Node\ta\tb\na\t1\t0\nb\t0\n", "the last line has 2 of 3 values: the file was cut off"),
         ("Node\ta\tb\na\t1\t0\t5\nb\t1\n", "the last line has 2 of 4 values"),
         ("Node\ta\tb\na\t1\tx\nb\t0\t1\n", r"column 2 holds text \('x' in row 1 of the numbers\)"),
-        ("1 2 3\n\n4 5\n6 7 8\n", "line 3 has 2 values and the first has 3, expected as many in every line"),
+        (
+            "1 2 3\n\n4 5\n6 7 8\n",
+            "line 3 has 2 values and the first has 3, expected as many in every line",
+        ),
         ("1,2\n3,4\n5,6,7\n", "line 3 has 3 values and the first has 2"),
     ],
 )

@@ -85,7 +85,9 @@ def test_fishers_z_becomes_r_when_the_user_says_so(tmp_path, groups):
 
 def test_groups_are_asked_for(tmp_path):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0)})
-    with pytest.raises(NerveError, match=r"21 regions.*--parcellation TSV with columns label and network"):
+    with pytest.raises(
+        NerveError, match=r"21 regions.*--parcellation TSV with columns label and network"
+    ):
         read_cohort(source)
 
 
@@ -107,7 +109,9 @@ def test_an_id_that_occurs_twice_is_refused(tmp_path, groups):
 def test_a_table_that_was_cut_off_is_refused(tmp_path, groups):
     source = write_ukb(tmp_path / "netmats.txt", {"1": netmat(21, 0), "2": netmat(21, 1)})
     source.write_text(source.read_text()[:-300])
-    with pytest.raises(NerveError, match=r"the last line has 183 of 211 values: the file was cut off\. Fetch"):
+    with pytest.raises(
+        NerveError, match=r"the last line has 183 of 211 values: the file was cut off\. Fetch"
+    ):
         read_cohort(source, parcellation=groups(21))
 
 

@@ -13,8 +13,30 @@ from nerve.data.parcellation import load_parcellation
 
 # The 56 regions that the 4S atlas appends to Schaefer's parcels (nuclei and thalamus on both sides, cerebellum).
 _NUCLEI = [
-    *("Pu", "Ca", "NAC", "EXA", "GPe", "GPi", "SNc_PBP_VTA", "RN", "SNr", "VeP", "HN", "HTH", "MN", "STH"),
-    *("Pulvinar", "Anterior", "Medio_Dorsal", "Ventral_Latero_Dorsal", "Ventral_Anterior", "Ventral_Latero_Ventral"),
+    *(
+        "Pu",
+        "Ca",
+        "NAC",
+        "EXA",
+        "GPe",
+        "GPi",
+        "SNc_PBP_VTA",
+        "RN",
+        "SNr",
+        "VeP",
+        "HN",
+        "HTH",
+        "MN",
+        "STH",
+    ),
+    *(
+        "Pulvinar",
+        "Anterior",
+        "Medio_Dorsal",
+        "Ventral_Latero_Dorsal",
+        "Ventral_Anterior",
+        "Ventral_Latero_Ventral",
+    ),
     *("Central_Lateral-Lateral_Posterior-Medial_Pulvinar", "Hippocampus", "Amygdala"),
 ]
 FOUR_S_OUTSIDE = [f"{side}-{nucleus}" for side in ("LH", "RH") for nucleus in _NUCLEI] + [
@@ -38,12 +60,21 @@ def random_fc(n_regions: int, seed: int) -> np.ndarray:
 def random_series(n_volumes: int, n_regions: int, seed: int) -> np.ndarray:
     """Series with a common signal, so that correlations are not all near 0."""
     rng = np.random.default_rng(seed)
-    return rng.normal(size=(n_volumes, n_regions)) + rng.normal(size=(n_volumes, 1)) * rng.uniform(0, 2, n_regions)
+    return rng.normal(size=(n_volumes, n_regions)) + rng.normal(size=(n_volumes, 1)) * rng.uniform(
+        0, 2, n_regions
+    )
 
 
-def stem(participant: str, session: str | None = None, task: str = "rest", run: str | None = None) -> str:
+def stem(
+    participant: str, session: str | None = None, task: str = "rest", run: str | None = None
+) -> str:
     """`sub-X[_ses-Y]_task-rest[_run-Z]`."""
-    words = [f"sub-{participant}", session and f"ses-{session}", f"task-{task}", run and f"run-{run}"]
+    words = [
+        f"sub-{participant}",
+        session and f"ses-{session}",
+        f"task-{task}",
+        run and f"run-{run}",
+    ]
     return "_".join(word for word in words if word)
 
 
@@ -74,7 +105,10 @@ def _xcpd_names(generation: str, atlas: str, space: str, volumes: int | None) ->
 
 
 def write_numbers(
-    path: Path, array: np.ndarray, labels: list[str] | None = None, rows: tuple[str, list[str]] | None = None
+    path: Path,
+    array: np.ndarray,
+    labels: list[str] | None = None,
+    rows: tuple[str, list[str]] | None = None,
 ) -> None:
     """A table of numbers between tabs, several times quicker than pandas; `rows` is a first column, NaN is `n/a`."""
     one = "\t".join(["%.8f"] * array.shape[1])
@@ -115,12 +149,18 @@ def write_xcpd(
         write_numbers(func / f"{scan}_{names['series']}", series, labels)
     if motion is not None:
         columns = {"framewise_displacement": motion, "trans_x": 0.0, "rot_z": 0.0}
-        pd.DataFrame(columns).to_csv(func / f"{scan}_motion.tsv", sep="\t", index=False, na_rep="n/a")
+        pd.DataFrame(columns).to_csv(
+            func / f"{scan}_motion.tsv", sep="\t", index=False, na_rep="n/a"
+        )
         quality = {"sub": [participant], "task": [task], "mean_fd": [np.nanmean(motion)]}
-        pd.DataFrame(quality).to_csv(func / f"{scan}_space-MNI152NLin6Asym_desc-linc_qc.tsv", sep="\t", index=False)
+        pd.DataFrame(quality).to_csv(
+            func / f"{scan}_space-MNI152NLin6Asym_desc-linc_qc.tsv", sep="\t", index=False
+        )
 
 
-def write_xcpd_outliers(folder: Path, participant: str, censored: np.ndarray, *, task: str = "rest") -> None:
+def write_xcpd_outliers(
+    folder: Path, participant: str, censored: np.ndarray, *, task: str = "rest"
+) -> None:
     """Which volumes XCP-D removed: 1 = removed."""
     func = func_folder(folder, participant)
     table = pd.DataFrame({"framewise_displacement": np.asarray(censored, int)})
@@ -167,11 +207,19 @@ def write_giga(
     if matrix is not None:
         table = pd.DataFrame(matrix, columns=labels)
         table.to_csv(
-            func / f"{base}_meas-{measure}_desc-denoiseSimple_relmat.tsv", float_format="%.8f", sep="\t", index=False
+            func / f"{base}_meas-{measure}_desc-denoiseSimple_relmat.tsv",
+            float_format="%.8f",
+            sep="\t",
+            index=False,
         )
     if series is not None:
         table = pd.DataFrame(series, columns=labels)
-        table.to_csv(func / f"{base}_desc-denoiseSimple_timeseries.tsv", float_format="%.8f", sep="\t", index=False)
+        table.to_csv(
+            func / f"{base}_desc-denoiseSimple_timeseries.tsv",
+            float_format="%.8f",
+            sep="\t",
+            index=False,
+        )
 
 
 def write_cpac(
@@ -192,10 +240,18 @@ def write_cpac(
     scan = stem(participant, session, run=run)
     base = f"{scan}_atlas-{atlas}_space-MNI152NLin6ASym_reg-{strategy}"
     if matrix is not None:
-        np.savetxt(func / f"{base}_desc-{estimate}_correlations.tsv", matrix, fmt="%.8f", delimiter="\t")
+        np.savetxt(
+            func / f"{base}_desc-{estimate}_correlations.tsv", matrix, fmt="%.8f", delimiter="\t"
+        )
     if series is not None:
         header = "\t".join(f"#{i}" for i in range(1, series.shape[1] + 1))
-        np.savetxt(func / f"{base}_desc-Mean_timeseries.1D", series, delimiter="\t", header=header, comments="")
+        np.savetxt(
+            func / f"{base}_desc-Mean_timeseries.1D",
+            series,
+            delimiter="\t",
+            header=header,
+            comments="",
+        )
     if motion is not None:
         np.savetxt(func / f"{scan}_desc-FDJenkinson_motion.1D", motion)
 
@@ -220,7 +276,9 @@ def write_pconn(path: Path, matrix: np.ndarray, labels: list[str]) -> None:
     cifti2.Cifti2Image(matrix.astype(np.float32), (axis, axis)).to_filename(path)
 
 
-def write_ptseries(path: Path, series: np.ndarray, labels: list[str], repetition_time: float = 0.72) -> None:
+def write_ptseries(
+    path: Path, series: np.ndarray, labels: list[str], repetition_time: float = 0.72
+) -> None:
     """A volumes-by-parcels CIFTI file."""
     axes = (cifti2.SeriesAxis(0, repetition_time, len(series)), parcels_axis(labels))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +291,9 @@ def _surface_axis(n_vertices: int) -> cifti2.BrainModelAxis:
     return cifti2.BrainModelAxis.from_mask(mask, name="CIFTI_STRUCTURE_CORTEX_LEFT")
 
 
-def write_dtseries(path: Path, series: np.ndarray, vertices_each: int = 3, repetition_time: float = 2.0) -> None:
+def write_dtseries(
+    path: Path, series: np.ndarray, vertices_each: int = 3, repetition_time: float = 2.0
+) -> None:
     """A volumes-by-vertices CIFTI file: the vertices of region i, one after another, scatter around its series."""
     spread = np.linspace(-0.5, 0.5, vertices_each)  # cancels in the mean of a region
     data = (series[:, :, None] + spread).reshape(len(series), -1)
@@ -245,7 +305,9 @@ def write_dtseries(path: Path, series: np.ndarray, vertices_each: int = 3, repet
 def write_dlabel(path: Path, labels: list[str], vertices_each: int = 3) -> None:
     """The label of each vertex of `write_dtseries`; key 0 is the medial wall."""
     keys = np.repeat(np.arange(1, len(labels) + 1), vertices_each)
-    table = {0: ("???", (0, 0, 0, 0))} | {i + 1: (label, (1, 0, 0, 1)) for i, label in enumerate(labels)}
+    table = {0: ("???", (0, 0, 0, 0))} | {
+        i + 1: (label, (1, 0, 0, 1)) for i, label in enumerate(labels)
+    }
     axes = (cifti2.LabelAxis(["parcels"], [table]), _surface_axis(len(keys)))
     path.parent.mkdir(parents=True, exist_ok=True)
     cifti2.Cifti2Image(keys[None].astype(np.float32), axes).to_filename(path)
@@ -271,7 +333,17 @@ def write_label_image(path: Path, n_regions: int) -> Path:
 def confounds_table(n_volumes: int, seed: int, *, deepprep: bool = False) -> pd.DataFrame:
     """Confounds with fMRIPrep's columns, or only the base columns that DeepPrep has."""
     rng = np.random.default_rng(seed)
-    base = ["trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z", "csf", "white_matter", "global_signal"]
+    base = [
+        "trans_x",
+        "trans_y",
+        "trans_z",
+        "rot_x",
+        "rot_y",
+        "rot_z",
+        "csf",
+        "white_matter",
+        "global_signal",
+    ]
     table = pd.DataFrame({name: rng.normal(size=n_volumes).cumsum() for name in base})
     if not deepprep:
         for name in base:
@@ -279,7 +351,9 @@ def confounds_table(n_volumes: int, seed: int, *, deepprep: bool = False) -> pd.
             table[f"{name}_power2"] = table[name] ** 2
             table[f"{name}_derivative1_power2"] = table[f"{name}_derivative1"] ** 2
         for i in range(2):
-            table[f"cosine{i:02d}"] = np.cos(np.pi * (i + 1) * (np.arange(n_volumes) + 0.5) / n_volumes)
+            table[f"cosine{i:02d}"] = np.cos(
+                np.pi * (i + 1) * (np.arange(n_volumes) + 0.5) / n_volumes
+            )
     table["framewise_displacement"] = np.r_[np.nan, rng.uniform(0, 0.4, n_volumes - 1)]
     return table
 
@@ -308,9 +382,15 @@ def write_fmriprep(
     mask = nibabel.Nifti1Image(np.ones(labels.shape, np.uint8), AFFINE)
     mask.to_filename(func / f"{scan}_{space}_desc-brain_mask.nii.gz")
     if surface:
-        write_dtseries(func / f"{scan}_space-fsLR_den-91k_bold.dtseries.nii", series, repetition_time=repetition_time)
+        write_dtseries(
+            func / f"{scan}_space-fsLR_den-91k_bold.dtseries.nii",
+            series,
+            repetition_time=repetition_time,
+        )
     if confounds is not None:
-        confounds.to_csv(func / f"{scan}_desc-confounds_timeseries.tsv", sep="\t", index=False, na_rep="n/a")
+        confounds.to_csv(
+            func / f"{scan}_desc-confounds_timeseries.tsv", sep="\t", index=False, na_rep="n/a"
+        )
 
 
 def netmat_row(matrix: np.ndarray) -> np.ndarray:
@@ -321,12 +401,17 @@ def netmat_row(matrix: np.ndarray) -> np.ndarray:
 def write_ukb(path: Path, matrices: dict[str, np.ndarray], *, ids: bool = True) -> Path:
     """Netmats of many people, one a row, with the id in the first column or without."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [[person] * ids + [f"{value:.8g}" for value in netmat_row(matrix)] for person, matrix in matrices.items()]
+    rows = [
+        [person] * ids + [f"{value:.8g}" for value in netmat_row(matrix)]
+        for person, matrix in matrices.items()
+    ]
     path.write_text("".join(" ".join(row) + "\n" for row in rows))
     return path
 
 
-def write_ukb_bulk(folder: Path, person: str, matrix: np.ndarray, field: int = 25750, instance: int = 2) -> Path:
+def write_ukb_bulk(
+    folder: Path, person: str, matrix: np.ndarray, field: int = 25750, instance: int = 2
+) -> Path:
     """One person's netmat, as the bulk field is downloaded: `<eid>_<field>_<instance>_<array>.txt`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{person}_{field}_{instance}_0.txt"

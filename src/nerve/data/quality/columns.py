@@ -18,7 +18,10 @@ _COVARIATES = (
     "age", "sex", "site", "family_id", "mean_fd", "session_id", "cohort", "n_volumes", "n_scans", "n_missing_regions",
 )  # fmt: skip
 _INDEX = re.compile(r"unnamed: ?\d+|index|row(_?(number|id|names?))?|", re.IGNORECASE)
-_ID = re.compile(r"(.*[_ .-])?(id|ids|guid|uid|eid|key)|subjectkey|subject|participant|src_subject_id", re.IGNORECASE)
+_ID = re.compile(
+    r"(.*[_ .-])?(id|ids|guid|uid|eid|key)|subjectkey|subject|participant|src_subject_id",
+    re.IGNORECASE,
+)
 
 
 _MOST = 2_000  # columns that are looked at: a table of more is not of phenotypes alone
@@ -49,12 +52,18 @@ def _no_target(name: str, known: pd.Series) -> str:
     """Why nothing can be predicted of a column: constant, dates, an index or ids; empty if it may be a target."""
     if known.nunique() < 2:
         return "no values" if known.empty else "constant"
-    counts = known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())  # row by row
+    counts = (
+        known.dtype.kind in "iu" and len(known) > 2 and bool((np.diff(known) == 1).all())
+    )  # row by row
     if _INDEX.fullmatch(name) or counts:
         return "index"
     if all(is_date(value) for value in known):
         return "dates"
-    if known.is_unique and len(known) > 2 and (_ID.fullmatch(name) or in_numbers(known).isna().all()):
+    if (
+        known.is_unique
+        and len(known) > 2
+        and (_ID.fullmatch(name) or in_numbers(known).isna().all())
+    ):
         return "ids"
     return ""
 
@@ -90,7 +99,9 @@ def _oddities(odd: pd.Series) -> str:
     commas = in_numbers(odd).notna()
     said = [f"{commas.sum()} with a decimal comma"] * bool(commas.any())
     if not commas.all():  # dates and long words could tell who the participant is
-        words = ["…" if len(word) > 16 or is_date(word) else word for word in map(str, odd[~commas])]
+        words = [
+            "…" if len(word) > 16 or is_date(word) else word for word in map(str, odd[~commas])
+        ]
         cells = listed((f"{word!r} ({n})" for word, n in Counter(words).most_common()), most=6)
         said.append(f"not numbers: {cells}")
     return f"{'; '.join(said)}. As it stands the column is words: mend these cells or leave them empty."

@@ -22,7 +22,9 @@ from nerve.data.store import open_npy
 
 NUMBERS, MEANS = "likeness.json", "likeness.npy"  # what a report shows of a comparison
 
-FEWEST = 10  # participants of whom a mean is kept, compared or shown: that of one is the participant
+FEWEST = (
+    10  # participants of whom a mean is kept, compared or shown: that of one is the participant
+)
 _MOST = 256  # participants that are looked at
 ALIKE = 0.7  # correlation of two group means below which they are not of the same thing
 SPREAD = 1.5  # times wider or narrower
@@ -57,11 +59,17 @@ class Signature:
     @classmethod
     def of(cls, cohort: Cohort) -> Self | None:
         """Of some hundred participants of a cohort, None if there are fewer than ten."""
-        n = len(cohort) if len(cohort) < _MOST + FEWEST else _MOST  # who are left out are not so few as to be told
+        n = (
+            len(cohort) if len(cohort) < _MOST + FEWEST else _MOST
+        )  # who are left out are not so few as to be told
         if n < FEWEST:
             return None
         entries = cohort.inputs("upper", np.linspace(0, len(cohort) - 1, n).astype(int))
-        numbers = float(entries.std(axis=1).mean()), float((entries < 0).mean()), float(np.abs(entries).max())
+        numbers = (
+            float(entries.std(axis=1).mean()),
+            float((entries < 0).mean()),
+            float(np.abs(entries).max()),
+        )
         return cls(entries.mean(axis=0, dtype=float).astype(np.float32), n, *numbers)
 
     def numbers(self) -> dict[str, float]:
@@ -72,11 +80,21 @@ class Signature:
     def saved(cls, mean: np.ndarray, numbers: Any, where: object) -> Self:
         """The inverse of `numbers`; what is no number is refused."""
         try:
-            found = cls(mean, int(numbers["n"]), *(float(numbers[name]) for name in ("spread", "negative", "largest")))
-            if not np.isfinite([*found.numbers().values(), *mean]).all() or found.n < FEWEST or found.spread <= 0:
+            found = cls(
+                mean,
+                int(numbers["n"]),
+                *(float(numbers[name]) for name in ("spread", "negative", "largest")),
+            )
+            if (
+                not np.isfinite([*found.numbers().values(), *mean]).all()
+                or found.n < FEWEST
+                or found.spread <= 0
+            ):
                 raise ValueError("not finite, or of too few participants")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise problem(where, f"its signature of the training cohort cannot be read ({error})") from error
+            raise problem(
+                where, f"its signature of the training cohort cannot be read ({error})"
+            ) from error
         return found
 
 
@@ -105,7 +123,9 @@ class Likeness:
             return
         write_npy(folder / MEANS, np.stack([self.trained.mean, self.found.mean]))
         numbers = {"trained": self.trained.numbers(), "found": self.found.numbers()}
-        write_json(folder / NUMBERS, {"words": self.words, "differences": self.differences, **numbers})
+        write_json(
+            folder / NUMBERS, {"words": self.words, "differences": self.differences, **numbers}
+        )
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -115,8 +135,15 @@ class Likeness:
             return None
         known, means = read_json(path), np.asarray(open_npy(folder / MEANS, "Run it again."))
         if not isinstance(known, dict) or means.ndim != 2 or len(means) != 2:
-            raise problem(path, "it holds no comparison of two cohorts", remedy="Remove its run and run it again.")
-        both = [Signature.saved(means[i], known.get(name), path) for i, name in enumerate(("trained", "found"))]
+            raise problem(
+                path,
+                "it holds no comparison of two cohorts",
+                remedy="Remove its run and run it again.",
+            )
+        both = [
+            Signature.saved(means[i], known.get(name), path)
+            for i, name in enumerate(("trained", "found"))
+        ]
         return cls(str(known.get("words")), tuple(map(str, known.get("differences", ()))), *both)
 
 
@@ -126,7 +153,12 @@ def likeness(trained: Signature, cohort: Cohort) -> Likeness:
     if found is None:
         return Likeness(f"not compared: fewer than {FEWEST} participants")
     r = float(np.corrcoef(trained.mean, found.mean)[0, 1]) if found.mean.std() > 0 else 0.0
-    return Likeness(f"group means correlate by {r:.2f}", tuple(_differences(r, trained, found, cohort)), trained, found)
+    return Likeness(
+        f"group means correlate by {r:.2f}",
+        tuple(_differences(r, trained, found, cohort)),
+        trained,
+        found,
+    )
 
 
 def _differences(r: float, trained: Signature, found: Signature, cohort: Cohort) -> Iterator[str]:
@@ -136,8 +168,14 @@ def _differences(r: float, trained: Signature, found: Signature, cohort: Cohort)
         mean, above = np.eye(cohort.n_regions), np.triu_indices(cohort.n_regions, 1)
         mean[above] = mean[above[::-1]] = found.mean
         better = check_order(mean, cohort.parcellation).better
-        hint = f"The rows look as if they were in the order of {better}" if better else "Other regions or another order"
-        said = f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more"
+        hint = (
+            f"The rows look as if they were in the order of {better}"
+            if better
+            else "Other regions or another order"
+        )
+        said = (
+            f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more"
+        )
         yield f"{said}. {hint}: check the labels of the regions (`nerve check`)."
     if found.largest > _BEYOND >= trained.largest:
         said = f"Values go up to {found.largest:.2f}, expected correlations as in {theirs}"
@@ -146,6 +184,12 @@ def _differences(r: float, trained: Signature, found: Signature, cohort: Cohort)
         said = f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in {theirs}"
         yield f"{said}: another measure (partial correlations, say), filter or length of scan."
     if abs(found.negative - trained.negative) > NEGATIVE:
-        regressed, kept = ("this cohort", theirs) if found.negative > trained.negative else (theirs, "this cohort")
-        said = f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}"
+        regressed, kept = (
+            ("this cohort", theirs)
+            if found.negative > trained.negative
+            else (theirs, "this cohort")
+        )
+        said = (
+            f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}"
+        )
         yield f"{said}, as if the global signal had been regressed out in {regressed} and not in {kept}."

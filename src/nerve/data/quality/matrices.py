@@ -10,7 +10,10 @@ from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
 
 TOLERANCE = 2e-3  # float16 near 1 is this coarse
-ROUNDING = {"float16": 5e-3, "float32": 1e-3}  # how far below zero it takes an eigenvalue of a correlation matrix
+ROUNDING = {
+    "float16": 5e-3,
+    "float32": 1e-3,
+}  # how far below zero it takes an eigenvalue of a correlation matrix
 POSITIVE = ("pearson", "covariance")  # measures whose matrices have no negative eigenvalue
 
 
@@ -32,7 +35,9 @@ def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]
     total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
     facts = []
     rounding = ROUNDING[str(cohort.connectivity.dtype)] if cohort.measure in POSITIVE else None
-    for matrix in progress_bar(cohort.connectivity, label="checking", total=len(cohort), unit="participants"):
+    for matrix in progress_bar(
+        cohort.connectivity, label="checking", total=len(cohort), unit="participants"
+    ):
         fact, clean = _facts(np.array(matrix, np.float64), rounding)
         known = np.isfinite(clean)
         total += np.where(known, clean, 0.0)
@@ -40,7 +45,11 @@ def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]
         lacking += ~known.any(axis=1)
         facts.append(fact)
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]), mean, lacking
+    return (
+        pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]),
+        mean,
+        lacking,
+    )
 
 
 def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float], np.ndarray]:

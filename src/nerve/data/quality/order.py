@@ -60,7 +60,11 @@ def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
     """Compare the declared region order of an (R, R) group mean with the other orders of that parcellation."""
     within, between = network_means(mean, np.array(parcellation.networks))
     others = _other_orders(parcellation).items()
-    return OrderCheck(within, between, {name: float(np.subtract(*network_means(mean, nets))) for name, nets in others})
+    return OrderCheck(
+        within,
+        between,
+        {name: float(np.subtract(*network_means(mean, nets))) for name, nets in others},
+    )
 
 
 def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
@@ -76,7 +80,10 @@ def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]
     values = mean[rows, columns]
     same = networks[rows] == networks[columns]
     known = np.isfinite(values)
-    inside, outside = (float(values[some].mean()) if some.any() else np.nan for some in (same & known, ~same & known))
+    inside, outside = (
+        float(values[some].mean()) if some.any() else np.nan
+        for some in (same & known, ~same & known)
+    )
     return inside, outside
 
 
@@ -86,7 +93,9 @@ def _other_orders(parcellation: Parcellation) -> dict[str, np.ndarray]:
     size = schaefer_size(parcellation.name, parcellation.labels)
     for name in [f"schaefer{size}-17", f"schaefer{size}-7"] if size else []:
         position = parcellation.positions_of(name)  # where each parcel of that order is declared
-        if position.min() >= 0 and not np.all(np.diff(position) > 0):  # all are here, in another order than that
+        if position.min() >= 0 and not np.all(
+            np.diff(position) > 0
+        ):  # all are here, in another order than that
             others[name] = networks.copy()
             others[name][np.sort(position)] = networks[position]
     return others

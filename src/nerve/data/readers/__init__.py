@@ -16,7 +16,17 @@ READERS = {
 }  # fmt: skip
 
 _LATER = {"ingest": "ingesting", "read_cohort": "ingesting", "preview": "planning"}
-__all__ = ["READERS", "Options", "Reader", "Reading", "Scan", "get_reader", "ingest", "preview", "read_cohort"]
+__all__ = [
+    "READERS",
+    "Options",
+    "Reader",
+    "Reading",
+    "Scan",
+    "get_reader",
+    "ingest",
+    "preview",
+    "read_cohort",
+]
 
 
 def get_reader(name: str) -> Reader:

@@ -21,8 +21,14 @@ class ABIDE(Reader):
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """The series of one atlas; several atlases in one folder need `--atlas`."""
-        named = [(path, match) for path in files_below(source, ".1D") if (match := _NAME.fullmatch(path.name))]
-        _, chosen, version = one_version({"series": named}, options, lambda one: Version(one[1]["atlas"]))
+        named = [
+            (path, match)
+            for path in files_below(source, ".1D")
+            if (match := _NAME.fullmatch(path.name))
+        ]
+        _, chosen, version = one_version(
+            {"series": named}, options, lambda one: Version(one[1]["atlas"])
+        )
         extra = {"atlas": version.atlas}
         return [Scan(match["person"], path, "series", extra=extra) for path, match in chosen]
 
@@ -32,5 +38,7 @@ class ABIDE(Reader):
         if known is not None and known.name.startswith("schaefer"):
             found = f"the series are of the atlas {scan.extra['atlas']} by their name"
             remedy = "Describe the atlas: --parcellation TSV with columns label and network."
-            raise problem(scan.path, found, expected=f"{known.name}, which --parcellation says", remedy=remedy)
+            raise problem(
+                scan.path, found, expected=f"{known.name}, which --parcellation says", remedy=remedy
+            )
         return Reading(series=numbers.values, labels=numbers.columns)

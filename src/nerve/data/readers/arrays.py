@@ -22,7 +22,14 @@ from nerve.data.readers.mat5 import refuse_unsound
 from nerve.data.readers.opening import MENDING, once, require_file, sentences
 
 Shapes = dict[str, tuple[int, ...]]
-_NUMERIC = ("double", "single", "int", "uint", "logical", "sparse")  # what MATLAB calls arrays of numbers
+_NUMERIC = (
+    "double",
+    "single",
+    "int",
+    "uint",
+    "logical",
+    "sparse",
+)  # what MATLAB calls arrays of numbers
 
 
 def array_shapes(path: Path) -> Shapes:
@@ -33,19 +40,30 @@ def array_shapes(path: Path) -> Shapes:
         return _npz_shapes(path)
     with _matlab(path) as file:
         if file is None:
-            return {name: shape for name, shape, kind in scipy.io.whosmat(path) if kind.startswith(_NUMERIC)}
+            return {
+                name: shape
+                for name, shape, kind in scipy.io.whosmat(path)
+                if kind.startswith(_NUMERIC)
+            }
         own = [name for name in file if _is_own(file, name)]
-        return {name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])}
+        return {
+            name: tuple(reversed(file[name].shape)) for name in own if _holds_numbers(file[name])
+        }
 
 
 def _npz_shapes(path: Path) -> Shapes:
     """From their headers alone; objects are left out."""
     shapes: Shapes = {}
-    with sentences(require_file(path), "an .npz archive of arrays"), zipfile.ZipFile(path) as archive:
+    with (
+        sentences(require_file(path), "an .npz archive of arrays"),
+        zipfile.ZipFile(path) as archive,
+    ):
         for member in archive.namelist():
             with archive.open(member) as stream:
                 first = npy.read_magic(stream) == (1, 0)
-                shape, _, dtype = (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(stream)
+                shape, _, dtype = (
+                    npy.read_array_header_1_0 if first else npy.read_array_header_2_0
+                )(stream)
             if not dtype.hasobject:
                 shapes[member.removesuffix(".npy")] = shape
     return shapes
@@ -82,8 +100,12 @@ def read_words(path: Path, name: str) -> tuple[str, ...]:
     """A cell array of words (labels, ids) of a `.mat`, as in CBIG's `struct_names.mat`."""
     with _matlab(path) as file:
         if file is None:
-            words = np.asarray(scipy.io.loadmat(path, variable_names=[name])[name], dtype=object).ravel()
-            return tuple(str(np.asarray(word).ravel()[0]).strip() if np.size(word) else "" for word in words)
+            words = np.asarray(
+                scipy.io.loadmat(path, variable_names=[name])[name], dtype=object
+            ).ravel()
+            return tuple(
+                str(np.asarray(word).ravel()[0]).strip() if np.size(word) else "" for word in words
+            )
         cells = [file[cell] for cell in own_dataset(file, name, path)[()].ravel()]
         for cell in cells:
             refuse_giant(path, cell.shape, cell.dtype.itemsize)
@@ -93,7 +115,9 @@ def read_words(path: Path, name: str) -> tuple[str, ...]:
 def _read_mat(path: Path, name: str) -> np.ndarray:
     with _matlab(path) as file:
         if file is not None:
-            array = own_dataset(file, name, path)[()].T  # HDF5 lists MATLAB's column-major axes backwards
+            array = own_dataset(file, name, path)[
+                ()
+            ].T  # HDF5 lists MATLAB's column-major axes backwards
         else:
             array = scipy.io.loadmat(path, variable_names=[name])[name]
         if hasattr(array, "toarray"):
@@ -128,10 +152,14 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
     whatever file of the user's it names.
     """
     if not _is_own(file, name):
-        raise problem(path, f"{name!r} is a link to another place", expected="numbers in the file itself")
+        raise problem(
+            path, f"{name!r} is a link to another place", expected="numbers in the file itself"
+        )
     dataset = file[name]
     if not hasattr(dataset, "is_virtual") or dataset.is_virtual or dataset.external:
-        raise problem(path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself")
+        raise problem(
+            path, f"{name!r} holds no numbers of its own", expected="numbers in the file itself"
+        )
     shape = list(dataset.shape)
     if along is not None and along < len(shape):
         shape[len(shape) - 1 - along] = 1
@@ -177,10 +205,18 @@ def choose_variable(shapes: Shapes, known: Sequence[str], wanted: str | None, pa
     """The array to read: the one that the user named, a known name, or the only one there is."""
     if wanted is not None and wanted not in shapes:
         expected = f"one of {listed(shapes)}"
-        raise problem(path, f"there is no variable {wanted!r}", expected=expected, remedy="Name it with --variable.")
+        raise problem(
+            path,
+            f"there is no variable {wanted!r}",
+            expected=expected,
+            remedy="Name it with --variable.",
+        )
     found = [name for name in (wanted, *known) if name in shapes]
     matrices = [name for name, shape in shapes.items() if len(shape) == 2 and min(shape) > 1]
     if found or len(matrices) == 1:
         return (found or matrices)[0]
-    held, remedy = listed(shapes) or "no arrays", "Say which with --variable." if shapes else MENDING
+    held, remedy = (
+        listed(shapes) or "no arrays",
+        "Say which with --variable." if shapes else MENDING,
+    )
     raise problem(path, f"it holds {held}", expected="one matrix or time series", remedy=remedy)

@@ -252,7 +252,9 @@ class Reader(ABC):
     """One kind of source."""
 
     describe: ClassVar[str]  # one line for `--help` and the log
-    fallback: ClassVar[bool] = False  # asked by `--format auto` only when no other reader finds anything
+    fallback: ClassVar[bool] = (
+        False  # asked by `--format auto` only when no other reader finds anything
+    )
 
     @property
     def name(self) -> str:

@@ -24,12 +24,24 @@ from nerve._utils.files import read_json, read_tsv
 from nerve.data.connectivity import VALUES, measure_of
 from nerve.data.parcellation import Parcellation
 from nerve.data.readers.base import Options, Reader, Reading, Scan
-from nerve.data.readers.derivatives import BidsName, Version, of_one_task, one_version, parse_names, version_of
+from nerve.data.readers.derivatives import (
+    BidsName,
+    Version,
+    of_one_task,
+    one_version,
+    parse_names,
+    version_of,
+)
 from nerve.data.readers.opening import files_below, once
 from nerve.data.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
-BESIDE = {"sidecar": "_relmat.json", "nodes": "_nodeindices.tsv", "atlas": "_dseg.tsv", "about": "_description.json"}
+BESIDE = {
+    "sidecar": "_relmat.json",
+    "nodes": "_nodeindices.tsv",
+    "atlas": "_dseg.tsv",
+    "about": "_description.json",
+}
 
 
 class BEP017(Reader):
@@ -51,8 +63,12 @@ class BEP017(Reader):
         if not isinstance(about, dict):
             raise problem(sidecar, "it does not describe a matrix", expected="a JSON object")
         if about.get("Directed") is True:
-            raise problem(scan.path, "its JSON calls the matrix directed", expected="undirected connectivity")
-        measure = measure_of(str(about.get("RelationshipMeasure") or scan.extra["measure"] or "pearson"))
+            raise problem(
+                scan.path, "its JSON calls the matrix directed", expected="undirected connectivity"
+            )
+        measure = measure_of(
+            str(about.get("RelationshipMeasure") or scan.extra["measure"] or "pearson")
+        )
         matrix = read_numbers(scan.path).values
         if about.get("ValidDiagonal") is False:
             np.fill_diagonal(matrix, 0.0)
@@ -71,7 +87,9 @@ class BEP017(Reader):
             return options
         about = {} if name is None else read_json(name)
         named = about.get("Name") if isinstance(about, dict) else None
-        return replace(options, parcellation=Parcellation.from_table(table, name=str(named) if named else None))
+        return replace(
+            options, parcellation=Parcellation.from_table(table, name=str(named) if named else None)
+        )
 
 
 def _scan(name: BidsName, top: Path) -> Scan:
@@ -87,9 +105,15 @@ def _version(name: BidsName) -> Version:
 def _inherited(name: BidsName, top: Path, ending: str) -> Path | None:
     """The nearest file with this ending, beside the matrix or above it, none of whose entities contradict its name."""
     folders = [folder for folder in name.path.parents if folder.is_relative_to(top)]
-    files = [path for folder in folders for path in _with_ending(folder, ending, folder.stat().st_mtime_ns)]
+    files = [
+        path
+        for folder in folders
+        for path in _with_ending(folder, ending, folder.stat().st_mtime_ns)
+    ]
     fitting = [path for path in files if _entities_of(path, ending) <= name.entities.items()]
-    return max(fitting, key=lambda path: (len(path.parts), path.name.count("_"), path.name), default=None)
+    return max(
+        fitting, key=lambda path: (len(path.parts), path.name.count("_"), path.name), default=None
+    )
 
 
 @lru_cache(maxsize=256)
@@ -111,5 +135,7 @@ def _nodes(path: Path) -> pd.DataFrame:
     known_columns(["matrix_index"], nodes.columns, path)
     position = pd.to_numeric(nodes["matrix_index"].astype(str), errors="coerce")
     if position.isna().any() or sorted(position - position.min()) != list(range(len(nodes))):
-        raise NerveError(f"{path}: matrix_index does not count the rows of the matrix, expected 0, 1, 2 ….")
+        raise NerveError(
+            f"{path}: matrix_index does not count the rows of the matrix, expected 0, 1, 2 …."
+        )
     return nodes.iloc[np.argsort(position.to_numpy())]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from nerve._utils.errors import NerveError
-from nerve.data.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice, read_words
+from nerve.data.readers.arrays import (
+    Shapes,
+    array_shapes,
+    choose_variable,
+    read_array,
+    read_slice,
+    read_words,
+)
 from nerve.data.readers.base import PROBES, Options, Reader, Reading, Scan
 from nerve.data.readers.names import people_of, scans_of
 from nerve.data.readers.opening import files_below
@@ -32,7 +39,10 @@ class CBIG(Reader):
         shapes = next((found for path in files[:PROBES] if (found := _shapes(path, known))), {})
         if not shapes:
             return []
-        triangles = next((name for name in known if name in shapes and _holds_triangles(name, shapes[name])), None)
+        triangles = next(
+            (name for name in known if name in shapes and _holds_triangles(name, shapes[name])),
+            None,
+        )
         if triangles is not None and len(files) == 1:
             return people_of(files[0], shapes[triangles][1], options, variable=triangles)
         return scans_of(files, source, options)
@@ -51,7 +61,9 @@ class CBIG(Reader):
 def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:
     """The arrays of two axes, if one of them is known."""
     try:
-        shapes: Shapes = {name: shape for name, shape in array_shapes(path).items() if len(shape) == 2}
+        shapes: Shapes = {
+            name: shape for name, shape in array_shapes(path).items() if len(shape) == 2
+        }
     except NerveError:  # a damaged file is reported when it is read
         return {}
     return shapes if set(known) & set(shapes) else {}

@@ -15,7 +15,13 @@ import numpy as np
 from nerve._utils.errors import problem
 from nerve.data.readers.arrays import refuse_giant
 from nerve.data.readers.base import Options, Reader, Reading, Scan
-from nerve.data.readers.derivatives import BidsName, of_one_task, one_version, parse_name, version_of
+from nerve.data.readers.derivatives import (
+    BidsName,
+    of_one_task,
+    one_version,
+    parse_name,
+    version_of,
+)
 from nerve.data.readers.names import inside
 from nerve.data.readers.opening import files_below, require_file, sentences
 

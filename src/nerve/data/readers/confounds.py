@@ -71,9 +71,13 @@ class Denoising:
         if not colon:
             return cls(name, None, None) if name == "none" else cls(name)
         found = re.fullmatch(r"(\d*\.?\d+)?-(\d*\.?\d+)?", band)
-        low, high = (float(edge) if edge else None for edge in found.groups()) if found else (1.0, 0.0)
+        low, high = (
+            (float(edge) if edge else None for edge in found.groups()) if found else (1.0, 0.0)
+        )
         if low is not None and high is not None and low >= high:
-            raise NerveError(f"--denoise is {text!r}, expected a strategy and a band in Hz such as '36p:0.01-0.08'.")
+            raise NerveError(
+                f"--denoise is {text!r}, expected a strategy and a band in Hz such as '36p:0.01-0.08'."
+            )
         return cls(name, low, high)
 
     @property
@@ -95,7 +99,9 @@ def read_confounds(path: Path) -> pd.DataFrame:
     """The table of confounds of one scan."""
     table = read_table(require_file(path))
     if table.empty or not isinstance(table.index, pd.RangeIndex):
-        raise problem(path, "the confounds table has no rows or no proper header", remedy="Make it again.")
+        raise problem(
+            path, "the confounds table has no rows or no proper header", remedy="Make it again."
+        )
     return table
 
 
@@ -107,17 +113,26 @@ def regressors(table: pd.DataFrame, strategy: str, where: object) -> np.ndarray 
     components = _compcor(table) if strategy == "acompcor" else []
     missing = [name for name in (*bases, *components) if name not in table.columns]
     if missing:
-        found, expected = f"the confounds table lacks {listed(missing)}", f"the columns of the strategy {strategy}"
+        found, expected = (
+            f"the confounds table lacks {listed(missing)}",
+            f"the columns of the strategy {strategy}",
+        )
         remedy = "Choose another with --denoise (none, 6p, 8p, 24p, 32p, 36p, acompcor)."
         raise problem(where, found, expected=expected, remedy=remedy)
     columns = [_term(table, base, term, where) for term in terms for base in bases]
     columns += [column_of_numbers(table, name, where) for name in components]
-    matrix = pd.DataFrame(np.column_stack(columns)).bfill().fillna(0.0).to_numpy()  # (volumes, regressors)
+    matrix = (
+        pd.DataFrame(np.column_stack(columns)).bfill().fillna(0.0).to_numpy()
+    )  # (volumes, regressors)
     return matrix[:, matrix.std(axis=0) > 0]
 
 
 def clean_series(
-    series: np.ndarray, confounds: np.ndarray | None, denoising: Denoising, repetition_time: float, where: object
+    series: np.ndarray,
+    confounds: np.ndarray | None,
+    denoising: Denoising,
+    repetition_time: float,
+    where: object,
 ) -> np.ndarray:
     """Region series without trend, confounds and frequencies outside the band; (volumes, regions).
 
@@ -126,26 +141,42 @@ def clean_series(
     from nilearn.signal import clean
 
     if confounds is not None and len(confounds) != len(series):
-        raise problem(where, f"{len(confounds)} rows of confounds for {len(series)} volumes", expected="one per volume")
+        raise problem(
+            where,
+            f"{len(confounds)} rows of confounds for {len(series)} volumes",
+            expected="one per volume",
+        )
     if denoising.is_nothing:
         return series
     n_regressors = 0 if confounds is None else confounds.shape[1]
     nyquist = 0.5 / repetition_time
     top = nyquist if denoising.low_pass is None else min(denoising.low_pass, nyquist)
     share = max(0.0, top - (denoising.high_pass or 0.0)) / nyquist
-    left = int(share * len(series)) - n_regressors - 1  # those of the band, minus a trend and one per regressor
+    left = (
+        int(share * len(series)) - n_regressors - 1
+    )  # those of the band, minus a trend and one per regressor
     if left < MIN_VOLUMES:
         found = f"{n_regressors} confounds and the band-pass leave {max(left, 0)} of {len(series)} degrees of freedom"
-        remedy = "The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-."
+        remedy = (
+            "The scan is too short for this: choose a lighter --denoise, such as 6p or 24p:0.01-."
+        )
         raise problem(where, found, expected=f"at least {MIN_VOLUMES}", remedy=remedy)
     usable = np.isfinite(series).all(axis=0)
     cleaned = np.full(series.shape, np.nan)
-    band = {"high_pass": denoising.high_pass, "low_pass": denoising.low_pass, "t_r": repetition_time}
+    band = {
+        "high_pass": denoising.high_pass,
+        "low_pass": denoising.low_pass,
+        "t_r": repetition_time,
+    }
     try:
-        cleaned[:, usable] = clean(series[:, usable], confounds=confounds, detrend=True, standardize=None, **band)
+        cleaned[:, usable] = clean(
+            series[:, usable], confounds=confounds, detrend=True, standardize=None, **band
+        )
     except ValueError as error:
         cause = " ".join(str(error).split()).rstrip(".")
-        raise problem(where, f"the series could not be cleaned ({cause})", remedy="Change --denoise.") from error
+        raise problem(
+            where, f"the series could not be cleaned ({cause})", remedy="Change --denoise."
+        ) from error
     return cleaned
 
 
@@ -162,4 +193,6 @@ def _compcor(table: pd.DataFrame) -> list[str]:
     combined = sorted(name for name in table.columns if str(name).startswith("a_comp_cor_"))
     separate = [f"{kind}_comp_cor_{i:02d}" for kind in "cw" for i in range(N_COMPCOR)]
     found = [name for name in separate if name in table.columns] or combined[: 2 * N_COMPCOR]
-    return (found or ["a_comp_cor_00"]) + [str(name) for name in table.columns if str(name).startswith("cosine")]
+    return (found or ["a_comp_cor_00"]) + [
+        str(name) for name in table.columns if str(name).startswith("cosine")
+    ]

@@ -32,20 +32,34 @@ class CONN(Reader):
         files = files_below(source, ".mat")
         single = [(path, found) for path in files if (found := _ONE.fullmatch(path.name))]
         if single:
-            return of_one_task([Scan(found[1], path, "fc", task=found[2]) for path, found in single], options)
+            return of_one_task(
+                [Scan(found[1], path, "fc", task=found[2]) for path, found in single], options
+            )
         group = [(path, found[1]) for path in files if (found := _ALL.fullmatch(path.name))]
         chosen = [pair for pair in group if options.task in (None, pair[1])]
-        return of_one_task([scan for path, task in chosen for scan in _people(path, task, options)], options)
+        return of_one_task(
+            [scan for path, task in chosen for scan in _people(path, task, options)], options
+        )
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """Fisher z with the labels of `names`."""
         sources, targets = read_words(scan.path, "names"), read_words(scan.path, "names2")
-        z = read_array(scan.path, "Z") if scan.key is None else read_slice(scan.path, "Z", int(scan.key), axis=2)
+        z = (
+            read_array(scan.path, "Z")
+            if scan.key is None
+            else read_slice(scan.path, "Z", int(scan.key), axis=2)
+        )
         if z.ndim != 2 or z.shape != (len(sources), len(targets)):
-            raise problem(scan.path, f"Z is {z.shape} for {len(sources)} names and {len(targets)} names2")
+            raise problem(
+                scan.path, f"Z is {z.shape} for {len(sources)} names and {len(targets)} names2"
+            )
         lacking = [name for name in sources if name not in targets]
         if lacking:
-            raise problem(scan.path, f"{len(lacking)} of names are not among names2", expected="square results")
+            raise problem(
+                scan.path,
+                f"{len(lacking)} of names are not among names2",
+                expected="square results",
+            )
         matrix = np.array(z[:, [targets.index(name) for name in sources]], np.float64)
         np.fill_diagonal(matrix, 0.0)
         return Reading(matrix=matrix, labels=sources, values="z")

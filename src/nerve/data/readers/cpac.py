@@ -40,12 +40,19 @@ class CPAC(Reader):
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan a recording, all of one atlas and one denoising strategy; links never fetched included."""
-        names = parse_names(files_below(source, "_correlations.tsv", "_timeseries.1D", "_motion.1D"))
-        kinds = {"fc": [n for n in names if _is_matrix(n)], "series": [n for n in names if _is_series(n)]}
+        names = parse_names(
+            files_below(source, "_correlations.tsv", "_timeseries.1D", "_motion.1D")
+        )
+        kinds = {
+            "fc": [n for n in names if _is_matrix(n)],
+            "series": [n for n in names if _is_series(n)],
+        }
         kind, chosen, version = one_version(kinds, options, _version, preferred=_RECOMMENDED)
         if not kind:
             return []
-        motion = by_scan(n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson")
+        motion = by_scan(
+            n for n in names if n.suffix == "motion" and n.get("desc") == "FDJenkinson"
+        )
         others = {_version(name) for name in kinds[kind]} - {version}
         same_atlas = sorted(other.variant for other in others if other.atlas == version.atlas)
         notes = [WITHDRAWN]
@@ -55,20 +62,32 @@ class CPAC(Reader):
             )
         more: dict[str, Any] = {"extra": {"atlas": version.atlas}, "notes": tuple(notes)}
         recordings = by_scan(chosen).values()
-        return of_one_task([n.as_scan(kind, motion_path=n.companion(motion), **more) for n in recordings], options)
+        return of_one_task(
+            [n.as_scan(kind, motion_path=n.companion(motion), **more) for n in recordings], options
+        )
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
         values = read_numbers(scan.path).values
         motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
-        labels = None if options.order is not None else _labels(scan.extra["atlas"], values.shape[1])
+        labels = (
+            None if options.order is not None else _labels(scan.extra["atlas"], values.shape[1])
+        )
         stated = labels is not None
-        notes = (f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.",) * stated
-        return Reading.of(scan.kind, values, labels=labels, motion=motion, notes=notes, stated=stated)
+        notes = (
+            f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.",
+        ) * stated
+        return Reading.of(
+            scan.kind, values, labels=labels, motion=motion, notes=notes, stated=stated
+        )
 
 
 def _is_matrix(name: BidsName) -> bool:
-    return name.suffix == "correlations" and name.extension == ".tsv" and name.get("desc").startswith("Pearson")
+    return (
+        name.suffix == "correlations"
+        and name.extension == ".tsv"
+        and name.get("desc").startswith("Pearson")
+    )
 
 
 def _is_series(name: BidsName) -> bool:

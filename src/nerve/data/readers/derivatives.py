@@ -62,7 +62,15 @@ class BidsName:
 
     def as_scan(self, kind: str, **more: Any) -> Scan:
         """The scan that this file is."""
-        return Scan(self.participant, self.path, kind, self.get("ses"), self.get("task"), self.get("run"), **more)
+        return Scan(
+            self.participant,
+            self.path,
+            kind,
+            self.get("ses"),
+            self.get("task"),
+            self.get("run"),
+            **more,
+        )
 
 
 def parse_name(path: Path | str) -> BidsName | None:
@@ -121,7 +129,10 @@ def version_of(name: BidsName, *variants: str) -> Version:
 
 
 def one_version(
-    kinds: Mapping[str, Sequence[Named]], options: Options, version: Callable[[Named], Version], preferred: str = ""
+    kinds: Mapping[str, Sequence[Named]],
+    options: Options,
+    version: Callable[[Named], Version],
+    preferred: str = "",
 ) -> tuple[str, list[Named], Version]:
     """The kind to read (`fc`, `series`, or empty if there is neither), what there is of it in one version, and which.
 
@@ -144,7 +155,9 @@ def choose_version(available: Iterable[Version], options: Options, preferred: st
     one that matches the pattern `preferred`; otherwise the user must say.
     """
     versions, wanted = sorted(set(available)), options.atlas or ""
-    chosen = [one for one in versions if wanted.lower() in ("", one.atlas.lower(), str(one).lower())]
+    chosen = [
+        one for one in versions if wanted.lower() in ("", one.atlas.lower(), str(one).lower())
+    ]
     if not chosen:
         names = [str(version) for version in versions]
         found = f"There is no atlas {wanted!r} in the source, which has {listed(names, most=40)}."
@@ -154,7 +167,9 @@ def choose_version(available: Iterable[Version], options: Options, preferred: st
     if len(chosen) == 1 or len(usual) == 1 or (usual and not usual[0].variant):
         return (usual or chosen)[0]
     found = f"The source holds several variants of {chosen[0].atlas} ({listed(chosen, most=20)})"
-    raise NerveError(f"{found}, which must not be mixed. Name one with --atlas, for example `--atlas {chosen[0]}`.")
+    raise NerveError(
+        f"{found}, which must not be mixed. Name one with --atlas, for example `--atlas {chosen[0]}`."
+    )
 
 
 def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
@@ -167,8 +182,12 @@ def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
     if options.task is not None or len(tasks) < 2 or not others:
         return list(scans)
     if len(others) == len(tasks):
-        raise NerveError(f"The source holds several tasks ({listed(tasks)}). Name one with --task {tasks[0]}.")
-    note = f"only scans at rest are read; the source also has {listed(others)} (--task takes another)"
+        raise NerveError(
+            f"The source holds several tasks ({listed(tasks)}). Name one with --task {tasks[0]}."
+        )
+    note = (
+        f"only scans at rest are read; the source also has {listed(others)} (--task takes another)"
+    )
     return [replace(scan, notes=(*scan.notes, note)) for scan in scans if scan.task not in others]
 
 
@@ -182,7 +201,9 @@ def schaefer_of(atlas: str) -> tuple[int, int]:
     >>> schaefer_of("Schaefer417"), schaefer_of("Schaefer107"), schaefer_of("Gordon")
     ((400, 17), (1000, 7), (0, 0))
     """
-    hundreds = re.fullmatch(r"4S(\d+)56Parcels|[Ss]chaefer(\d|10)(7|17)", atlas)  # Schaefer417: XCP-D before 0.5
+    hundreds = re.fullmatch(
+        r"4S(\d+)56Parcels|[Ss]chaefer(\d|10)(7|17)", atlas
+    )  # Schaefer417: XCP-D before 0.5
     if hundreds:
         return int(hundreds[1] or hundreds[2]) * 100, int(hundreds[3] or 7)
     named = re.match(r"[Ss]chaefer(?:2018)?p?(\d{3,4})(?:Parcels)?n?(7|17)(?:Networks)?", atlas)
@@ -195,7 +216,11 @@ def _of_one_atlas(versions: list[Version], options: Options) -> list[Version]:
     wanted = re.match(r"schaefer(\d+)-(\d+)", options.rows.name) if options.rows else None
     size = (int(wanted[1]), int(wanted[2])) if wanted else None
     same_order = [atlas for atlas in atlases if schaefer_of(atlas) == size]
-    fitting = same_order or [atlas for atlas in atlases if size and schaefer_of(atlas)[0] == size[0]] or atlases
+    fitting = (
+        same_order
+        or [atlas for atlas in atlases if size and schaefer_of(atlas)[0] == size[0]]
+        or atlases
+    )
     if len(fitting) > 1:
         found = f"The source holds several atlases ({listed(atlases, most=40)})."
         raise NerveError(f"{found} Name one with --atlas, for example `--atlas {fitting[0]}`.")

@@ -20,9 +20,26 @@ from nerve.data.readers.text import column_of_numbers, first_lines, is_number, r
 from nerve.data.readers.unfolding import expected_sizes, proved_unfolding, unfoldings
 
 # names of the two columns of regions in a long table
-_ENDS = re.compile(r"(?:region|roi|node|label|parcel|seed|var|name)s?[_ .]?(?:[12ab]|i|j)|source|target|from|to|i|j|row|col(?:umn)?", re.IGNORECASE)  # fmt: skip  # noqa: E501
+_ENDS = re.compile(r"(?:region|roi|node|label|parcel|seed|var|name)s?[_ .]?(?:[12ab]|i|j)|source|target|from|to|i|j|row|col(?:umn)?", re.IGNORECASE)  # fmt: skip
 _SESSIONS = ("session_id", "session", "ses", "visit", "eventname")
-_BETWEEN = ("<->", "->", "--", "__", "_to_", "_vs_", " - ", " to ", "~", "|", ":", "-", "/", ".", "_", " ")
+_BETWEEN = (
+    "<->",
+    "->",
+    "--",
+    "__",
+    "_to_",
+    "_vs_",
+    " - ",
+    " to ",
+    "~",
+    "|",
+    ":",
+    "-",
+    "/",
+    ".",
+    "_",
+    " ",
+)
 _Ends = tuple[tuple[int, int], ...]  # positions of the two regions of each edge
 
 
@@ -35,7 +52,9 @@ class _Wide:
     ends: _Ends = ()
 
 
-_Long = tuple[str, str, str]  # the columns of a long table: the two of regions, and that of the values
+_Long = tuple[
+    str, str, str
+]  # the columns of a long table: the two of regions, and that of the values
 
 
 class Edges(Reader):
@@ -59,11 +78,17 @@ class Edges(Reader):
         """The matrix of one participant, with the labels that the columns name."""
         layout, way = scan.extra["layout"], scan.extra["unfolding"]
         if isinstance(layout, _Wide):
-            labels, ends, values = layout.labels, layout.ends, _values(scan.path, layout)[scan.extra["rows"][0]]
+            labels, ends, values = (
+                layout.labels,
+                layout.ends,
+                _values(scan.path, layout)[scan.extra["rows"][0]],
+            )
         else:
             labels, ends, values = _from_long(scan, layout)
         if way is not None:
-            return Reading(way.matrix(values, scan.path), notes=(f"the values of each participant are {way}",))
+            return Reading(
+                way.matrix(values, scan.path), notes=(f"the values of each participant are {way}",)
+            )
         matrix = np.full((len(labels),) * 2, np.nan)
         matrix[tuple(np.transpose(ends))] = values
         return Reading(matrix=np.where(np.isnan(matrix), matrix.T, matrix), labels=labels)
@@ -75,12 +100,18 @@ def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
     ids = _id_column(list(table.columns))
     sessions = [table[name] for name in table.columns if name.lower() in _SESSIONS and name != ids]
     session = sessions[0] if sessions else pd.Series("", table.index)
-    rows: Any = table.groupby([table[ids].astype(str), session.fillna("").astype(str)], sort=False).indices
+    rows: Any = table.groupby(
+        [table[ids].astype(str), session.fillna("").astype(str)], sort=False
+    ).indices
     way = None
     if isinstance(layout, _Wide):
         repeated = [person for (person, _), theirs in rows.items() if len(theirs) > 1]
         if repeated:
-            raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant and session")
+            raise problem(
+                path,
+                f"ids occur twice ({listed(repeated)})",
+                expected="one row per participant and session",
+            )
         if not layout.ends:
             some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:PROBES]]
             way = proved_unfolding(some, options, path)
@@ -103,7 +134,11 @@ def _values(path: Path, wide: _Wide) -> np.ndarray:
 @once
 def _table(path: Path) -> pd.DataFrame:
     first, _ = first_lines(path)
-    words = [name for name in first if name in ID_COLUMNS or name == first[0] or name.lower() in _SESSIONS]
+    words = [
+        name
+        for name in first
+        if name in ID_COLUMNS or name == first[0] or name.lower() in _SESSIONS
+    ]
     return read_table(path, dtype=dict.fromkeys(words, str), na_values=["n/a"])
 
 
@@ -119,7 +154,11 @@ def _other_columns(columns: Sequence[str]) -> list[str]:
 
 def _long(first: Sequence[str], second: Sequence[str]) -> _Long | None:
     """What the columns of a long table are, or None if this is none."""
-    if not 4 <= len(first) <= 10 or len(second) != len(first) or all(is_number(word) for word in first):
+    if (
+        not 4 <= len(first) <= 10
+        or len(second) != len(first)
+        or all(is_number(word) for word in first)
+    ):
         return None
     numeric = {name: is_number(word) for name, word in zip(first, second, strict=True)}
     others = _other_columns(first)
@@ -127,7 +166,9 @@ def _long(first: Sequence[str], second: Sequence[str]) -> _Long | None:
     if len(ends) != 2:
         ends = [name for name in others if not numeric[name]]
     values = [name for name in others if name not in ends and numeric[name]]
-    return (ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
+    return (
+        (ends[0], ends[1], values[-1]) if len(ends) == 2 and values and len(values) <= 2 else None
+    )
 
 
 def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wide | None:
@@ -144,7 +185,11 @@ def _wide(first: Sequence[str], second: Sequence[str], options: Options) -> _Wid
     counted = [name for name in others if re.fullmatch(rf"{re.escape(stem)}\d+", name)]
     fits = unfoldings(len(counted), expected_sizes(options))
     known = ids in ID_COLUMNS or not is_number(second[first.index(ids)])
-    return _Wide(tuple(counted)) if fits and known and len(counted) >= len(others) - 8 and len(counted) > 9 else None
+    return (
+        _Wide(tuple(counted))
+        if fits and known and len(counted) >= len(others) - 8 and len(counted) > 9
+        else None
+    )
 
 
 def _named_edges(columns: Sequence[str]) -> _Wide | None:
@@ -186,7 +231,9 @@ def _cut_names(names: Sequence[str], mark: str) -> dict[str, tuple[str, str]]:
 
 def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
     parts = name.split(mark)
-    halves = ((mark.join(parts[:i]).strip(), mark.join(parts[i:]).strip()) for i in range(1, len(parts)))
+    halves = (
+        (mark.join(parts[:i]).strip(), mark.join(parts[i:]).strip()) for i in range(1, len(parts))
+    )
     return [(left, right) for left, right in halves if left and right]
 
 
@@ -202,8 +249,15 @@ def _from_long(scan: Scan, columns: _Long) -> tuple[tuple[str, ...], _Ends, np.n
     at = {label: i for i, label in enumerate(labels)}
     left, right = (rows[name].astype(str).map(at) for name in columns[:2])
     if left.isna().any() or right.isna().any():
-        raise problem(scan.path, "a row names no region", expected="two regions in every row", remedy="Mend that row.")
+        raise problem(
+            scan.path,
+            "a row names no region",
+            expected="two regions in every row",
+            remedy="Mend that row.",
+        )
     ends = tuple(zip(left, right, strict=True))
     if len(set(ends)) < len(ends):
-        raise problem(scan.path, "a pair of regions occurs twice", expected="one row per pair of regions")
+        raise problem(
+            scan.path, "a pair of regions occurs twice", expected="one row per pair of regions"
+        )
     return labels, ends, column_of_numbers(rows, columns[2], scan.path)

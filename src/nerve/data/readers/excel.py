@@ -45,12 +45,16 @@ def read_workbook(path: Path, options: dict[str, Any]) -> pd.DataFrame:
         import openpyxl
     except ImportError as error:
         remedy = "Install it (`pip install openpyxl`), or save the sheet as .csv."
-        raise problem(path, "workbooks of Excel need the package openpyxl", remedy=remedy) from error
+        raise problem(
+            path, "workbooks of Excel need the package openpyxl", remedy=remedy
+        ) from error
     from pandas.io.parsers import TextParser  # type: ignore[attr-defined]
 
     with sentences(require_file(path), "a whole .xlsx file"):
         with zipfile.ZipFile(path) as archive:
-            refuse_bomb(path, path.stat().st_size, sum(member.file_size for member in archive.infolist()))
+            refuse_bomb(
+                path, path.stat().st_size, sum(member.file_size for member in archive.infolist())
+            )
         workbook = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
         try:
             sheet = workbook.worksheets[0]
@@ -103,5 +107,7 @@ def _cell(value: Any) -> Any:
 
 def _too_large(path: Path, found: str) -> NerveError:
     expected = f"at most {MOST_ROWS:,} rows and {MOST_CELLS:,} cells in a workbook"
-    remedy = "Delete rows and columns that hold nothing, or save the sheet as .csv, which may be longer."
+    remedy = (
+        "Delete rows and columns that hold nothing, or save the sheet as .csv, which may be longer."
+    )
     return problem(path, found, expected=expected, remedy=remedy)

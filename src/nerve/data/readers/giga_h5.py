@@ -14,7 +14,13 @@ import h5py
 
 from nerve.data.readers.arrays import as_numbers, own_dataset
 from nerve.data.readers.base import Options, Reader, Reading, Scan
-from nerve.data.readers.derivatives import BidsName, of_one_task, one_version, parse_name, version_of
+from nerve.data.readers.derivatives import (
+    BidsName,
+    of_one_task,
+    one_version,
+    parse_name,
+    version_of,
+)
 from nerve.data.readers.opening import files_below, require_file, sentences
 
 _KINDS = {"connectome": "fc", "timeseries": "series"}
@@ -28,14 +34,22 @@ class GigaH5(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan per array, all of one atlas and one resolution."""
         arrays = [found for path in files_below(source, ".h5", ".hdf5") for found in _arrays(path)]
-        kinds = {kind: [one for one in arrays if _KINDS[one[0].suffix] == kind] for kind in ("fc", "series")}
+        kinds = {
+            kind: [one for one in arrays if _KINDS[one[0].suffix] == kind]
+            for kind in ("fc", "series")
+        }
         kind, chosen, _ = one_version(kinds, options, lambda one: version_of(one[0]))
         return of_one_task([name.as_scan(kind, key=key) for name, key in chosen], options)
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """The matrix or series; these files hold no labels."""
-        with sentences(require_file(scan.path), "a whole HDF5 file"), h5py.File(scan.path, "r") as file:
-            return Reading.of(scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path))
+        with (
+            sentences(require_file(scan.path), "a whole HDF5 file"),
+            h5py.File(scan.path, "r") as file,
+        ):
+            return Reading.of(
+                scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path)
+            )
 
 
 def _arrays(path: Path) -> Iterator[tuple[BidsName, str]]:

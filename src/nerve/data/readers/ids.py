@@ -13,7 +13,9 @@ def normal_id(participant: object) -> str:
     >>> [normal_id(word) for word in ("NDAR_INV0A", "NDARINV0A", "sub-NDARINV0A", " sub-010 ", "CMU_a_0050642")]
     ['NDARINV0A', 'NDARINV0A', 'NDARINV0A', '010', 'CMU_a_0050642']
     """
-    if isinstance(participant, float) and participant.is_integer():  # a column of numbers with a gap in it
+    if (
+        isinstance(participant, float) and participant.is_integer()
+    ):  # a column of numbers with a gap in it
         participant = int(participant)
     word = str(participant).strip()
     word = re.sub(r"^sub-", "", word, flags=re.IGNORECASE)

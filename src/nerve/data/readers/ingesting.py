@@ -31,7 +31,9 @@ from nerve.data.readers.planning import Plan, make_plan
 from nerve.data.store import writing_cohort
 
 log = logging.getLogger("nerve.data.readers")
-Arrays = tuple[np.ndarray, np.ndarray | None]  # a participant's matrix, and time series where these are kept
+Arrays = tuple[
+    np.ndarray, np.ndarray | None
+]  # a participant's matrix, and time series where these are kept
 _DOUBT = "WARNING:"
 
 
@@ -95,7 +97,14 @@ def read_cohort(
     """
     with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
         out = Path(folder) / "cohort"
-        report = ingest(source, out, parcellation=parcellation, participants=participants, format=format, **options)
+        report = ingest(
+            source,
+            out,
+            parcellation=parcellation,
+            participants=participants,
+            format=format,
+            **options,
+        )
         for note in report.notes:
             if note.startswith(_DOUBT):
                 warnings.warn(note.removeprefix(_DOUBT).strip(), NerveWarning, stacklevel=2)
@@ -110,7 +119,11 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
         raise problem(out, "it already exists", remedy="Choose another folder, or say --overwrite.")
     plan = make_plan(Path(source), chosen)
     notes, reader = plan.notes, PeopleReader(plan)
-    record: dict[str, Any] = {"source": str(source), "format": plan.reader.name, "region_match": plan.regions.match}
+    record: dict[str, Any] = {
+        "source": str(source),
+        "format": plan.reader.name,
+        "region_match": plan.regions.match,
+    }
     record |= {"settings": said(options), "log": notes}
     with (
         completed(reader, plan, out) as (regions, people),
@@ -122,20 +135,33 @@ def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **option
             total += matrix
         order = check_order(total / max(writer.matrices.n_rows, 1), regions)
         if order.better:
-            as_other = f"read as {order.better} the network contrast is {order.others[order.better]:.3f}"
+            as_other = (
+                f"read as {order.better} the network contrast is {order.others[order.better]:.3f}"
+            )
             as_this = f"as {regions.name} {order.contrast:.3f}"
-            notes.append(f"{_DOUBT} the region order looks wrong: {as_other}, {as_this} (--order {order.better}?)")
+            notes.append(
+                f"{_DOUBT} the region order looks wrong: {as_other}, {as_this} (--order {order.better}?)"
+            )
         notes += reader.account()
-        exclusions = pd.DataFrame(list(reader.excluded.items()), columns=["participant_id", "reason"])
-        name, measure = chosen.name or out.name, "pearson" if reader.first is None else reader.first.measure
-        writer.finish(reader.table(), name=name, measure=measure, exclusions=exclusions, notes=record)
+        exclusions = pd.DataFrame(
+            list(reader.excluded.items()), columns=["participant_id", "reason"]
+        )
+        name, measure = (
+            chosen.name or out.name,
+            "pearson" if reader.first is None else reader.first.measure,
+        )
+        writer.finish(
+            reader.table(), name=name, measure=measure, exclusions=exclusions, notes=record
+        )
     for note in notes:
         log.info(note)
     return Report(out, plan.reader.name, plan.n_scans, len(reader.rows), exclusions, notes)
 
 
 @contextmanager
-def completed(people: Iterable[Person], plan: Plan, out: Path) -> Iterator[tuple[Parcellation, Iterable[Arrays]]]:
+def completed(
+    people: Iterable[Person], plan: Plan, out: Path
+) -> Iterator[tuple[Parcellation, Iterable[Arrays]]]:
     """The regions that the cohort gets, and the arrays of the participants, with data in all of them.
 
     Which regions are kept, or what is filled in, depends on everyone: so they are put aside first, beside `out`.
@@ -157,7 +183,11 @@ def completed(people: Iterable[Person], plan: Plan, out: Path) -> Iterator[tuple
         stream: BinaryIO = tempfile.TemporaryFile(dir=out.absolute().parent)  # noqa: SIM115, closed below
         spool = Spool(stream, target, people)
     with stream:
-        yield spool.without_regions(notes) if policy == "drop-region" else (target, spool.imputed(notes))
+        yield (
+            spool.without_regions(notes)
+            if policy == "drop-region"
+            else (target, spool.imputed(notes))
+        )
 
 
 class Spool:
@@ -174,7 +204,9 @@ class Spool:
             if person.series is not None:  # everyone has one, or nobody
                 self.with_series = True
                 np.save(stream, person.series)
-        self.missing = np.array(missing, bool).reshape(-1, target.n_regions)  # (participants, regions)
+        self.missing = np.array(missing, bool).reshape(
+            -1, target.n_regions
+        )  # (participants, regions)
 
     def __iter__(self) -> Iterator[Arrays]:
         self.stream.seek(0)
@@ -192,8 +224,13 @@ class Spool:
         if not gone:
             return self.target, self
         are = "is" if len(gone) == 1 else "are"
-        notes.append(f"{counted(len(gone), 'region')} that someone lacks {are} left out ({listed(gone, 6)})")
-        people = ((matrix[np.ix_(kept, kept)], None if series is None else series[:, kept]) for matrix, series in self)
+        notes.append(
+            f"{counted(len(gone), 'region')} that someone lacks {are} left out ({listed(gone, 6)})"
+        )
+        people = (
+            (matrix[np.ix_(kept, kept)], None if series is None else series[:, kept])
+            for matrix, series in self
+        )
         return self.target.subset(kept, name=f"{self.target.name} less {len(gone)}"), people
 
     def imputed(self, notes: list[str]) -> Iterable[Arrays]:
@@ -201,7 +238,9 @@ class Spool:
         nobody = self._labels(np.all(self.missing, axis=0))
         if nobody and len(self.missing):
             found = f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)})"
-            raise NerveError(f"{found}, so that there is no group mean to fill in. Use --missing drop-region.")
+            raise NerveError(
+                f"{found}, so that there is no group mean to fill in. Use --missing drop-region."
+            )
         n_lacking = int(self.missing.any(axis=1).sum())
         if n_lacking:
             notes.append(f"{counted(n_lacking)} had missing regions filled in with the group mean")

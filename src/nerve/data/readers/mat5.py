@@ -20,7 +20,9 @@ from nerve._utils.archives import refuse_bomb
 from nerve._utils.errors import problem
 
 _HEADER = 128
-_PREFIX = 1 << 16  # bytes of a variable whose tags are looked at; those of a numeric array lie in the first 200
+_PREFIX = (
+    1 << 16
+)  # bytes of a variable whose tags are looked at; those of a numeric array lie in the first 200
 _MATRIX, _COMPRESSED = 14, 15
 _DATA_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
 _NUMERIC_TYPES = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13}
@@ -32,7 +34,9 @@ _DEEPEST = 20  # cells within cells
 def refuse_unsound(source: Path | bytes, where: object) -> None:
     """Raise a `NerveError` unless the tags of a MAT v5 file (or its bytes) fit together."""
     try:
-        data = memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data  # may be gigabytes
+        data = (
+            memoryview(source) if isinstance(source, bytes) else np.memmap(source, mode="r").data
+        )  # may be gigabytes
         order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:_HEADER]), "")
         _require(order != "")
         for kind, content in _elements(data[_HEADER:], order, top=True):
@@ -43,7 +47,9 @@ def refuse_unsound(source: Path | bytes, where: object) -> None:
                 _check_matrix(content[:_PREFIX], order, whole=len(content) <= _PREFIX)
     except (struct.error, zlib.error, OSError) as error:
         found = "the MATLAB file is damaged: it was cut off, or its parts do not fit together"
-        raise problem(where, found, expected="a whole file", remedy="Copy or save it again.") from error
+        raise problem(
+            where, found, expected="a whole file", remedy="Copy or save it again."
+        ) from error
 
 
 def _require(sound: bool) -> None:
@@ -59,7 +65,9 @@ def _elements(
     while at + 8 <= len(data):
         kind, size = struct.unpack_from(order + "II", data, at)
         start, after = at + 8, at + 8 + size
-        if kind >> 16 and not top:  # a small element: both numbers in four bytes, the data in the next four
+        if (
+            kind >> 16 and not top
+        ):  # a small element: both numbers in four bytes, the data in the next four
             kind, size = kind & 0xFFFF, kind >> 16
             start, after = at + 4, at + 8
             _require(size <= 4)
@@ -94,8 +102,13 @@ def _check_matrix(content: memoryview, order: str, *, whole: bool, depth: int = 
         return
     _require(len(parts) > 2 and parts[1][0] in (5, 6))
     n_dimensions = len(parts[1][1]) // 4
-    _require(2 <= n_dimensions <= 32 and min(struct.unpack_from(f"{order}{n_dimensions}i", parts[1][1])) >= 0)
-    allowed = _NUMERIC_TYPES if array_class in (*_NUMERIC_CLASSES, _SPARSE) else _DATA_TYPES | {_MATRIX}
+    _require(
+        2 <= n_dimensions <= 32
+        and min(struct.unpack_from(f"{order}{n_dimensions}i", parts[1][1])) >= 0
+    )
+    allowed = (
+        _NUMERIC_TYPES if array_class in (*_NUMERIC_CLASSES, _SPARSE) else _DATA_TYPES | {_MATRIX}
+    )
     is_complex = bool(parts[0][1][1 if order == "<" else 2] & 0x08)
     n_data = {**dict.fromkeys(_NUMERIC_CLASSES, 1), _SPARSE: 3}.get(array_class)
     if n_data and (is_complex or whole):  # a long complex array is no FC either

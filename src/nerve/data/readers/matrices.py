@@ -14,8 +14,12 @@ from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
 from nerve.data.readers.base import Looked, Options
 
-TOLERANCE = 1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
-MOST_NEGATIVE = 0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
+TOLERANCE = (
+    1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
+)
+MOST_NEGATIVE = (
+    0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
+)
 LARGEST_Z = 10.0  # beyond it values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
 _THOROUGHLY = 5  # scans of which the eigenvalues are looked at
@@ -41,7 +45,9 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     matrix = np.array(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         shape = " x ".join(map(str, matrix.shape))
-        raise problem(where, f"the matrix is {shape}", expected="a square matrix", remedy="Write it again.")
+        raise problem(
+            where, f"the matrix is {shape}", expected="a square matrix", remedy="Write it again."
+        )
     if len(matrix) < 2:
         raise problem(where, "the matrix has one entry", expected="at least two regions")
     if values == "z":
@@ -63,7 +69,10 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     if values != "other":
         low, high = float(matrix.min()), float(matrix.max())
         if low < -1 - TOLERANCE or high > 1 + TOLERANCE:
-            found, remedy = f"values run from {low:.3g} to {high:.3g}", "If they are Fisher z, say --values z."
+            found, remedy = (
+                f"values run from {low:.3g} to {high:.3g}",
+                "If they are Fisher z, say --values z.",
+            )
             raise problem(where, found, expected="correlations in [-1, 1]", remedy=remedy)
         np.clip(matrix, -1.0, 1.0, out=matrix)
     if values == "r":
@@ -82,7 +91,9 @@ def is_symmetric(matrices: np.ndarray) -> bool:
 def _symmetric(matrix: np.ndarray, where: object) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
-        worst = float((matrix - matrix.T).max())  # the difference is antisymmetric: its maximum is its largest size
+        worst = float(
+            (matrix - matrix.T).max()
+        )  # the difference is antisymmetric: its maximum is its largest size
     if worst == 0:
         return matrix
     if worst <= TOLERANCE:
@@ -128,7 +139,9 @@ def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     blank = not len(known) or bool(np.all(known == 0))
     if largest > LARGEST_Z:
         return ""
-    constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE and finite[0] >= _DIAGONAL_OF_Z
+    constant = (
+        len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE and finite[0] >= _DIAGONAL_OF_Z
+    )
     if np.isinf(known).any() or constant:
         return "z"
     if largest > 1 + TOLERANCE:
@@ -166,7 +179,10 @@ def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("ot
 def _only_as_z(matrix: np.ndarray) -> bool:
     """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
     as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
-    return negative_share(as_r) > MOST_NEGATIVE and negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
+    return (
+        negative_share(as_r) > MOST_NEGATIVE
+        and negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
+    )
 
 
 def negative_share(matrix: np.ndarray) -> float:
@@ -183,7 +199,9 @@ def average(matrices: np.ndarray, measure: str) -> np.ndarray:
     """
     correlations = measure in CORRELATIONS
     z = fisher_z(matrices) if correlations else matrices
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # regions that all runs lack stay NaN
+    with warnings.catch_warnings(
+        action="ignore", category=RuntimeWarning
+    ):  # regions that all runs lack stay NaN
         mean = np.nanmean(z, axis=0)
     present = ~np.isnan(mean.diagonal())
     unknown = present & np.isnan(mean[:, present]).any(axis=1)

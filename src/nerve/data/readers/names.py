@@ -18,7 +18,10 @@ from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.readers.base import Options, Scan
 from nerve.data.readers.ids import normal_id
 
-_GROUP = re.compile(r"(site|group|grp|cent(er|re)|scanner|batch|cohort|study|dx|class|sample|fold|part)", re.IGNORECASE)
+_GROUP = re.compile(
+    r"(site|group|grp|cent(er|re)|scanner|batch|cohort|study|dx|class|sample|fold|part)",
+    re.IGNORECASE,
+)
 _MARKS = r"_\-. "
 # what people write before or after an id when they save a matrix or a series
 _WORDS = (
@@ -45,7 +48,9 @@ class Axis:
     values: list[str]
     pattern: str
     words: str = ""
-    rest: list[str] = field(default_factory=list)  # what else tells the files of a participant apart
+    rest: list[str] = field(
+        default_factory=list
+    )  # what else tells the files of a participant apart
 
     @property
     def n_participants(self) -> int:
@@ -59,15 +64,22 @@ class Axis:
     @property
     def is_group(self) -> bool:
         """Whether the values name sites or diagnoses rather than participants."""
-        return all(_GROUP.match(value) or not any(letter.isdigit() for letter in value) for value in self.values)
+        return all(
+            _GROUP.match(value) or not any(letter.isdigit() for letter in value)
+            for value in self.values
+        )
 
 
 class TwoReadings(NerveError):
     """The files can be read in several ways; `table` has a row per file and a column per way."""
 
     def __init__(self, sentence: str, paths: Sequence[str], axes: Sequence[Axis]) -> None:
-        ways = [f"{axis.words or 'participants'} with --id-pattern '{axis.pattern}'" for axis in axes]
-        super().__init__(f"{sentence} Say which: {'; or '.join(ways)}. --dry-run shows what becomes of every file.")
+        ways = [
+            f"{axis.words or 'participants'} with --id-pattern '{axis.pattern}'" for axis in axes
+        ]
+        super().__init__(
+            f"{sentence} Say which: {'; or '.join(ways)}. --dry-run shows what becomes of every file."
+        )
         self.axes = list(axes)
         columns = {f"participant ({i + 1})": axis.values for i, axis in enumerate(axes)}
         self.table = pd.DataFrame({"file": list(paths), **columns})
@@ -130,17 +142,23 @@ def scan_of(path: Path, root: Path, ids: Sequence[str] = ()) -> Scan:
     """
     words = inside(path, root)
     who = _told(words, ids) or bare_name(path)[0] or normal_id(_ENDING.sub("", path.name))
-    found = dict(reversed(re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words)))  # of several the first
+    found = dict(
+        reversed(re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words))
+    )  # of several the first
     return Scan(who, path, "", *(found.get(key, "") for key in ("ses", "task", "run")))
 
 
-def people_of(path: Path, n_people: int, options: Options, *, task: str = "", **extra: Any) -> list[Scan]:
+def people_of(
+    path: Path, n_people: int, options: Options, *, task: str = "", **extra: Any
+) -> list[Scan]:
     """A scan per participant of one file, named by `--ids` or by the rows of the participants table."""
     ids = options.ids
     if ids is None or len(ids) != n_people:
         found = "no ids are known" if ids is None else f"there are {len(ids)} ids"
         remedy = "Give the ids in the order of the file: --ids FILE, one per line, or --participants FILE with as "
-        raise problem(path, f"it holds {n_people} participants and {found}", remedy=f"{remedy}many rows.")
+        raise problem(
+            path, f"it holds {n_people} participants and {found}", remedy=f"{remedy}many rows."
+        )
     return [Scan(person, path, task=task, key=i, extra=extra) for i, person in enumerate(ids)]
 
 
@@ -162,7 +180,9 @@ def bare_name(path: Path) -> tuple[str, str]:
     words = re.split(r"([_\-. ])", stem)
     occasions = [word for word in words[::2] if _OCCASION.fullmatch(word)]
     marked = zip(["", *words[1::2]], words[::2], strict=True)
-    kept = "".join(mark + word for mark, word in marked if not _OCCASION.fullmatch(word)).strip("_-. ")
+    kept = "".join(mark + word for mark, word in marked if not _OCCASION.fullmatch(word)).strip(
+        "_-. "
+    )
     bare = "" if _ONLY.match(kept) else _AFTER.sub("", _BEFORE.sub("", kept))
     return bare, "_".join(occasions)
 
@@ -180,11 +200,22 @@ def _told(words: str, ids: Sequence[str]) -> str:
         return normal_id(bids[1])
     *folders, name = (normal_id(part) for part in words.split("/"))
     names = (name, _BEFORE.sub("", name))
-    by_name = max((one for one in ids if one and any(_begins_with(word, one) for word in names)), key=len, default="")
+    by_name = max(
+        (one for one in ids if one and any(_begins_with(word, one) for word in names)),
+        key=len,
+        default="",
+    )
     by_folder = max((one for one in ids if one and one in folders), key=len, default="")
     if by_name and by_folder and by_name != by_folder:
-        axes = [Axis([by_folder], r"(?P<id>[^/]+)/[^/]+$"), Axis([by_name], r"(?P<id>[^/]+?)(?:[_.\-][^/]*)?$")]
-        raise TwoReadings(f"{words}: both its name and its folder are ids ({by_name}, {by_folder}).", [words], axes)
+        axes = [
+            Axis([by_folder], r"(?P<id>[^/]+)/[^/]+$"),
+            Axis([by_name], r"(?P<id>[^/]+?)(?:[_.\-][^/]*)?$"),
+        ]
+        raise TwoReadings(
+            f"{words}: both its name and its folder are ids ({by_name}, {by_folder}).",
+            [words],
+            axes,
+        )
     return by_name or by_folder
 
 
@@ -192,21 +223,30 @@ def _refuse_unexplained(scans: Sequence[Scan], root: Path) -> None:
     """Refuse files of one participant that no session, task or run tells apart: they are not to be averaged."""
     same: dict[tuple[str, ...], list[str]] = {}
     for scan in scans:
-        same.setdefault((scan.participant, scan.session, scan.task, scan.run), []).append(inside(scan.path, root))
+        same.setdefault((scan.participant, scan.session, scan.task, scan.run), []).append(
+            inside(scan.path, root)
+        )
     (who, *_), paths = max(same.items(), key=lambda item: len(item[1]))
     if len(paths) < 2:
         return
-    axes = [Axis([who] * len(paths), _only_like(path, who), f"only {path.replace(who, '*')}") for path in paths[:3]]
+    axes = [
+        Axis([who] * len(paths), _only_like(path, who), f"only {path.replace(who, '*')}")
+        for path in paths[:3]
+    ]
     found = f"{root}: {len(paths)} files are of participant {who} ({listed(paths, most=3)})"
     doubt = "They may be versions of one scan, several scans, or several participants."
-    raise TwoReadings(f"{found}, and no session, task or run tells them apart. {doubt}", paths, axes)
+    raise TwoReadings(
+        f"{found}, and no session, task or run tells them apart. {doubt}", paths, axes
+    )
 
 
 def _only_like(path: str, who: str) -> str:
     """A pattern that matches only the files that are named as this one is."""
     before, found, after = path.rpartition(who)
     folder = before.rpartition("/")[2]
-    return f"(?:^|/){re.escape(folder)}(?P<id>[^/]+){re.escape(after)}$" if found else "(?P<id>[^/]+)$"
+    return (
+        f"(?:^|/){re.escape(folder)}(?P<id>[^/]+){re.escape(after)}$" if found else "(?P<id>[^/]+)$"
+    )
 
 
 def participants_axis(paths: Sequence[str], names: Sequence[str]) -> Axis:
@@ -226,18 +266,33 @@ def participants_axis(paths: Sequence[str], names: Sequence[str]) -> Axis:
     differing = [axis for axis in axes if axis.n_participants > 1]
     if not differing:
         return _one_participant(paths, axes)
-    finest = max(reversed(differing), key=lambda axis: axis.n_participants)  # of equals the last, which is the name
+    finest = max(
+        reversed(differing), key=lambda axis: axis.n_participants
+    )  # of equals the last, which is the name
     # what tells the same files apart as the finest, and what only groups its participants, is no other reading
-    rivals = [axis for axis in differing if not axis.finer(finest) and not (finest.finer(axis) and axis.is_group)]
-    owners = [axis for axis in rivals if finest.finer(axis) and all(map(str.startswith, finest.values, axis.values))]
+    rivals = [
+        axis
+        for axis in differing
+        if not axis.finer(finest) and not (finest.finer(axis) and axis.is_group)
+    ]
+    owners = [
+        axis
+        for axis in rivals
+        if finest.finer(axis) and all(map(str.startswith, finest.values, axis.values))
+    ]
     if owners:  # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
         return Axis(owners[-1].values, owners[-1].pattern, rest=finest.values)
     if not rivals and finest.words == "the file name":
         rivals = _parts_of(paths, finest)
     if rivals:
         axes = [finest, *rivals]
-        ways = [f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})" for axis in axes]
-        sentence = f"The {len(paths)} files can be read as participants in several ways: {listed(ways)}."
+        ways = [
+            f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})"
+            for axis in axes
+        ]
+        sentence = (
+            f"The {len(paths)} files can be read as participants in several ways: {listed(ways)}."
+        )
         raise TwoReadings(sentence, paths, axes)
     return finest
 
@@ -250,14 +305,24 @@ def _folders(paths: Sequence[str]) -> list[Axis]:
         values = [folders[level] for folders in parts]
         if not all(_OCCASION.fullmatch(value) for value in values):
             above = f"(?:[^/]+/){{{level}}}" if level else ""
-            axes.append(Axis(values, f"^{above}(?P<id>[^/]+)/", f"folder {level + 1}" if level else "the folder"))
+            axes.append(
+                Axis(
+                    values,
+                    f"^{above}(?P<id>[^/]+)/",
+                    f"folder {level + 1}" if level else "the folder",
+                )
+            )
     return axes
 
 
 def _around(paths: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
     """What stands before and after the bare names, where that is the same in all files; else any ending."""
-    stems = [path.rpartition("/")[2].partition(name) for path, name in zip(paths, names, strict=True)]
-    if len({(before, after) for before, _, after in stems}) == 1 and all(found for _, found, _ in stems):
+    stems = [
+        path.rpartition("/")[2].partition(name) for path, name in zip(paths, names, strict=True)
+    ]
+    if len({(before, after) for before, _, after in stems}) == 1 and all(
+        found for _, found, _ in stems
+    ):
         return re.escape(stems[0][0]), re.escape(stems[0][2])
     return "", r"\.[^/]+"
 
@@ -269,14 +334,24 @@ def _parts_of(paths: Sequence[str], axis: Axis) -> list[Axis]:
         return []
     first, mark, last = ([found[i] for found in cut if found] for i in (1, 2, 3))
     left, right = Axis(first, ""), Axis(last, "")
-    repeated = left.n_participants < axis.n_participants and right.n_participants < axis.n_participants
+    repeated = (
+        left.n_participants < axis.n_participants and right.n_participants < axis.n_participants
+    )
     if not repeated or left.n_participants == 1 or right.n_participants == 1 or left.is_group:
         return []
     before, after = _around(paths, axis.values)
     sign = re.escape(mark[0])
     return [
-        Axis(first, f"(?:^|/){before}(?P<id>[^/]+){sign}(?P<run>[^/{sign}]+){after}$", "the first part of the name"),
-        Axis(last, f"(?:^|/){before}(?P<run>[^/]+){sign}(?P<id>[^/{sign}]+){after}$", "the last part of the name"),
+        Axis(
+            first,
+            f"(?:^|/){before}(?P<id>[^/]+){sign}(?P<run>[^/{sign}]+){after}$",
+            "the first part of the name",
+        ),
+        Axis(
+            last,
+            f"(?:^|/){before}(?P<run>[^/]+){sign}(?P<id>[^/{sign}]+){after}$",
+            "the last part of the name",
+        ),
     ]
 
 
@@ -288,6 +363,14 @@ def _one_participant(paths: Sequence[str], axes: Sequence[Axis]) -> Axis:
     who = next(filter(None, found), "")
     if who:
         return Axis([who] * len(paths), "")
-    each = Axis([path.rsplit(".", 1)[0] for path in paths], r"^(?P<id>.+)\.[^/.]+$", "each file a participant")
-    sentence = f"The {len(paths)} files differ only in words for sessions and runs ({listed(paths, 3)})."
-    raise TwoReadings(f"{sentence} They may be of one participant or of {len(paths)}.", paths, [each])
+    each = Axis(
+        [path.rsplit(".", 1)[0] for path in paths],
+        r"^(?P<id>.+)\.[^/.]+$",
+        "each file a participant",
+    )
+    sentence = (
+        f"The {len(paths)} files differ only in words for sessions and runs ({listed(paths, 3)})."
+    )
+    raise TwoReadings(
+        f"{sentence} They may be of one participant or of {len(paths)}.", paths, [each]
+    )

@@ -37,16 +37,25 @@ class NIfTI(Reader):
 
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan a recording, in one space."""
-        names = parse_names(files_below(source, "_bold.nii.gz", "_bold.nii", SURFACES, "_timeseries.tsv"))
-        surface = options.atlas_image is not None and options.atlas_image.name.endswith(SURFACE_LABELS)
+        names = parse_names(
+            files_below(source, "_bold.nii.gz", "_bold.nii", SURFACES, "_timeseries.tsv")
+        )
+        surface = options.atlas_image is not None and options.atlas_image.name.endswith(
+            SURFACE_LABELS
+        )
         images = [name for name in names if _is_image(name, surface)]
         if not images:
             return []
         _check_needs(options)
         images = _of_one_space(images, options)
-        confounds = by_scan(n for n in names if n.suffix == "timeseries" and n.get("desc") == "confounds")
+        confounds = by_scan(
+            n for n in names if n.suffix == "timeseries" and n.get("desc") == "confounds"
+        )
         chosen = by_scan(images).values()
-        return of_one_task([name.as_scan("series", motion_path=name.companion(confounds)) for name in chosen], options)
+        return of_one_task(
+            [name.as_scan("series", motion_path=name.companion(confounds)) for name in chosen],
+            options,
+        )
 
     def read(self, scan: Scan, options: Options) -> Reading:
         """Region series after denoising, with the framewise displacement of the confounds table."""
@@ -54,7 +63,9 @@ class NIfTI(Reader):
         table = pd.DataFrame() if scan.motion_path is None else read_confounds(scan.motion_path)
         if table.empty and denoising.strategy != "none":
             found = "there is no …_desc-confounds_timeseries.tsv for it"
-            raise problem(scan.path, found, remedy="Put it beside the image, or say --denoise none.")
+            raise problem(
+                scan.path, found, remedy="Put it beside the image, or say --denoise none."
+            )
         extract = _surface_series if scan.path.name.endswith(SURFACES) else _volume_series
         series, labels, repetition_time = extract(scan, atlas, options)
         nuisance = regressors(table, denoising.strategy, scan.path)
@@ -67,17 +78,27 @@ class NIfTI(Reader):
 def _is_image(name: BidsName, surface: bool) -> bool:
     if surface or name.suffix != "bold":
         return name.suffix == "bold" and name.extension == SURFACES
-    return name.extension in VOLUMES and name.get("desc") == "preproc" and name.get("space").startswith("MNI")
+    return (
+        name.extension in VOLUMES
+        and name.get("desc") == "preproc"
+        and name.get("space").startswith("MNI")
+    )
 
 
 def _of_one_space(images: list[BidsName], options: Options) -> list[BidsName]:
     """The images in the space that `--atlas` names, else in that of Schaefer's label images, else in the first."""
-    space_of = {name: "_res-".join(filter(None, (name.get("space"), name.get("res")))) for name in images}
+    space_of = {
+        name: "_res-".join(filter(None, (name.get("space"), name.get("res")))) for name in images
+    }
     spaces = sorted(set(space_of.values()))
     wanted = (options.atlas or "").lower()
-    chosen = [space for space in spaces if wanted in ("", space.lower(), space.split("_")[0].lower())]
+    chosen = [
+        space for space in spaces if wanted in ("", space.lower(), space.split("_")[0].lower())
+    ]
     if not chosen:
-        found = f"There are no images in {options.atlas!r}; the source has them in {listed(spaces)}."
+        found = (
+            f"There are no images in {options.atlas!r}; the source has them in {listed(spaces)}."
+        )
         raise NerveError(f"{found} Name one of these with --atlas.")
     ranked = [space for start in _SPACES for space in chosen if space.startswith(start)]
     return [name for name in images if space_of[name] == (ranked or chosen)[0]]
@@ -86,10 +107,10 @@ def _of_one_space(images: list[BidsName], options: Options) -> list[BidsName]:
 def _check_needs(options: Options) -> tuple[Path, Denoising]:
     """The label image and the denoising, once everything that reading images needs is there."""
     if options.atlas_image is None:
-        kinds = (
-            "a .nii.gz whose values 1 … R are the regions in the order of --parcellation, or a .dlabel.nii for surfaces"
+        kinds = "a .nii.gz whose values 1 … R are the regions in the order of --parcellation, or a .dlabel.nii for surfaces"
+        raise NerveError(
+            f"Images of voxels need a label image of the regions: give --atlas-image FILE ({kinds})."
         )
-        raise NerveError(f"Images of voxels need a label image of the regions: give --atlas-image FILE ({kinds}).")
     if importlib.util.find_spec("nilearn") is None:
         raise NerveError("Reading images of voxels needs nilearn. Install it: pip install nilearn.")
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
@@ -101,12 +122,20 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
 
     image = load_image(scan.path)
     if len(image.shape) != 4:
-        raise problem(scan.path, f"the image has {len(image.shape)} dimensions", expected="4 (x, y, z, volumes)")
+        raise problem(
+            scan.path,
+            f"the image has {len(image.shape)} dimensions",
+            expected="4 (x, y, z, volumes)",
+        )
     with sentences(scan.path, WHOLE):
         n_regions = max(options.rows.n_regions if options.rows else 0, _largest_label(atlas))
-        masker = NiftiLabelsMasker(load_image(atlas), standardize=None, resampling_target="data", reports=False)
+        masker = NiftiLabelsMasker(
+            load_image(atlas), standardize=None, resampling_target="data", reports=False
+        )
         found = masker.fit_transform(image)  # (volumes, labels that have voxels)
-        present = [int(value) for column, value in masker.region_ids_.items() if column != "background"]
+        present = [
+            int(value) for column, value in masker.region_ids_.items() if column != "background"
+        ]
     series = np.full((len(found), n_regions), np.nan)
     series[:, np.array(present, int) - 1] = found
     return series, None, _repetition_time(scan, float(image.header.get_zooms()[3]))
@@ -117,7 +146,10 @@ def _largest_label(atlas: Path) -> int:
     data = np.asarray(load_image(atlas).dataobj)
     whole = np.isfinite(data).all() and np.abs(data - np.round(data)).max() <= 1e-3
     if not whole or data.min() < 0 or data.max() > 10_000:
-        found, expected = "the label image holds other values", "labels 1 … R in the order of the parcellation, and 0"
+        found, expected = (
+            "the label image holds other values",
+            "labels 1 … R in the order of the parcellation, and 0",
+        )
         raise problem(atlas, found, expected=expected, remedy="Give a label image.")
     return int(np.round(data.max()))
 
@@ -135,13 +167,19 @@ def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
         key_of = _keys_at(vertices, label_vertices, keys)
     wanted = [key for key in sorted(table) if key != 0 and table[key][0] != "???"]
     means = pd.DataFrame(data.T).groupby(key_of).mean().reindex(wanted)  # (labels, volumes)
-    return means.to_numpy().T, tuple(str(table[key][0]) for key in wanted), _repetition_time(scan, step)
+    return (
+        means.to_numpy().T,
+        tuple(str(table[key][0]) for key in wanted),
+        _repetition_time(scan, step),
+    )
 
 
 def _keys_at(vertices: Any, label_vertices: Any, keys: np.ndarray) -> np.ndarray:
     """The label key of every vertex or voxel of one axis, from those of another; 0 where the other has none."""
     axes = (vertices, label_vertices)
-    here, there = (pd.MultiIndex.from_arrays([axis.name, axis.vertex, *axis.voxel.T]) for axis in axes)
+    here, there = (
+        pd.MultiIndex.from_arrays([axis.name, axis.vertex, *axis.voxel.T]) for axis in axes
+    )
     return pd.Series(keys, index=there).reindex(here, fill_value=0).to_numpy()
 
 

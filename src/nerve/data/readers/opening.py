@@ -49,31 +49,47 @@ def is_data(path: Path) -> bool:
 
 def _walk(source: Path) -> Iterator[Path]:
     entered = set()
-    for folder, folders, files in os.walk(source, followlinks=True):  # which passes over what may not be read
+    for folder, folders, files in os.walk(
+        source, followlinks=True
+    ):  # which passes over what may not be read
         real = os.path.realpath(folder)
         if real in entered:
             folders.clear()
             continue
         entered.add(real)
-        folders[:] = [name for name in folders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA]
+        folders[:] = [
+            name for name in folders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA
+        ]
         yield from (Path(folder, name) for name in files if name[0] != ".")
 
 
 def require_file(path: Path) -> Path:
     """The path, if it holds content; otherwise one sentence about what it is instead."""
     if path.is_symlink() and not path.exists():
-        found, remedy = f"the link to {path.readlink()} is broken", "Mend the link or leave the file out."
+        found, remedy = (
+            f"the link to {path.readlink()} is broken",
+            "Mend the link or leave the file out.",
+        )
         if "annex" in str(path.readlink()):
-            found, remedy = "the link points to a git-annex file that was never fetched", "Fetch it with `datalad get`."
+            found, remedy = (
+                "the link points to a git-annex file that was never fetched",
+                "Fetch it with `datalad get`.",
+            )
         raise problem(path, found, remedy=remedy)
     if not path.is_file():
-        raise problem(path, "it is a folder" if path.is_dir() else "there is no such file or folder")
+        raise problem(
+            path, "it is a folder" if path.is_dir() else "there is no such file or folder"
+        )
     if path.stat().st_size == 0:
         raise problem(path, "the file is empty", remedy=MENDING)
     with open(path, "rb") as stream:
         start = stream.read(64)
     if b"annex/objects" in start or start.startswith(b"version https://git-lfs"):
-        raise problem(path, "the file is a placeholder whose content was never fetched", remedy="Use `datalad get`.")
+        raise problem(
+            path,
+            "the file is a placeholder whose content was never fetched",
+            remedy="Use `datalad get`.",
+        )
     return path
 
 

@@ -49,13 +49,19 @@ def options_of(source: Path, given: Mapping[str, Any]) -> Options:
     if named.get("jobs", 1) < 1:
         raise NerveError(f"--jobs is {named['jobs']}, expected at least 1.")
     if not named.get("fd_threshold", 1) > 0:
-        raise NerveError(f"--fd-threshold is {named['fd_threshold']}, expected a displacement above 0 mm.")
+        raise NerveError(
+            f"--fd-threshold is {named['fd_threshold']}, expected a displacement above 0 mm."
+        )
     _check_pattern(named.get("id_pattern", "(?P<id>)"))
     beside = (source if source.is_dir() else source.parent) / "participants.tsv"
     table = named.get("participants", beside if beside.is_file() else None)
     columns = parse_columns(named.get("columns"))
     ids = _listed_ids(named["ids"]) if "ids" in named else table_ids(table, columns)
-    open_as: dict[str, Any] = {"parcellation": load_parcellation, "order": load_parcellation, "atlas_image": Path}
+    open_as: dict[str, Any] = {
+        "parcellation": load_parcellation,
+        "order": load_parcellation,
+        "atlas_image": Path,
+    }
     opened = {name: open_one(named[name]) for name, open_one in open_as.items() if name in named}
     return Options(**named | opened | {"participants": table, "columns": columns, "ids": ids})
 

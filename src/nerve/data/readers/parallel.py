@@ -24,7 +24,9 @@ def processes_for(n_items: int, jobs: int | None = None) -> int:
     return min(jobs or usable_cores(), n_items)
 
 
-def in_order(function: Callable[[Item], Result], items: Sequence[Item], jobs: int | None = None) -> Iterator[Result]:
+def in_order(
+    function: Callable[[Item], Result], items: Sequence[Item], jobs: int | None = None
+) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in order.
 
     Parameters
@@ -51,7 +53,9 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item], jobs: in
     try:
         with worker_processes(n_processes) as parallel:
             for start in range(0, len(items), n_at_once):
-                yield from parallel(delayed(function)(item) for item in items[start : start + n_at_once])
+                yield from parallel(
+                    delayed(function)(item) for item in items[start : start + n_at_once]
+                )
     except TerminatedWorkerError as error:
         raise NerveError(
             "A reading process was ended from outside (is memory short?). Try fewer with --jobs."

@@ -53,12 +53,18 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
     if Path(text).suffix.lower() in (".yaml", ".yml", ".json"):
         content = read_yaml(text)
         content = content.get("columns", content)
-        if not isinstance(content, dict) or not all(isinstance(one, str | int | float) for one in content.values()):
-            raise problem(text, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`")
+        if not isinstance(content, dict) or not all(
+            isinstance(one, str | int | float) for one in content.values()
+        ):
+            raise problem(
+                text, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`"
+            )
         return parse_columns(content)
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if not all(middle and ours.strip() and theirs.strip() for ours, middle, theirs in pairs):
-        raise NerveError(f"--columns is {text!r}, expected name=THEIRS,name=THEIRS or a YAML file of such pairs.")
+        raise NerveError(
+            f"--columns is {text!r}, expected name=THEIRS,name=THEIRS or a YAML file of such pairs."
+        )
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
@@ -66,7 +72,9 @@ def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
     """The table as it is, with ids (and `words`) as words and the usual marks of missing values as missing."""
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
-    return _read_table(Path(source), tuple(words)).copy()  # whole again: thousands of columns come in pieces
+    return _read_table(
+        Path(source), tuple(words)
+    ).copy()  # whole again: thousands of columns come in pieces
 
 
 @once
@@ -76,7 +84,9 @@ def _read_table(source: Path, words: tuple[str, ...]) -> pd.DataFrame:
     return read_table(source, dtype=dict.fromkeys(as_words, str), na_values=MISSING)
 
 
-def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: object) -> tuple[pd.DataFrame, list[str]]:
+def rename_columns(
+    table: pd.DataFrame, columns: Mapping[str, str], where: object
+) -> tuple[pd.DataFrame, list[str]]:
     """Give columns our names: those that the user mapped, then those of the releases that we know.
 
     A known name is left alone when our name is taken, so that nothing is overwritten.
@@ -90,7 +100,9 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
             renames[theirs] = ours
             taken.add(ours)
             said.append(f"{theirs} as {ours}")
-    table = table.drop(columns=[ours for ours in columns if ours in table.columns and ours not in renames])
+    table = table.drop(
+        columns=[ours for ours in columns if ours in table.columns and ours not in renames]
+    )
     notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
     return table.rename(columns=renames), notes
 
@@ -98,7 +110,11 @@ def rename_columns(table: pd.DataFrame, columns: Mapping[str, str], where: objec
 def _renamed(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame, list[str], object]:
     """The table in our names, what to tell the user, and what sentences call it."""
     where = "the participants table" if isinstance(source, pd.DataFrame) else source
-    ids = [theirs for ours, theirs in columns.items() if ours in ("participant_id", "session_id", "family_id")]
+    ids = [
+        theirs
+        for ours, theirs in columns.items()
+        if ours in ("participant_id", "session_id", "family_id")
+    ]
     return *rename_columns(load_table(source, ids), columns, where), where
 
 
@@ -112,7 +128,9 @@ def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) ->
     return max(candidates, key=lambda name: len(people & set(table[name].dropna().map(normal_id))))
 
 
-def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object) -> pd.DataFrame:
+def one_row_each(
+    table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object
+) -> pd.DataFrame:
     """One row per participant. Several rows are accepted only where sessions tell them apart."""
     if not table["participant_id"].duplicated().any():
         return table
@@ -121,7 +139,9 @@ def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, whe
         read = {_bare_session(session) for session in sessions if session}
         here = table["session_id"].map(_bare_session).isin(read)
         known = table["participant_id"].isin(table.loc[here, "participant_id"])
-        table = table[here | ~known]  # the rows of the sessions that were read, where there are such
+        table = table[
+            here | ~known
+        ]  # the rows of the sessions that were read, where there are such
     repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
     if not len(repeated):
         return table
@@ -134,7 +154,10 @@ def one_row_each(table: pd.DataFrame, sessions: Iterable[str], repeats: str, whe
     if repeats in ("first", "last"):
         return groups.head(1) if repeats == "first" else groups.tail(1)
     numeric = set(table.select_dtypes("number"))
-    rules = {name: "mean" if name in numeric else "first" for name in table.columns.drop("participant_id")}
+    rules = {
+        name: "mean" if name in numeric else "first"
+        for name in table.columns.drop("participant_id")
+    }
     return groups.agg(rules).reset_index()
 
 
@@ -153,13 +176,21 @@ def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) 
     if options.participants is None:
         return pd.DataFrame({"participant_id": pd.Series(people, dtype=str)}), {}, []
     table, notes, where = _renamed(options.participants, options.columns)
-    id_column = "participant_id" if "participant_id" in options.columns else find_id_column(table, people, where)
+    id_column = (
+        "participant_id"
+        if "participant_id" in options.columns
+        else find_id_column(table, people, where)
+    )
     if id_column != "participant_id":
         notes.append(f"ids are in column {id_column}")
-        table = table.drop(columns="participant_id", errors="ignore").rename(columns={id_column: "participant_id"})
+        table = table.drop(columns="participant_id", errors="ignore").rename(
+            columns={id_column: "participant_id"}
+        )
     table = table.dropna(subset=["participant_id"])
     table = table.assign(participant_id=table["participant_id"].map(normal_id))
-    table = table[table["participant_id"] != "no_filename"]  # ABIDE's mark of participants without usable data
+    table = table[
+        table["participant_id"] != "no_filename"
+    ]  # ABIDE's mark of participants without usable data
     sessions = {scan.session for scans in scans_of.values() for scan in scans}
     table = one_row_each(table, sessions, options.repeats, where)
     ids, wanted = dict.fromkeys(table["participant_id"]), set(people)
@@ -178,7 +209,9 @@ def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) 
     return table.set_index("participant_id").loc[matched].reset_index(), why, notes
 
 
-def table_ids(source: Table | None, columns: Mapping[str, str] | None = None) -> tuple[str, ...] | None:
+def table_ids(
+    source: Table | None, columns: Mapping[str, str] | None = None
+) -> tuple[str, ...] | None:
     """The ids of a table in the order of its rows: who the rows of a stacked array are."""
     if source is None:
         return None

@@ -74,7 +74,9 @@ def read_person(plan: Plan, scans: Sequence[Scan]) -> Person:
     for scan in scans:
         try:
             reading = plan.looked.get(scan.entry) or read_scan(plan.reader, scan, plan.options)
-            parts.append((_from_matrix if reading.series is None else _from_series)(plan, scan, reading))
+            parts.append(
+                (_from_matrix if reading.series is None else _from_series)(plan, scan, reading)
+            )
         except Doubt:
             raise
         except NerveError as error:
@@ -85,22 +87,33 @@ def read_person(plan: Plan, scans: Sequence[Scan]) -> Person:
         return Person(person, reason=listed(reasons, most=2))
     measures = dict.fromkeys(part.measure for part in parts)
     if len(measures) > 1:
-        return Person(person, reason=f"the scans hold different measures ({listed(map(in_words, measures))})")
-    notes = [note for part in parts for note in part.notes] + [f"scan left out: {reason}" for reason in reasons]
+        return Person(
+            person, reason=f"the scans hold different measures ({listed(map(in_words, measures))})"
+        )
+    notes = [note for part in parts for note in part.notes] + [
+        f"scan left out: {reason}" for reason in reasons
+    ]
     return replace(parts[0] if len(parts) == 1 else _joined(parts), notes=tuple(notes))
 
 
 def _from_matrix(plan: Plan, scan: Scan, reading: Reading) -> Person:
     """The participant by one scan alone."""
-    notes, measure = reading.notes, reading.measure or ("other" if reading.values == "other" else "pearson")
+    notes, measure = (
+        reading.notes,
+        reading.measure or ("other" if reading.values == "other" else "pearson"),
+    )
     if not plan.said and reading.values is None:
         shown = shown_values(reading.array)
         if shown not in ("", plan.values):
             raise Doubt(mixed("The source", **{shown: [scan.where]}))
-    matrix = clean_matrix(reading.array, scan.where, reading.values or plan.values).astype(np.float32)
+    matrix = clean_matrix(reading.array, scan.where, reading.values or plan.values).astype(
+        np.float32
+    )
     matrix = reorder_matrix(matrix, plan.regions.positions(len(matrix), reading.labels, scan.where))
     if plan.options.fd_threshold is not None:
-        notes += ("volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",)
+        notes += (
+            "volumes of too much motion cannot be left out of a finished matrix (--fd-threshold)",
+        )
     if measure == "fisher_z":
         measure = "pearson"  # which it was made
     n_volumes = 0 if reading.motion is None else len(reading.motion)
@@ -121,7 +134,9 @@ def _from_series(plan: Plan, scan: Scan, reading: Reading) -> Person:
         raise NerveError(f"{scan.where}: {str(error)[0].lower()}{str(error)[1:]}") from error
     measure = "partial" if options.kind == "partial" else "pearson"
     kept = series.astype(np.float32) if options.timeseries else None
-    return Person(scan.participant, matrix, kept, reading.mean_motion, len(series), 1, measure, notes)
+    return Person(
+        scan.participant, matrix, kept, reading.mean_motion, len(series), 1, measure, notes
+    )
 
 
 def _joined(parts: Sequence[Person]) -> Person:
@@ -153,32 +168,50 @@ class PeopleReader:
         """Participants with a matrix of which nothing is missing, or at most half where `--missing` allows it."""
         people = list(self.plan.people.values())
         stacked = any(scan.key is not None for scans in people for scan in scans)
-        jobs = 1 if stacked else processes_for(len(people), self.options.jobs)  # one open file is read by one process
+        jobs = (
+            1 if stacked else processes_for(len(people), self.options.jobs)
+        )  # one open file is read by one process
         plan = self.plan if jobs == 1 else self.plan.for_workers()
         results = in_order(partial(read_person, plan), people, jobs)
-        for person in progress_bar(results, label="reading", total=len(people), unit="participants"):
+        for person in progress_bar(
+            results, label="reading", total=len(people), unit="participants"
+        ):
             self.said.update(person.notes)
             reason = person.reason or self._unlike_others(person) or self._too_much(person)
             if not reason:
                 yield person
-                kept = {name: getattr(person, name) for name in ("participant", "mean_fd", "n_volumes", "n_scans")}
+                kept = {
+                    name: getattr(person, name)
+                    for name in ("participant", "mean_fd", "n_volumes", "n_scans")
+                }
                 self.rows.append(kept | {"n_missing_regions": person.missing.sum()})
             elif self.options.strict:
-                raise NerveError(f"Participant {person.participant}: {reason}" + ("" if reason.endswith(".") else "."))
+                raise NerveError(
+                    f"Participant {person.participant}: {reason}"
+                    + ("" if reason.endswith(".") else ".")
+                )
             else:
                 self.excluded[person.participant] = reason
 
     def account(self) -> list[str]:
         """What readers said and how many could not be used; an error, if none could."""
         if not self.rows:
-            reasons = [f"participant {who}: {why}" for who, why in self.excluded.items() if who in self.plan.people]
+            reasons = [
+                f"participant {who}: {why}"
+                for who, why in self.excluded.items()
+                if who in self.plan.people
+            ]
             first = f"{reasons[0].rstrip('.')}."
             if len(reasons) == 1:
                 raise NerveError(f"The only participant was left out, nothing was written: {first}")
-            raise NerveError(f"All {len(reasons)} participants were left out, nothing was written. The first: {first}")
+            raise NerveError(
+                f"All {len(reasons)} participants were left out, nothing was written. The first: {first}"
+            )
         notes = [note if n == 1 else f"{note} ({n} scans)" for note, n in self.said.items()]
         unread = len(self.excluded) - len(self.plan.excluded)
-        return notes + [f"{counted(unread)} could not be used; exclusions.tsv says why"] * bool(unread)
+        return notes + [f"{counted(unread)} could not be used; exclusions.tsv says why"] * bool(
+            unread
+        )
 
     def table(self) -> pd.DataFrame:
         """The rows of the participants who were used, with what their files told of motion, volumes and scans."""

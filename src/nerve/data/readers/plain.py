@@ -21,12 +21,28 @@ from nerve.data.readers.text import Numbers, read_numbers
 from nerve.data.readers.unfolding import Unfolding, expected_sizes, proved_unfolding, unfoldings
 
 ENDINGS = (*TEXT, ".npy", ".npz", ".mat")
-NAMES = ("fc", "connectivity", "matrix", "corr", "corr_mat", "conn", "timeseries", "series", "ts", "data", "arr_0")
+NAMES = (
+    "fc",
+    "connectivity",
+    "matrix",
+    "corr",
+    "corr_mat",
+    "conn",
+    "timeseries",
+    "series",
+    "ts",
+    "data",
+    "arr_0",
+)
 # words of a name that tell what the file holds, the most telling first
 _HOLDS = {
     "z": re.compile(r"z|fisher|fisherz|zfc\w*|zcorr\w*|zmat\w*|zscores?", re.IGNORECASE),
-    "series": re.compile(r"(roi)?(ts|tc|timeseries|timecourses?|series|signals?|bold)", re.IGNORECASE),
-    "fc": re.compile(r"(roi)?(rs)?(fc\w*|corr\w*|conn\w*|netmats?\d?|pearson|matrix)", re.IGNORECASE),
+    "series": re.compile(
+        r"(roi)?(ts|tc|timeseries|timecourses?|series|signals?|bold)", re.IGNORECASE
+    ),
+    "fc": re.compile(
+        r"(roi)?(rs)?(fc\w*|corr\w*|conn\w*|netmats?\d?|pearson|matrix)", re.IGNORECASE
+    ),
 }
 _WORDS = {"z": "Fisher z", "series": "time series", "fc": "matrices"}
 
@@ -51,9 +67,14 @@ class Plain(Reader):
             raise problem(source, "it is a pickle, which is never opened", remedy=remedy)
         data = [path for path in files_below(source, *ENDINGS) if is_data(path)]
         # arrays before MATLAB's before text, since lists and scores lie beside data as text
-        families = ([path for path in data if path.name.endswith(one)] for one in (".npy", ".npz", ".mat", TEXT))
+        families = (
+            [path for path in data if path.name.endswith(one)]
+            for one in (".npy", ".npz", ".mat", TEXT)
+        )
         files, left_out = _one_kind(next(filter(None, families), []), options)
-        left_out |= {path: "another type of file is read" for path in data if path not in {*files, *left_out}}
+        left_out |= {
+            path: "another type of file is read" for path in data if path not in {*files, *left_out}
+        }
         others = [Scan("", path, left_out=reason) for path, reason in left_out.items()]
         return self._decided(_scans(files, source, options), options) + others
 
@@ -62,8 +83,12 @@ class Plain(Reader):
         numbers = self._probed.pop(scan.entry, None) or _load(scan, options)
         array, kind, values = numbers.values, _kind_of(numbers.values), scan.extra.get("values")
         if kind == "vector":
-            way: Unfolding = scan.extra.get("unfolding") or proved_unfolding([array], options, scan.path)
-            return Reading(matrix=way.matrix(array, scan.path), values=values, notes=(f"vectors are {way}",))
+            way: Unfolding = scan.extra.get("unfolding") or proved_unfolding(
+                [array], options, scan.path
+            )
+            return Reading(
+                matrix=way.matrix(array, scan.path), values=values, notes=(f"vectors are {way}",)
+            )
         kind = options.data if options.data != "auto" else scan.kind or kind
         if kind == "fc":
             counted = numbers.columns is None or all(label.isdigit() for label in numbers.columns)
@@ -98,13 +123,24 @@ def _one_kind(files: Sequence[Path], options: Options) -> tuple[list[Path], dict
     if options.values == "z" and "z" in present:
         wanted = "z"
     reason = f"it holds {{}} by its name, and {_WORDS[wanted]} are read"
-    left_out = {path: reason.format(_WORDS[kind]) for path, kind in kinds.items() if kind not in ("", wanted)}
+    left_out = {
+        path: reason.format(_WORDS[kind])
+        for path, kind in kinds.items()
+        if kind not in ("", wanted)
+    }
     return [path for path in files if path not in left_out], left_out
 
 
 def _kind_in_name(path: Path) -> str:
     words = re.split(r"[_\-. ]", path.name)[:-1]
-    return next((kind for kind, pattern in _HOLDS.items() if any(pattern.fullmatch(word) for word in words)), "")
+    return next(
+        (
+            kind
+            for kind, pattern in _HOLDS.items()
+            if any(pattern.fullmatch(word) for word in words)
+        ),
+        "",
+    )
 
 
 def _scans(files: list[Path], source: Path, options: Options) -> list[Scan]:
@@ -112,9 +148,17 @@ def _scans(files: list[Path], source: Path, options: Options) -> list[Scan]:
     many = {path: _people_in(path, source, options, alone=len(files) == 1) for path in files}
     single = [path for path in files if not many[path]]
     scans = [scan for found in many.values() for scan in found] + scans_of(single, source, options)
-    z = bool(single) and all(_kind_in_name(path) == "z" for path in single) and options.values == "auto"
+    z = (
+        bool(single)
+        and all(_kind_in_name(path) == "z" for path in single)
+        and options.values == "auto"
+    )
     notes = ("files are named after Fisher z and are read as such (--values r reads them as r)",)
-    return [replace(scan, extra={**scan.extra, "values": "z"}, notes=notes) for scan in scans] if z else scans
+    return (
+        [replace(scan, extra={**scan.extra, "values": "z"}, notes=notes) for scan in scans]
+        if z
+        else scans
+    )
 
 
 def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> list[Scan]:
@@ -128,7 +172,9 @@ def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> li
         shapes = {"": _whole_text(path).values.shape} if is_text else array_shapes(path)
         matrices = [name for name, shape in shapes.items() if len(shape) == 2]
         several = path.suffix == ".npz" and options.variable not in shapes and len(matrices) > 1
-        if several and not set(matrices) & set(NAMES):  # an array of each participant under their id
+        if several and not set(matrices) & set(
+            NAMES
+        ):  # an array of each participant under their id
             session = scan_of(path, source).session
             return [Scan(name, path, session=session, key=name) for name in matrices]
         name = _stack_name(shapes, options, flat=alone and path.suffix != ".npz")
@@ -143,11 +189,20 @@ def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> li
 def _named_rows(path: Path, options: Options) -> list[Scan]:
     """Rows of vectors after an id; the first number of a row is its id where only then the others fit."""
     numbers, sizes = _whole_text(path), expected_sizes(options)
-    (n_rows, n_values), skip, ids = numbers.values.shape, 0, None if numbers.columns else numbers.rows
+    (n_rows, n_values), skip, ids = (
+        numbers.values.shape,
+        0,
+        None if numbers.columns else numbers.rows,
+    )
     if ids is None and sizes and n_values > 1 and not unfoldings(n_values, sizes):
         first = numbers.values[:, 0].tolist()
         skip, ids = 1, tuple(str(int(one)) for one in first if one.is_integer())
-    if ids is None or len(ids) < n_rows or sizes & {n_rows, n_values} or not unfoldings(n_values - skip, sizes):
+    if (
+        ids is None
+        or len(ids) < n_rows
+        or sizes & {n_rows, n_values}
+        or not unfoldings(n_values - skip, sizes)
+    ):
         return []
     return people_of(path, n_rows, replace(options, ids=ids), axis=0, variable="", skip=skip)
 
@@ -155,7 +210,11 @@ def _named_rows(path: Path, options: Options) -> list[Scan]:
 def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
     """The array that may hold many participants: the one that the user named, one of three axes, or the only `flat`."""
     stacks = [name for name, shape in shapes.items() if len(shape) == 3]
-    tables = [name for name, shape in shapes.items() if flat and len(shape) == 2 and (not name or min(shape) > 1)]
+    tables = [
+        name
+        for name, shape in shapes.items()
+        if flat and len(shape) == 2 and (not name or min(shape) > 1)
+    ]
     if options.variable is not None:
         return options.variable if options.variable in {*stacks, *tables} else None
     return stacks[0] if stacks else tables[0] if len(tables) == 1 else None
@@ -166,12 +225,17 @@ def _axis_of_people(path: Path, name: str, shape: tuple[int, ...], options: Opti
     n_ids, sizes = len(options.ids or ()), expected_sizes(options)
     if len(shape) == 3:
         square = [axis for axis in (0, 2) if len({*shape[:axis], *shape[axis + 1 :]}) == 1]
-        axes = [axis for axis in square if is_symmetric(_slice(path, name, 0, axis))] or [0, 2]  # or time series
+        axes = [axis for axis in square if is_symmetric(_slice(path, name, 0, axis))] or [
+            0,
+            2,
+        ]  # or time series
     elif sizes & set(shape) or (shape[0] == shape[1] and n_ids != shape[0]):
         return None
     else:
         ways = {axis: unfoldings(shape[1 - axis], sizes) for axis in (0, 1)}
-        axes = [axis for axis in (0, 1) if any(sizes or way.order != "square" for way in ways[axis])]
+        axes = [
+            axis for axis in (0, 1) if any(sizes or way.order != "square" for way in ways[axis])
+        ]
     return next((axis for axis in axes if shape[axis] == n_ids), axes[0] if axes else None)
 
 
@@ -187,7 +251,11 @@ def _kind_of(array: np.ndarray) -> str:
     if array.size == max(array.shape, default=0):
         return "vector"
     square = array.ndim != 2 or array.shape[0] == array.shape[1]
-    return "fc" if square or np.all(np.abs(np.diagonal(array).astype(float) - 1) <= TOLERANCE) else "series"
+    return (
+        "fc"
+        if square or np.all(np.abs(np.diagonal(array).astype(float) - 1) <= TOLERANCE)
+        else "series"
+    )
 
 
 def _load(scan: Scan, options: Options) -> Numbers:
@@ -199,7 +267,11 @@ def _load(scan: Scan, options: Options) -> Numbers:
         return Numbers(array[scan.extra.get("skip", 0) :])
     if path.name.endswith(TEXT):
         return _whole_text(path)
-    name = "" if path.suffix == ".npy" else choose_variable(array_shapes(path), NAMES, options.variable, path)
+    name = (
+        ""
+        if path.suffix == ".npy"
+        else choose_variable(array_shapes(path), NAMES, options.variable, path)
+    )
     return Numbers(read_array(path, name))
 
 
@@ -209,6 +281,9 @@ _whole_text = once(read_numbers)
 def _volumes_first(numbers: Numbers, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """(volumes, regions) and the labels; turned round where labels or numbers say that the rows are regions."""
     labelled = not all(re.fullmatch(r"[A-Za-z]*\d+(\.0)?", row) for row in numbers.rows or ())
-    if labelled or [size in expected_sizes(options) for size in numbers.values.shape] == [True, False]:
+    if labelled or [size in expected_sizes(options) for size in numbers.values.shape] == [
+        True,
+        False,
+    ]:
         return numbers.values.T, numbers.rows
     return numbers.values, numbers.columns

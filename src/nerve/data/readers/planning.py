@@ -78,7 +78,9 @@ class Plan:
     def for_workers(self) -> Plan:
         """The plan without what is known of participants: it is sent with every call to another process."""
         options = replace(self.options, participants=None)
-        return replace(self, options=options, looked={}, people={}, table=pd.DataFrame(), excluded={}, notes=[])
+        return replace(
+            self, options=options, looked={}, people={}, table=pd.DataFrame(), excluded={}, notes=[]
+        )
 
 
 def make_plan(source: Path, options: Options) -> Plan:
@@ -87,9 +89,14 @@ def make_plan(source: Path, options: Options) -> Plan:
     options = reader.completed(options, found)
     people, notes = group_scans(filter_scans(found, options), options.repeats)
     n_scans = _n_readable(found)
-    notes.insert(0, f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}")
+    notes.insert(
+        0,
+        f"format {reader.name}: {reader.describe}; {counted(n_scans, 'scan')} of {counted(len(people))}",
+    )
     left_out = Counter(scan.left_out for scan in found if scan.left_out)
-    notes += [f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()]
+    notes += [
+        f"{n} {'file is' if n == 1 else 'files are'} left out: {why}" for why, n in left_out.items()
+    ]
     if isinstance(options.participants, (str, os.PathLike)):
         notes.append(f"participants from {options.participants}")
     table, excluded, table_notes = join_participants(people, options)
@@ -99,7 +106,9 @@ def make_plan(source: Path, options: Options) -> Plan:
     values, said, value_notes = decided_values(looked, options, source)
     notes += [*table_notes, *region_notes, *value_notes]
     read = {scan.entry: reading for scan, reading in looked}
-    return Plan(reader, options, regions, values, said, read, people, table, n_scans, excluded, notes)
+    return Plan(
+        reader, options, regions, values, said, read, people, table, n_scans, excluded, notes
+    )
 
 
 def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
@@ -114,7 +123,9 @@ def find_scans(source: Path, options: Options) -> tuple[Reader, list[Scan]]:
     if (source / "cohort.json").is_file():
         remedy = "Use it as it is, or `nerve.Cohort.load(...).align(...)`."
         raise problem(source, "this is a cohort already", remedy=remedy)
-    readers = [get_reader(name) for name in (READERS if options.format == "auto" else [options.format])]
+    readers = [
+        get_reader(name) for name in (READERS if options.format == "auto" else [options.format])
+    ]
     best: Reader | None = None
     scans: list[Scan] = []
     refusals: list[NerveError] = []
@@ -153,7 +164,9 @@ def named_by(pattern: str | None, scans: list[Scan], source: Path) -> list[Scan]
     named = [_named(re.compile(pattern), scan, source) for scan in scans]
     if not _n_readable(named):
         paths = listed([inside(scan.path, source) for scan in scans], most=3)
-        raise NerveError(f"--id-pattern is {pattern!r} and matches none of {len(scans)} files ({paths}).")
+        raise NerveError(
+            f"--id-pattern is {pattern!r} and matches none of {len(scans)} files ({paths})."
+        )
     return named
 
 
@@ -163,22 +176,34 @@ def _named(pattern: re.Pattern[str], scan: Scan, source: Path) -> Scan:
     found = pattern.search(inside(scan.path, source))
     if not found or not found["id"]:
         return replace(scan, left_out="--id-pattern does not match it")
-    groups: Any = {name: word or "" for name, word in found.groupdict().items() if name in ("session", "task", "run")}
+    groups: Any = {
+        name: word or ""
+        for name, word in found.groupdict().items()
+        if name in ("session", "task", "run")
+    }
     return replace(scan, participant=found["id"], **groups)
 
 
 def filter_scans(scans: Sequence[Scan], options: Options) -> list[Scan]:
     """The scans of the session and task that the user asked for, with normalised ids."""
-    kept = [replace(scan, participant=normal_id(scan.participant)) for scan in scans if not scan.left_out]
+    kept = [
+        replace(scan, participant=normal_id(scan.participant))
+        for scan in scans
+        if not scan.left_out
+    ]
     for name in ("session", "task"):
         wanted = getattr(options, name)
         if wanted is None:
             continue
         wanted = str(wanted).removeprefix("ses-").removeprefix("task-")
-        present = sorted({getattr(scan, name) for scan in kept if getattr(scan, name)}, key=natural_key)
+        present = sorted(
+            {getattr(scan, name) for scan in kept if getattr(scan, name)}, key=natural_key
+        )
         kept = [scan for scan in kept if getattr(scan, name) == wanted]
         if not kept:
-            choices = f"one of {listed(present)}" if present else f"none, since the files name no {name}"
+            choices = (
+                f"one of {listed(present)}" if present else f"none, since the files name no {name}"
+            )
             raise NerveError(f"--{name} is {wanted!r} and no scan has it, expected {choices}.")
     return kept
 
@@ -212,7 +237,10 @@ def group_scans(scans: Sequence[Scan], rule: str = "average") -> tuple[People, l
 
 
 def _order(scan: Scan) -> tuple[object, ...]:
-    return tuple(natural_key(word) for word in (scan.participant, scan.session, scan.task, scan.run, str(scan.path)))
+    return tuple(
+        natural_key(word)
+        for word in (scan.participant, scan.session, scan.task, scan.run, str(scan.path))
+    )
 
 
 def look_at(reader: Reader, people: People, options: Options) -> Looked:
@@ -250,7 +278,9 @@ def read_scan(reader: Reader, scan: Scan, options: Options) -> Reading:
     if not shape:
         raise problem(scan.where, "it holds a single number", expected="a matrix or a time series")
     if reading.series is not None and len(shape) != 2:
-        raise problem(scan.where, f"the time series has shape {shape}", expected="(volumes, regions)")
+        raise problem(
+            scan.where, f"the time series has shape {shape}", expected="(volumes, regions)"
+        )
     return replace(reading, notes=(*scan.notes, *reading.notes))
 
 
@@ -287,12 +317,21 @@ def preview(source: str | os.PathLike[str], **options: Any) -> pd.DataFrame:
     entries, paths = {scan.entry for scan in wanted}, {scan.path for scan in found}
     others = [scan for scan in found if scan.entry not in entries]
     unread = {True: f"not read by --format {reader.name}", False: "a table or list beside the data"}
-    others += [Scan("", one, left_out=unread[is_data(one)]) for one in files_below(path, *_DATA) if one not in paths]
+    others += [
+        Scan("", one, left_out=unread[is_data(one)])
+        for one in files_below(path, *_DATA)
+        if one not in paths
+    ]
     for scan in others:
         why = scan.left_out or "of another session or task"
         rows.append((replace(scan, participant=""), "", "", f"left out: {why}"))
-    cells = [(inside(one.path, path), one.participant, one.session, one.task, one.run, *rest) for one, *rest in rows]
-    return pd.DataFrame(cells, columns=list(COLUMNS)).drop_duplicates(["file", "participant", "session", "task", "run"])
+    cells = [
+        (inside(one.path, path), one.participant, one.session, one.task, one.run, *rest)
+        for one, *rest in rows
+    ]
+    return pd.DataFrame(cells, columns=list(COLUMNS)).drop_duplicates(
+        ["file", "participant", "session", "task", "run"]
+    )
 
 
 def _fate(scan: Scan, kept: list[Scan], excluded: dict[str, str], options: Options) -> str:

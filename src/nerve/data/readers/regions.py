@@ -41,7 +41,9 @@ class Regions:
     order: Parcellation
     match: str = "label"
 
-    def positions(self, n_regions: int, labels: tuple[str, ...] | None, where: object) -> np.ndarray:
+    def positions(
+        self, n_regions: int, labels: tuple[str, ...] | None, where: object
+    ) -> np.ndarray:
         """For each region of the cohort its row in the file, -1 for a region that the file lacks."""
         if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
@@ -53,7 +55,11 @@ class Regions:
             if n_regions != self.order.n_regions:
                 expected = f"{self.order.n_regions} ({self.order.name})"
                 raise problem(where, f"{n_regions} regions", expected=expected, remedy=OTHER_ATLAS)
-            return np.arange(n_regions) if self.order is self.target else self.order.positions_of(self.target)
+            return (
+                np.arange(n_regions)
+                if self.order is self.target
+                else self.order.positions_of(self.target)
+            )
         lacking = np.flatnonzero(index < 0)
         if len(lacking) > MOST_LACKING * len(index):
             names = listed([self.target.labels[i] for i in lacking], most=2)
@@ -76,7 +82,11 @@ def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Reg
         options = _with_known(options, labels)
     target = options.parcellation or options.order
     if target is None:
-        raise problem(where, f"the data have {n_regions} regions and no usable labels", remedy=_suggestion(n_regions))
+        raise problem(
+            where,
+            f"the data have {n_regions} regions and no usable labels",
+            remedy=_suggestion(n_regions),
+        )
     order = _with_aseg(options.order or target, n_regions)
     by_label = labels is not None and not _only_codes(labels, target)
     file = _as_parcellation(labels) if labels is not None and by_label else order
@@ -88,7 +98,9 @@ def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Reg
     notes, outside = [_match_note(match, order, target)], counted(len(extra), "region")
     if extra and options.outside == "keep":
         target = _kept(target, extra)
-        notes.append(f"{outside} outside the networks: kept as network Subcortical ({listed(extra, 3)})")
+        notes.append(
+            f"{outside} outside the networks: kept as network Subcortical ({listed(extra, 3)})"
+        )
     elif extra:
         left_out = f"{outside} that {target.name} does not have: left out ({listed(extra, 3)})"
         notes.append(f"{left_out}; --outside keep keeps them as a network of their own")
@@ -100,9 +112,7 @@ def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
         return f"regions in the order of {target.name}, matched by label"
     if match == "stated":
         return f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"
-    found = (
-        f"the files have no labels, and were taken for {order.name} only because they have {order.n_regions} regions"
-    )
+    found = f"the files have no labels, and were taken for {order.name} only because they have {order.n_regions} regions"
     return f"WARNING: {found}: not confirmed. If that is what they are, say --order {order.name}."
 
 
@@ -123,7 +133,11 @@ def _with_known(options: Options, labels: tuple[str, ...]) -> Options:
 
 
 def _with_aseg(order: Parcellation, n_regions: int) -> Parcellation:
-    if n_regions == order.n_regions + N_ASEG and order.name.startswith("schaefer") and "+" not in order.name:
+    if (
+        n_regions == order.n_regions + N_ASEG
+        and order.name.startswith("schaefer")
+        and "+" not in order.name
+    ):
         return load_parcellation(f"{order.name}+aseg19")
     return order
 
@@ -161,5 +175,7 @@ def _suggestion(n_regions: int) -> str:
     for size, suffix in ((n_regions, ""), (n_regions - N_ASEG, "+aseg19")):
         if size in SCHAEFER_SIZES:
             names = f"schaefer{size}-17{suffix} or schaefer{size}-7{suffix}"
-            return f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
+            return (
+                f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
+            )
     return "Describe them: --parcellation TSV with columns label and network, one row per region in the data's order."

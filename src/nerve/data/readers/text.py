@@ -25,11 +25,19 @@ from nerve.data.readers.opening import MENDING, require_file, sentences
 
 _MISSING = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
-_DISGUISES = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x80\x04": "pickle", b"\x80\x05": "pickle", b"\x93N": "NumPy"}
+_DISGUISES = {
+    b"\x1f\x8b": "gzip",
+    b"PK": "zip",
+    b"\x80\x04": "pickle",
+    b"\x80\x05": "pickle",
+    b"\x93N": "NumPy",
+}
 # the encodings that labs' programs write; with more to choose from, short German words are taken for Chinese
 _ENCODINGS = ["cp1252", "gb18030", "shift_jis", "euc_kr", "cp1251"]
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_BLOCK = 1 << 20  # bytes of text that are parsed at a time: pandas takes thirty times as much for short cells
+_BLOCK = (
+    1 << 20
+)  # bytes of text that are parsed at a time: pandas takes thirty times as much for short cells
 _LONGEST_LINE = 1 << 24  # bytes: the names of 100,000 columns
 _SAMPLE = 1 << 16  # bytes from which an encoding is guessed
 
@@ -52,7 +60,9 @@ class _Text:
     encoding: str
     separator: str
     decimal: str
-    first: list[str]  # words of the first line that is no remark, or of the remark that names the columns
+    first: list[
+        str
+    ]  # words of the first line that is no remark, or of the remark that names the columns
     second: list[str]
     n_remarks: int  # lines that begin with # before them
     mark: str  # what stands between two cells once blanks are replaced
@@ -72,13 +82,19 @@ class _Text:
         """Whether the first column names the rows."""
         if not self.body:
             return False
-        named = self.has_header and len(self.first) == len(self.body) and self.first[0].lower() in _INDEX_NAMES
+        named = (
+            self.has_header
+            and len(self.first) == len(self.body)
+            and self.first[0].lower() in _INDEX_NAMES
+        )
         unnamed = self.has_header and len(self.body) == len(self.first) + 1 and self.body[-1] != ""
         return named or unnamed or not is_number(self.body[0], self.decimal)
 
     def lines(self) -> io.TextIOWrapper:
         """All its lines."""
-        return io.TextIOWrapper(_stream(self.path, self.content), encoding=self.encoding, newline=None)
+        return io.TextIOWrapper(
+            _stream(self.path, self.content), encoding=self.encoding, newline=None
+        )
 
 
 def is_number(word: str, decimal: str = ",") -> bool:
@@ -107,12 +123,23 @@ def read_numbers(path: Path) -> Numbers:
     words = text.first[1:] if text.has_index and len(text.first) == len(text.body) else text.first
     columns = tuple(word.lstrip("#") for word in words)
     if len(columns) != values.shape[1]:
-        raise problem(text.path, f"{len(columns)} labels stand above {values.shape[1]} columns of numbers")
+        raise problem(
+            text.path, f"{len(columns)} labels stand above {values.shape[1]} columns of numbers"
+        )
     if rows is not None and len(rows) == len(columns) and not all(row.isdigit() for row in rows):
-        differing = [f"{row} against {column}" for row, column in zip(rows, columns, strict=True) if row != column]
+        differing = [
+            f"{row} against {column}"
+            for row, column in zip(rows, columns, strict=True)
+            if row != column
+        ]
         if differing:
             found = f"the rows are in another order than the columns ({listed(differing, most=2)})"
-            raise problem(path, found, expected="the same labels in the same order", remedy="Write the file again.")
+            raise problem(
+                path,
+                found,
+                expected="the same labels in the same order",
+                remedy="Write the file again.",
+            )
     return Numbers(values, columns, rows)
 
 
@@ -131,7 +158,9 @@ def _labels_and_values(text: _Text) -> tuple[list[str], np.ndarray]:
                 rows = [cells for _, _, cells in cut]
             blocks.append(_parsed(text, rows, sum(map(len, blocks))))
     if not any(block.size for block in blocks):
-        raise problem(text.path, "it holds no numbers", expected="a table of numbers", remedy=MENDING)
+        raise problem(
+            text.path, "it holds no numbers", expected="a table of numbers", remedy=MENDING
+        )
     return labels, np.concatenate(blocks)
 
 
@@ -150,9 +179,13 @@ def _rows(text: _Text, lines: list[str], n_before: int) -> list[str]:
         n_cells = row.count(text.mark) + 1
         if n_cells != len(text.body):
             if n_cells < len(text.body) and i == len(lines) - 1:
-                found = f"the last line has {n_cells} of {len(text.body)} values: the file was cut off"
+                found = (
+                    f"the last line has {n_cells} of {len(text.body)} values: the file was cut off"
+                )
                 raise problem(text.path, found, remedy=MENDING)
-            found = f"line {n_before + i + 1} has {n_cells} values and the first has {len(text.body)}"
+            found = (
+                f"line {n_before + i + 1} has {n_cells} values and the first has {len(text.body)}"
+            )
             raise problem(text.path, found, expected="as many in every line", remedy=MENDING)
         rows.append(row)
     return rows
@@ -161,7 +194,11 @@ def _rows(text: _Text, lines: list[str], n_before: int) -> list[str]:
 def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
     """The numbers of some rows; as one column, since pandas takes long to make hundreds."""
     column = "\n".join(rows).replace(text.mark, "\n").replace('"', "")
-    options: dict[str, Any] = {"names": ["number"], "skip_blank_lines": False, "quoting": csv.QUOTE_NONE}
+    options: dict[str, Any] = {
+        "names": ["number"],
+        "skip_blank_lines": False,
+        "quoting": csv.QUOTE_NONE,
+    }
     options |= {"sep": text.mark, "decimal": text.decimal, "dtype": np.float64, "low_memory": False}
     try:
         values = pd.read_csv(io.StringIO(column), **options).to_numpy() if rows else np.empty(0)
@@ -183,9 +220,15 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
             return excel.read_workbook(path, options)
         require_ending(path)
         text = _read(path, _content(path))
-        if text.separator == r"\s+" and not len(text.first) == len(text.second) > 1:  # a name of several words
+        if (
+            text.separator == r"\s+" and not len(text.first) == len(text.second) > 1
+        ):  # a name of several words
             options = {"sep": "\t", **options}
-        common: dict[str, Any] = {"sep": text.separator, "skiprows": text.n_remarks, "decimal": text.decimal}
+        common: dict[str, Any] = {
+            "sep": text.separator,
+            "skiprows": text.n_remarks,
+            "decimal": text.decimal,
+        }
         with warnings.catch_warnings(action="ignore"), text.lines() as lines:
             return unguarded_table(pd.read_csv(lines, low_memory=False, **(common | options)))
 
@@ -195,12 +238,16 @@ def read_column(path: Path, names: Sequence[str]) -> np.ndarray | None:
     table = read_table(require_file(path))
     if table.empty:
         raise problem(path, "the file holds no rows of numbers", remedy="Write it again.")
-    return next((column_of_numbers(table, name, path) for name in names if name in table.columns), None)
+    return next(
+        (column_of_numbers(table, name, path) for name in names if name in table.columns), None
+    )
 
 
 def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarray:
     """A column as numbers, missing values as NaN; text in it is refused."""
-    values = pd.to_numeric(table[name].astype(str), errors="coerce")  # as text: an integer may be too long for a number
+    values = pd.to_numeric(
+        table[name].astype(str), errors="coerce"
+    )  # as text: an integer may be too long for a number
     text = table[name][values.isna() & table[name].notna()]
     if len(text):
         found = f"column {name} holds {text.iloc[0]!r} in row {text.index[0] + 1}"
@@ -219,7 +266,11 @@ def read_lines(path: Path) -> list[str]:
     """The lines of a text in any encoding, without those that are empty."""
     with sentences(require_file(path), "a text file"):
         content = path.read_bytes()
-        return [line.strip() for line in content.decode(_encoding(content, path)).splitlines() if line.strip()]
+        return [
+            line.strip()
+            for line in content.decode(_encoding(content, path)).splitlines()
+            if line.strip()
+        ]
 
 
 def _content(path: Path) -> bytes | None:
@@ -248,7 +299,9 @@ def _read(path: Path, content: bytes | None) -> _Text:
     separator, decimal = _marks(line, following)
     first, second = _cut(line, separator), _cut(following, separator)
     if remarks:  # the last remark may name the columns: `#1 #2 …`
-        named = [word.lstrip("#") for word in _cut(remarks[-1].lstrip("# "), _marks(remarks[-1], "")[0])]
+        named = [
+            word.lstrip("#") for word in _cut(remarks[-1].lstrip("# "), _marks(remarks[-1], "")[0])
+        ]
         words = remarks[-1].count("#") > 1 or any(not is_number(word, ".") for word in named)
         if len(named) == len(first) and words:
             first, second = [f"#{word}" for word in named], first
@@ -275,7 +328,9 @@ def _refuse_no_text(start: bytes, path: Path) -> None:
     binary = b"\0" in start and not start.startswith(tuple(_BOMS))
     kind = _DISGUISES.get(start[:2], "binary" if binary else "")
     if kind:
-        raise problem(path, f"it is a {kind} file by its content", expected="a text file of numbers")
+        raise problem(
+            path, f"it is a {kind} file by its content", expected="a text file of numbers"
+        )
     if len(start) == _LONGEST_LINE:
         raise problem(path, "its first line does not end", expected="a table of numbers")
 
@@ -295,9 +350,14 @@ def _encoding(content: bytes, path: Path) -> str:
     from charset_normalizer import from_bytes
 
     sample = content[max(0, start - _SAMPLE // 2) : start + _SAMPLE // 2]
-    matches = [(match.chaos, _ENCODINGS.index(match.encoding)) for match in from_bytes(sample, cp_isolation=_ENCODINGS)]
+    matches = [
+        (match.chaos, _ENCODINGS.index(match.encoding))
+        for match in from_bytes(sample, cp_isolation=_ENCODINGS)
+    ]
     if not matches:
-        raise problem(path, "its encoding is not known", expected="a text file", remedy="Save it as UTF-8.")
+        raise problem(
+            path, "its encoding is not known", expected="a text file", remedy="Save it as UTF-8."
+        )
     return _ENCODINGS[min(matches)[1]]
 
 
@@ -307,7 +367,11 @@ def _without_edges(values: np.ndarray) -> np.ndarray:
     A matrix whose first region is missing has an empty first column too, but then its first row is empty as well.
     """
     for edge, inner in ((0, slice(1, None)), (-1, slice(None, -1))):
-        if values.shape[1] > 1 and values.shape[0] != values.shape[1] and np.isnan(values[:, edge]).all():
+        if (
+            values.shape[1] > 1
+            and values.shape[0] != values.shape[1]
+            and np.isnan(values[:, edge]).all()
+        ):
             values = values[:, inner]
     return values
 
@@ -320,7 +384,9 @@ def _without_counting(values: np.ndarray) -> np.ndarray:
 
 def _counts(numbers: np.ndarray) -> bool:
     """Whether they are 0, 1, 2 … or 1, 2, 3 …"""
-    return len(numbers) > 2 and any(np.array_equal(numbers, np.arange(len(numbers)) + first) for first in (0, 1))
+    return len(numbers) > 2 and any(
+        np.array_equal(numbers, np.arange(len(numbers)) + first) for first in (0, 1)
+    )
 
 
 def _cut(line: str, separator: str) -> list[str]:

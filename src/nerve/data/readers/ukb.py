@@ -21,9 +21,7 @@ from nerve.data.readers.text import first_lines, is_number, read_numbers
 from nerve.data.readers.unfolding import from_triangle
 
 N_NODES = (21, 55)
-NOT_CORRELATIONS = (
-    "Entries of UK Biobank netmats are z statistics, not r, and are kept (--values z turns Fisher's into r)."
-)
+NOT_CORRELATIONS = "Entries of UK Biobank netmats are z statistics, not r, and are kept (--values z turns Fisher's into r)."
 _BULK = re.compile(r"(\d+)_(2575[0-3])_(\d+)_(\d+)\.txt$")
 _TEXT = (".txt", ".csv", ".tsv", ".dat")
 _NAMED = re.compile(r"netmat|ukb|2575[0-3]", re.IGNORECASE)
@@ -55,7 +53,9 @@ class UKB(Reader):
         if scan.key is None and len(rows) != 1:
             expected = "one row of values: a bulk file is of one participant"
             raise problem(scan.path, f"it holds {len(rows)} rows", expected=expected)
-        matrix = from_triangle(rows[int(scan.key or 0), scan.extra.get("skip", 0) :], "lower", scan.path)
+        matrix = from_triangle(
+            rows[int(scan.key or 0), scan.extra.get("skip", 0) :], "lower", scan.path
+        )
         if options.values == "z":
             return Reading(matrix, values="z")
         return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
@@ -85,10 +85,14 @@ def _rows(path: Path, options: Options) -> list[Scan]:
     if skip:
         ids = numbers.rows or tuple(str(int(number)) for number in numbers.values[:, 0])
         options = replace(options, ids=ids)
-    scans = people_of(path, len(numbers.values), options, skip=int(bool(skip) and numbers.rows is None))
+    scans = people_of(
+        path, len(numbers.values), options, skip=int(bool(skip) and numbers.rows is None)
+    )
     repeated = [person for person, count in Counter(options.ids).items() if count > 1]
     if repeated:  # z statistics are not averaged
-        raise problem(path, f"ids occur twice ({listed(repeated)})", expected="one row per participant")
+        raise problem(
+            path, f"ids occur twice ({listed(repeated)})", expected="one row per participant"
+        )
     return scans
 
 

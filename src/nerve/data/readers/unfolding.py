@@ -58,13 +58,19 @@ class Unfolding:
         """The (R, R) matrix; without a diagonal in the vector, that of the matrix is 1."""
         vector = np.asarray(vector, np.float64).ravel()
         if len(vector) != self.n_values:
-            raise problem(where, f"{len(vector)} values", expected=f"{self.n_values}, as in the others")
+            raise problem(
+                where, f"{len(vector)} values", expected=f"{self.n_values}, as in the others"
+            )
         if self.order == "square":
             return vector.reshape(self.n_regions, self.n_regions)
         matrix = np.eye(self.n_regions)
         first = 0 if self.diagonal else 1
         upper = self.order == "upper"
-        rows, columns = np.triu_indices(self.n_regions, first) if upper else np.tril_indices(self.n_regions, -first)
+        rows, columns = (
+            np.triu_indices(self.n_regions, first)
+            if upper
+            else np.tril_indices(self.n_regions, -first)
+        )
         matrix[rows, columns] = matrix[columns, rows] = vector
         if self.diagonal:
             matrix[np.diag_indices(self.n_regions)] /= self.scale
@@ -81,7 +87,9 @@ class Unfolding:
         stack = np.stack(matrices)
         known = stack[:, np.eye(self.n_regions, dtype=bool) & self.diagonal]
         known = known[np.isfinite(known)]
-        return is_symmetric(stack) and any(np.all(np.abs(known - one) <= TOLERANCE) for one in (1.0, 0.0))
+        return is_symmetric(stack) and any(
+            np.all(np.abs(known - one) <= TOLERANCE) for one in (1.0, 0.0)
+        )
 
 
 def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
@@ -99,7 +107,9 @@ def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
     if root * root == 8 * n_values + 1:
         for order in ORDERS:
             found.append(Unfolding((root + 1) // 2, order))
-            found += [Unfolding((root - 1) // 2, order, True, scale) for scale in (1.0, math.sqrt(0.5))]
+            found += [
+                Unfolding((root - 1) // 2, order, True, scale) for scale in (1.0, math.sqrt(0.5))
+            ]
     if math.isqrt(n_values) ** 2 == n_values:
         found.append(Unfolding(math.isqrt(n_values), "square"))
     return [one for one in found if one.n_regions > 2 and (not sizes or one.n_regions in sizes)]
@@ -116,12 +126,16 @@ def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
     ways = [way for way in unfoldings(np.size(vector)) if way.order == order and not way.diagonal]
     if ways:
         return ways[0].matrix(vector, where)
-    raise problem(where, f"{np.size(vector)} values", expected="the R (R - 1) / 2 values of one triangle")
+    raise problem(
+        where, f"{np.size(vector)} values", expected="the R (R - 1) / 2 values of one triangle"
+    )
 
 
 def expected_sizes(options: Options) -> set[int]:
     """Numbers of regions that would fit what the user said."""
-    return set() if options.rows is None else {options.rows.n_regions, options.rows.n_regions + N_ASEG}
+    return (
+        set() if options.rows is None else {options.rows.n_regions, options.rows.n_regions + N_ASEG}
+    )
 
 
 def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: object) -> Unfolding:
@@ -136,7 +150,11 @@ def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: obj
     """
     n_values, regions = np.size(vectors[0]), options.rows
     orders = ORDERS if options.unfolding == "auto" else [options.unfolding]
-    ways = [one for one in unfoldings(n_values, expected_sizes(options)) if one.order in ("square", *orders)]
+    ways = [
+        one
+        for one in unfoldings(n_values, expected_sizes(options))
+        if one.order in ("square", *orders)
+    ]
     matrices = {one: [one.matrix(vector, where) for vector in vectors] for one in ways}
     ways = [one for one in ways if one.fits(matrices[one])]
     found = f"{n_values:,} values per participant"
@@ -145,19 +163,33 @@ def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: obj
         expected = f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries"
         raise problem(where, found, expected=expected, remedy=OTHER_ATLAS)
     # a symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways
-    ways = [one for one in ways if one.order == "square"] or [one for one in ways if one.diagonal] or ways
+    ways = (
+        [one for one in ways if one.order == "square"]
+        or [one for one in ways if one.diagonal]
+        or ways
+    )
     if len(ways) == 1:
         return ways[0]
-    correlations = {one: [_correlations(matrix, options.values) for matrix in matrices[one]] for one in ways}
-    negative = {one: float(np.mean([negative_share(matrix) for matrix in correlations[one]])) for one in ways}
+    correlations = {
+        one: [_correlations(matrix, options.values) for matrix in matrices[one]] for one in ways
+    }
+    negative = {
+        one: float(np.mean([negative_share(matrix) for matrix in correlations[one]]))
+        for one in ways
+    }
     best, second = sorted(ways, key=lambda one: negative[one])[:2]
-    if negative[best] <= MOST_NEGATIVE and negative[second] > max(CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3):
+    if negative[best] <= MOST_NEGATIVE and negative[second] > max(
+        CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3
+    ):
         return best
     shown = _by_networks({one: np.mean(correlations[one], axis=0) for one in ways}, regions)
     if shown is not None and negative[shown] <= MOST_NEGATIVE:
         return shown
     found += f" can be {' or '.join(map(str, ways))}, and neither negative eigenvalues nor networks tell which"
-    upper, lower = "upper (NumPy's triu_indices, CBIG)", "lower (nilearn's sym_matrix_to_vec, MATLAB's triu)"
+    upper, lower = (
+        "upper (NumPy's triu_indices, CBIG)",
+        "lower (nilearn's sym_matrix_to_vec, MATLAB's triu)",
+    )
     raise problem(where, found, remedy=f"Say it: --unfolding {upper} or --unfolding {lower}.")
 
 
@@ -168,12 +200,16 @@ def _correlations(matrix: np.ndarray, values: str) -> np.ndarray:
     return np.where(np.eye(len(matrix)), 1.0, matrix)
 
 
-def _by_networks(means: dict[Unfolding, np.ndarray], regions: Parcellation | None) -> Unfolding | None:
+def _by_networks(
+    means: dict[Unfolding, np.ndarray], regions: Parcellation | None
+) -> Unfolding | None:
     """The way in which the networks stand out clearly more than in the others."""
     n_regions = {one.n_regions for one in means}
     if regions is None or len(set(regions.networks)) < 2 or n_regions != {regions.n_regions}:
         return None
     networks = np.array(regions.networks)
-    contrasts = {one: float(np.subtract(*network_means(mean, networks))) for one, mean in means.items()}
+    contrasts = {
+        one: float(np.subtract(*network_means(mean, networks))) for one, mean in means.items()
+    }
     best, second = sorted(contrasts, key=lambda one: -contrasts[one])[:2]
     return best if clearly_higher(contrasts[best], contrasts[second]) else None

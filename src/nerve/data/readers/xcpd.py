@@ -20,7 +20,15 @@ import numpy as np
 from nerve.data.connectivity import VALUES, in_words, measure_of
 from nerve.data.readers.base import Options, Reader, Reading, Scan
 from nerve.data.readers.cifti import MATRIX, SERIES, read_parcels
-from nerve.data.readers.derivatives import BidsName, Version, by_scan, of_one_task, one_version, parse_names, version_of
+from nerve.data.readers.derivatives import (
+    BidsName,
+    Version,
+    by_scan,
+    of_one_task,
+    one_version,
+    parse_names,
+    version_of,
+)
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.text import read_column, read_numbers
 
@@ -37,15 +45,29 @@ class XCPD(Reader):
     def find(self, source: Path, options: Options) -> list[Scan]:
         """One scan a recording, all of one atlas and one variant."""
         names = parse_names(files_below(source, ".tsv", ".csv", MATRIX, SERIES))
-        kinds = {"fc": [n for n in names if _is_matrix(n)], "series": [n for n in names if _is_series(n)]}
+        kinds = {
+            "fc": [n for n in names if _is_matrix(n)],
+            "series": [n for n in names if _is_series(n)],
+        }
         kind, chosen, _ = one_version(kinds, options, _version, preferred="(?!meas-).*")
-        tables = sorted((name for name in names if name.extension == ".tsv"), key=lambda name: name.get("desc"))
-        beside = {suffix: by_scan(n for n in tables if n.suffix == suffix) for suffix in ("motion", "outliers", "qc")}
+        tables = sorted(
+            (name for name in names if name.extension == ".tsv"), key=lambda name: name.get("desc")
+        )
+        beside = {
+            suffix: by_scan(n for n in tables if n.suffix == suffix)
+            for suffix in ("motion", "outliers", "qc")
+        }
         scans = []
         # XCP-D writes the same numbers as TSV and as CIFTI, and TSV is read faster
-        for name in _without_parts(by_scan(sorted(chosen, key=lambda name: (name.extension != ".tsv", name.path)))):
+        for name in _without_parts(
+            by_scan(sorted(chosen, key=lambda name: (name.extension != ".tsv", name.path)))
+        ):
             motion, removed, quality = (name.companion(others) for others in beside.values())
-            extra = {"measure": _measure(name) if kind == "fc" else None, "removed": removed, "quality": quality}
+            extra = {
+                "measure": _measure(name) if kind == "fc" else None,
+                "removed": removed,
+                "quality": quality,
+            }
             scans.append(name.as_scan(kind, motion_path=motion, extra=extra))
         return of_one_task(scans, options)
 
@@ -67,7 +89,11 @@ class XCPD(Reader):
 
 def _is_matrix(name: BidsName) -> bool:
     """Of any measure that the name states; XCP-D's `boldmap` is a matrix only if it holds correlations."""
-    if name.suffix not in _MATRIX_SUFFIXES or name.extension not in (".tsv", MATRIX) or not _statistic(name):
+    if (
+        name.suffix not in _MATRIX_SUFFIXES
+        or name.extension not in (".tsv", MATRIX)
+        or not _statistic(name)
+    ):
         return False
     return name.suffix != "boldmap" or _measure(name) == "pearson"
 
@@ -85,7 +111,9 @@ def _version(name: BidsName) -> Version:
     version = version_of(name)
     if _is_series(name) or _measure(name) == "pearson":
         return version
-    return replace(version, variant="_".join(filter(None, (f"meas-{_statistic(name)}", version.variant))))
+    return replace(
+        version, variant="_".join(filter(None, (f"meas-{_statistic(name)}", version.variant)))
+    )
 
 
 def _is_series(name: BidsName) -> bool:
@@ -96,7 +124,9 @@ def _is_series(name: BidsName) -> bool:
 def _without_parts(recordings: Mapping[Any, BidsName]) -> list[BidsName]:
     """Runs are left out where XCP-D also wrote all of them as one (`--combine-runs`): they would count twice."""
     names = sorted(recordings.values(), key=lambda name: name.path)
-    recording = {name: replace(name, entities=name.entities | {"run": "", "dir": ""}).scan for name in names}
+    recording = {
+        name: replace(name, entities=name.entities | {"run": "", "dir": ""}).scan for name in names
+    }
     joined = {recording[name] for name in names if not name.get("run", "dir")}
     return [name for name in names if not name.get("run", "dir") or recording[name] not in joined]
 
@@ -109,10 +139,16 @@ def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float
     motion = None if scan.motion_path is None else read_column(scan.motion_path, _FD)
     if motion is None:
         quality = scan.extra["quality"] and read_column(scan.extra["quality"], _MEAN_FD)
-        return None, None if quality is None or not np.isfinite(quality).all() else float(quality.mean())
+        return None, None if quality is None or not np.isfinite(quality).all() else float(
+            quality.mean()
+        )
     mean_fd = float(np.nanmean(motion)) if np.isfinite(motion).any() else None
     if n_volumes is not None and len(motion) != n_volumes and scan.extra["removed"]:
         removed = read_column(scan.extra["removed"], _FD)
-        if removed is not None and len(removed) == len(motion) and int((removed == 0).sum()) == n_volumes:
+        if (
+            removed is not None
+            and len(removed) == len(motion)
+            and int((removed == 0).sum()) == n_volumes
+        ):
             motion = motion[removed == 0]
     return motion, mean_fd

@@ -44,7 +44,14 @@ from nerve.data.simulate.plan import CHUNK, Plan
 from nerve.data.simulate.population import Pair, patch_means
 from nerve.data.store import writing_cohort
 
-__all__ = ["Target", "default_targets", "factor_scores", "patch_means", "simulate_cohort", "simulate_cohorts"]
+__all__ = [
+    "Target",
+    "default_targets",
+    "factor_scores",
+    "patch_means",
+    "simulate_cohort",
+    "simulate_cohorts",
+]
 __all__ += ["simulate_to"]
 
 
@@ -122,7 +129,9 @@ def simulate_cohort(
     for k, (matrices, some) in enumerate(_scans_with_progress(plan)):
         fc[k * CHUNK : (k + 1) * CHUNK] = matrices
         series += some or []
-    return Cohort(fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes)
+    return Cohort(
+        fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes
+    )
 
 
 def simulate_cohorts(
@@ -157,9 +166,13 @@ def simulate_cohorts(
     """
     counts = [n] * len(names) if isinstance(n, int) else list(n)
     if len(counts) != len(names) or len(set(names)) != len(names):
-        raise NerveError(f"{len(counts)} sizes for cohorts {list(names)}, expected one size and one name per cohort.")
+        raise NerveError(
+            f"{len(counts)} sizes for cohorts {list(names)}, expected one size and one name per cohort."
+        )
     for unknown in set(without_timeseries) - set(names):
-        raise problem("without_timeseries", f"there is no cohort {unknown!r}", expected=f"some of {names}")
+        raise problem(
+            "without_timeseries", f"there is no cohort {unknown!r}", expected=f"some of {names}"
+        )
     cohorts = []
     for k, (name, count) in enumerate(zip(names, counts, strict=True)):
         chosen = {"keep_timeseries": name not in without_timeseries} | settings
@@ -225,10 +238,17 @@ def factor_scores(cohort: Cohort) -> pd.DataFrame:
     """
     truth = cohort.notes.get("truth")
     if truth is None:
-        raise problem(f"Cohort {cohort.name!r}", "there are no notes of its truth", expected="a simulated cohort")
+        raise problem(
+            f"Cohort {cohort.name!r}",
+            "there are no notes of its truth",
+            expected="a simulated cohort",
+        )
     names, ids = list(truth["factors"]), cohort.participants["participant_id"]
     numbers = [int(participant[-people.ID_DIGITS :]) - 1 for participant in ids]
-    drawn = [people.draw_person(truth["seed"], i, len(names), truth["family_size"]).scores for i in numbers]
+    drawn = [
+        people.draw_person(truth["seed"], i, len(names), truth["family_size"]).scores
+        for i in numbers
+    ]
     table = pd.DataFrame(drawn, columns=names).round(6)
     table.insert(0, "participant_id", ids)
     return table

@@ -12,10 +12,21 @@ import numpy as np
 from nerve._utils.errors import listed, require
 
 MOTION_AGE = -0.3  # correlation of (log) motion with age: children move more
-MOTION_MEDIAN, MOTION_SPREAD = 0.15, 0.4  # mm of mean framewise displacement, and sd of its logarithm
+MOTION_MEDIAN, MOTION_SPREAD = (
+    0.15,
+    0.4,
+)  # mm of mean framewise displacement, and sd of its logarithm
 ID_DIGITS = 6  # participant ids end in so many digits
 # numpy seeds (s, k) and (s, k, 0) alike: kinds differ from each other and from the parts (below 10) of a population
-_KIND = {"family": 11, "family site": 12, "person": 13, "topography": 14, "coupling": 15, "scan": 16, "site": 17}
+_KIND = {
+    "family": 11,
+    "family site": 12,
+    "person": 13,
+    "topography": 14,
+    "coupling": 15,
+    "scan": 16,
+    "site": 17,
+}
 _RESERVED = ("participant_id", "site", "family_id", "age", "sex", "mean_fd", "cohort")
 
 
@@ -54,8 +65,16 @@ class Target:
             f"Target {self.name!r}",
             (self.name not in _RESERVED, "the name is taken", f"none of {listed(_RESERVED)}"),
             (0 <= self.true_r < 1, f"true_r is {self.true_r}", "at least 0 and below 1"),
-            (not self.true_r or any(self.factors.values()), "no factor has a weight", "at least one, or true_r of 0"),
-            (explained <= 1, f"its parts explain {explained:.2f} of its variance", "at most 1: lower its coefficients"),
+            (
+                not self.true_r or any(self.factors.values()),
+                "no factor has a weight",
+                "at least one, or true_r of 0",
+            ),
+            (
+                explained <= 1,
+                f"its parts explain {explained:.2f} of its variance",
+                "at most 1: lower its coefficients",
+            ),
         )
 
     @property
@@ -133,7 +152,9 @@ def draw_person(
     sex = float(rng.choice([-1.0, 1.0]))
     site = int(stream("family site", seed, number // family_size).integers(n_sites))
     displacement = float(MOTION_MEDIAN * np.exp(MOTION_SPREAD * motion))
-    return Person(number, site, age, sex, motion, displacement, scores, rng.standard_normal(n_targets))
+    return Person(
+        number, site, age, sex, motion, displacement, scores, rng.standard_normal(n_targets)
+    )
 
 
 def site_levels(sites: Sequence[str], structure_seed: int) -> np.ndarray:

@@ -20,7 +20,15 @@ from nerve.data.simulate.people import Person, Target, default_targets, site_str
 from nerve.data.simulate.population import MODES, Pair, Population, neighbourhood, spectral
 
 NAMED_FACTORS = ("general", "internal", "external")
-LEAST = {"n": 1, "timepoints": 20, "seed": 0, "structure_seed": 0, "session": 1, "family_size": 1, "n_factors": 0}
+LEAST = {
+    "n": 1,
+    "timepoints": 20,
+    "seed": 0,
+    "structure_seed": 0,
+    "session": 1,
+    "family_size": 1,
+    "n_factors": 0,
+}
 SITE_SHARPNESS = 0.1  # sd of how strongly a scanner shows the networks at all
 MOTION_VARIANCE = 0.15  # added to a region's variance at the median displacement
 MOTION_WIDTH = 40.0  # mm: artefacts are alike over this distance
@@ -57,9 +65,21 @@ class Plan:
         require(
             "The settings",
             (self.n < most, f"n is {self.n}", f"fewer than {most} participants"),
-            (0 <= self.autocorrelation < 1, f"autocorrelation is {self.autocorrelation}", "at least 0 and below 1"),
-            (0 <= self.strength <= 0.3, f"strength is {self.strength}", "a change of FC between 0 and 0.3"),
-            (0 <= self.ages[0] < self.ages[1], f"ages are {tuple(self.ages)}", "the youngest and an older oldest"),
+            (
+                0 <= self.autocorrelation < 1,
+                f"autocorrelation is {self.autocorrelation}",
+                "at least 0 and below 1",
+            ),
+            (
+                0 <= self.strength <= 0.3,
+                f"strength is {self.strength}",
+                "a change of FC between 0 and 0.3",
+            ),
+            (
+                0 <= self.ages[0] < self.ages[1],
+                f"ages are {tuple(self.ages)}",
+                "the youngest and an older oldest",
+            ),
         )
         squared = self.autocorrelation**2
         #: Independent volumes that give FC the same sampling noise: T (1 - φ²) / (1 + φ²).
@@ -81,7 +101,9 @@ class Plan:
         targets = default_targets() if self.targets is None else tuple(self.targets)
         names = [target.name for target in targets]
         if len(set(names)) != len(names):
-            raise NerveError(f"Two targets have the same name ({listed(names)}), expected different ones.")
+            raise NerveError(
+                f"Two targets have the same name ({listed(names)}), expected different ones."
+            )
         for target in targets:
             for factor in target.factors:
                 one_of(f"A factor of target {target.name!r}", factor, self.factor_names)
@@ -90,7 +112,13 @@ class Plan:
     @cached_property
     def population(self) -> Population:
         """What participants have in common."""
-        return Population(self.parcellation, self.structure_seed, self.factor_names, self.pairs or {}, self.strength)
+        return Population(
+            self.parcellation,
+            self.structure_seed,
+            self.factor_names,
+            self.pairs or {},
+            self.strength,
+        )
 
     @cached_property
     def people(self) -> list[Person]:
@@ -102,16 +130,31 @@ class Plan:
         """The participants table."""
         prefix = re.sub("[^A-Za-z0-9]", "", self.name) or "simulated"
         drawn = pd.DataFrame(self.people)
-        table = pd.DataFrame({"participant_id": [f"sub-{prefix}{i + 1:0{people.ID_DIGITS}d}" for i in drawn["number"]]})
+        table = pd.DataFrame(
+            {
+                "participant_id": [
+                    f"sub-{prefix}{i + 1:0{people.ID_DIGITS}d}" for i in drawn["number"]
+                ]
+            }
+        )
         if self.family_size > 1:
-            table["family_id"] = [f"{prefix}-family{i // self.family_size + 1}" for i in drawn["number"]]
+            table["family_id"] = [
+                f"{prefix}-family{i // self.family_size + 1}" for i in drawn["number"]
+            ]
         table["site"] = [self.sites[site] for site in drawn["site"]]
         youngest, oldest = self.ages
-        table["age"] = ((youngest + oldest) / 2 + drawn["age"] * (oldest - youngest) / np.sqrt(12)).round(2)
+        table["age"] = (
+            (youngest + oldest) / 2 + drawn["age"] * (oldest - youngest) / np.sqrt(12)
+        ).round(2)
         table["sex"] = np.where(drawn["sex"] > 0, "F", "M")
         table["mean_fd"] = drawn["displacement"].round(4)
-        scores, noise = np.stack(drawn["scores"].tolist()), np.stack(drawn["noise"].tolist())  # (n, factors or targets)
-        known = drawn.assign(site=people.site_levels(self.sites, self.structure_seed)[drawn["site"]])
+        scores, noise = (
+            np.stack(drawn["scores"].tolist()),
+            np.stack(drawn["noise"].tolist()),
+        )  # (n, factors or targets)
+        known = drawn.assign(
+            site=people.site_levels(self.sites, self.structure_seed)[drawn["site"]]
+        )
         for target, rest in zip(self.targets, noise.T, strict=True):
             covariates = sum(weight * known[name] for name, weight in target.coefficients.items())
             explained = scores @ (target.true_r * target.weights(self.factor_names)) + covariates
@@ -123,18 +166,31 @@ class Plan:
         from scipy.signal import lfilter
 
         regions, signals = self.population.loadings.shape
-        shape = self.timepoints if self.keep_timeseries else self.effective_volumes, regions + signals + _MOTION_RANK
-        sources = stream("scan", self.seed, person.number, self.session).standard_normal(shape, np.float32)
+        shape = (
+            self.timepoints if self.keep_timeseries else self.effective_volumes,
+            regions + signals + _MOTION_RANK,
+        )
+        sources = stream("scan", self.seed, person.number, self.session).standard_normal(
+            shape, np.float32
+        )
         if self.keep_timeseries:  # first-order autoregressive
             sources[1:] *= np.float32(np.sqrt(1 - self.autocorrelation**2))
-            sources = np.asarray(lfilter([1.0], [1.0, -self.autocorrelation], sources, axis=0), np.float32)
+            sources = np.asarray(
+                lfilter([1.0], [1.0, -self.autocorrelation], sources, axis=0), np.float32
+            )
         own = np.zeros((regions, signals))  # W, on the level signals of all networks
-        levels = stream("topography", self.seed, person.number).standard_normal((regions, signals // MODES))
+        levels = stream("topography", self.seed, person.number).standard_normal(
+            (regions, signals // MODES)
+        )
         own[:, ::MODES] = population.TOPOGRAPHY * levels
-        coupling = self.population.coupling_root @ spectral(np.exp, self.state(person) / 2)  # (K, K)
+        coupling = self.population.coupling_root @ spectral(
+            np.exp, self.state(person) / 2
+        )  # (K, K)
         mixing = ((self.population.loadings + own) @ coupling).astype(np.float32)  # (R, K)
         artefact = np.float32(np.sqrt(MOTION_VARIANCE * person.displacement / people.MOTION_MEDIAN))
-        series = sources[:, :regions] @ self.population.local_root.astype(np.float32)  # (volumes, R)
+        series = sources[:, :regions] @ self.population.local_root.astype(
+            np.float32
+        )  # (volumes, R)
         series += sources[:, regions : regions + signals] @ mixing.T
         series += artefact * sources[:, regions + signals :] @ self._artefacts
         series -= np.float32(population.GLOBAL_SIGNAL) * series.mean(axis=1, keepdims=True)
@@ -143,7 +199,9 @@ class Plan:
     def scans(self) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
         """(k, R, R) Pearson FC in float32 and, if kept, time series, of some participants after others."""
         for start in range(0, self.n, CHUNK):
-            with one_blas_thread():  # small products: several times faster, and rounded alike on every machine
+            with (
+                one_blas_thread()
+            ):  # small products: several times faster, and rounded alike on every machine
                 some = self.people[start : start + CHUNK]
                 series = [self.series(person) for person in some]
                 fc = np.stack([pearson(one).astype(np.float32) for one in series])
@@ -151,10 +209,19 @@ class Plan:
 
     def state(self, person: Person) -> np.ndarray:
         """(K, K): M, how a participant's coupling of network signals differs from the population's."""
-        scores = {"age": person.age, "sex": person.sex, **dict(zip(self.factor_names, person.scores, strict=True))}
+        scores = {
+            "age": person.age,
+            "sex": person.sex,
+            **dict(zip(self.factor_names, person.scores, strict=True)),
+        }
         state = sum(score * self.population.effects[name] for name, score in scores.items())
-        for spread, visit in ((population.OWN_COUPLING, 0), (population.SESSION_COUPLING, self.session)):
-            state = state + spread * self._symmetric(stream("coupling", self.seed, person.number, visit))
+        for spread, visit in (
+            (population.OWN_COUPLING, 0),
+            (population.SESSION_COUPLING, self.session),
+        ):
+            state = state + spread * self._symmetric(
+                stream("coupling", self.seed, person.number, visit)
+            )
         return state + self._site_states[person.site] - self.population.spread
 
     @cached_property
@@ -162,7 +229,9 @@ class Plan:
         states = []
         for site in self.sites:
             rng = site_stream(self.structure_seed, site)
-            sharpness = SITE_SHARPNESS * rng.standard_normal(2)[1]  # the first is the site's level in targets
+            sharpness = (
+                SITE_SHARPNESS * rng.standard_normal(2)[1]
+            )  # the first is the site's level in targets
             coupling = population.SITE_COUPLING * self._symmetric(rng)
             states.append(coupling + sharpness * np.eye(self.population.n_signals))
         return states
@@ -183,7 +252,16 @@ class Plan:
     @cached_property
     def notes(self) -> dict[str, Any]:
         """Notes of the cohort, in plain JSON values: how it was made, and the truth, what was planted."""
-        stated = ["seed", "structure_seed", "session", "n", "timepoints", "autocorrelation", "strength", "family_size"]
+        stated = [
+            "seed",
+            "structure_seed",
+            "session",
+            "n",
+            "timepoints",
+            "autocorrelation",
+            "strength",
+            "family_size",
+        ]
         with one_blas_thread():
             planted = {name: self._planted(name) for name in (*self.factor_names, "age", "sex")}
         covariates = {name: planted.pop(name) for name in ("age", "sex")}
@@ -200,12 +278,21 @@ class Plan:
 
     def _planted(self, name: str) -> list[dict[str, Any]]:
         networks = self.population.patching.group_names
-        planted = zip(self.population.pairs_of[name], self.population.change_per_sd(name), strict=True)
-        return [{"networks": [networks[a], networks[b]], "fc_change_per_sd": round(x, 4)} for (a, b), x in planted]
+        planted = zip(
+            self.population.pairs_of[name], self.population.change_per_sd(name), strict=True
+        )
+        return [
+            {"networks": [networks[a], networks[b]], "fc_change_per_sd": round(x, 4)}
+            for (a, b), x in planted
+        ]
 
-    def _relation(self, target: Target, factors: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    def _relation(
+        self, target: Target, factors: Mapping[str, list[dict[str, Any]]]
+    ) -> dict[str, Any]:
         weights = zip(self.factor_names, target.weights(self.factor_names), strict=True)
-        active = {name: round(float(weight), 6) for name, weight in weights if weight and target.true_r}
+        active = {
+            name: round(float(weight), 6) for name, weight in weights if weight and target.true_r
+        }
         return {
             "true_r": target.true_r,
             "true_r_after_covariates": round(target.true_r_after_covariates, 6),

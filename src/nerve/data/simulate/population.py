@@ -25,7 +25,9 @@ LOCAL_WIDTH = 21.0  # mm: exp(-(distance / width)²)
 HOMOTOPIC = 0.5  # how much of the local part the mirrored place in the other hemisphere shares
 GLOBAL_SIGNAL = 0.6  # share of the mean over regions that is taken out, as preprocessing does
 MODES = 3  # signals per network: its level and two contrasts
-TOPOGRAPHY = 0.17  # sd of a participant's own loadings: regions also follow signals of other networks
+TOPOGRAPHY = (
+    0.17  # sd of a participant's own loadings: regions also follow signals of other networks
+)
 OWN_COUPLING = 0.06  # sd of a participant's own coupling of signals
 SESSION_COUPLING = 0.04  # sd of what differs from one session to the next
 SITE_COUPLING = 0.06  # sd of what a scanner does to the coupling of signals
@@ -46,9 +48,27 @@ _NETWORKS: dict[str, dict[str, float]] = {
     "VisPeri": {"sensory": 0.6, "visual": 0.5, "peripheral": 0.6},
     "SomMotA": {"sensory": 0.6, "motor": 0.7, "attention": 0.1},
     "SomMotB": {"sensory": 0.6, "motor": 0.55, "auditory": 0.4},
-    "DorsAttnA": {"sensory": 0.25, "visual": 0.3, "attention": 0.65, "antagonism": 0.4, "control": 0.15},
-    "DorsAttnB": {"sensory": 0.3, "motor": 0.25, "attention": 0.55, "antagonism": 0.5, "salience": 0.15},
-    "SalVentAttnA": {"sensory": 0.35, "motor": 0.2, "auditory": 0.2, "salience": 0.6, "antagonism": 0.5},
+    "DorsAttnA": {
+        "sensory": 0.25,
+        "visual": 0.3,
+        "attention": 0.65,
+        "antagonism": 0.4,
+        "control": 0.15,
+    },
+    "DorsAttnB": {
+        "sensory": 0.3,
+        "motor": 0.25,
+        "attention": 0.55,
+        "antagonism": 0.5,
+        "salience": 0.15,
+    },
+    "SalVentAttnA": {
+        "sensory": 0.35,
+        "motor": 0.2,
+        "auditory": 0.2,
+        "salience": 0.6,
+        "antagonism": 0.5,
+    },
     "SalVentAttnB": {"sensory": -0.1, "salience": 0.65, "control": 0.35},
     "LimbicA": {"limbic": 0.3, "auditory": 0.15},
     "LimbicB": {"limbic": 0.3, "default": 0.2},
@@ -56,7 +76,13 @@ _NETWORKS: dict[str, dict[str, float]] = {
     "ContB": {"sensory": -0.4, "control": 0.5, "default": 0.25, "antagonism": -0.3},
     "ContC": {"sensory": -0.1, "control": 0.35, "memory": 0.7, "salience": 0.15},
     "DefaultA": {"sensory": -0.25, "default": 0.55, "memory": 0.3, "antagonism": -0.45},
-    "DefaultB": {"sensory": -0.25, "default": 0.55, "auditory": 0.25, "memory": -0.3, "antagonism": -0.4},
+    "DefaultB": {
+        "sensory": -0.25,
+        "default": 0.55,
+        "auditory": 0.25,
+        "memory": -0.3,
+        "antagonism": -0.4,
+    },
     "DefaultC": {"default": 0.2, "memory": 0.65, "peripheral": 0.2},
     "TempPar": {"sensory": 0.15, "auditory": 0.65, "default": 0.25},
     "Subcortical": {"motor": 0.1, "salience": 0.15},
@@ -127,11 +153,18 @@ class Population:
 
         Pairs that the user stated, else `PAIRS_PER_EFFECT` of the larger half, none twice while they last.
         """
-        names = [*self.factor_names[:3], "age", "sex", *self.factor_names[3:]]  # those of targets choose first
+        names = [
+            *self.factor_names[:3],
+            "age",
+            "sex",
+            *self.factor_names[3:],
+        ]  # those of targets choose first
         patching = self.patching
         large = np.flatnonzero(patching.sizes >= np.median(patching.sizes))
         order = np.resize(self._rng(2).permutation(large), (len(names), PAIRS_PER_EFFECT))
-        drawn = [[(int(a), int(b)) for a, b in patching.pairs[np.unique(patches)]] for patches in order]
+        drawn = [
+            [(int(a), int(b)) for a, b in patching.pairs[np.unique(patches)]] for patches in order
+        ]
         stated = {name: self._stated_pairs(name) for name in self.pairs}
         return dict(zip(names, drawn, strict=True)) | stated
 
@@ -142,13 +175,19 @@ class Population:
         return {name: whiten @ self._change(name, rng) @ whiten for name in self.pairs_of}
 
     def _stated_pairs(self, factor: str) -> list[tuple[int, int]]:
-        where, names, stated = f"The pairs of {factor!r}", self.patching.group_names, self.pairs[factor]
+        where, names, stated = (
+            f"The pairs of {factor!r}",
+            self.patching.group_names,
+            self.pairs[factor],
+        )
         require(where, (len(stated) > 0, "no network pair", "at least one"))
         numbers = []
         for pair in stated:
             is_pair = not isinstance(pair, str) and len(pair) == 2
             require(where, (is_pair, f"{pair!r} is no pair", "two networks"))
-            known = (one_of(f"A network in the pairs of {factor!r}", network, names) for network in pair)
+            known = (
+                one_of(f"A network in the pairs of {factor!r}", network, names) for network in pair
+            )
             numbers.append(sorted(map(names.index, known)))
         return sorted({(first, second) for first, second in numbers})
 
@@ -158,14 +197,21 @@ class Population:
         for first, second in self.pairs_of[name]:
             sign = rng.choice([-1.0, 1.0])
             left, right = self._profile(first, rng), self._profile(second, rng)
-            outer = np.outer(left, left) if first == second else np.outer(left, right) + np.outer(right, left)
+            outer = (
+                np.outer(left, left)
+                if first == second
+                else np.outer(left, right) + np.outer(right, left)
+            )
             change += sign * strength * outer
         return change
 
     def _profile(self, network: int, rng: np.random.Generator) -> np.ndarray:
         """Which signals of a network an effect acts on: its level, and a little of its contrasts."""
         weights = np.zeros(self.n_signals)
-        weights[network * MODES : (network + 1) * MODES] = [1.0, *0.2 * rng.standard_normal(MODES - 1)]
+        weights[network * MODES : (network + 1) * MODES] = [
+            1.0,
+            *0.2 * rng.standard_normal(MODES - 1),
+        ]
         return weights
 
     @cached_property
@@ -190,7 +236,9 @@ class Population:
     @cached_property
     def _unrelated(self) -> np.ndarray:
         levels = np.diag(self.coupling_root @ self.coupling_root)[::MODES]
-        return self.local_root @ self.local_root + TOPOGRAPHY**2 * levels.sum() * np.eye(len(self.local_root))
+        return self.local_root @ self.local_root + TOPOGRAPHY**2 * levels.sum() * np.eye(
+            len(self.local_root)
+        )
 
     def change_per_sd(self, name: str) -> list[float]:
         """Change of the mean FC of each pair of an effect by one standard deviation, averaged over eight participants.
@@ -203,8 +251,12 @@ class Population:
         change = np.zeros_like(self.local_root)
         for some in scores:
             state = np.einsum("e,eab->ab", some, np.stack(others)) - self.spread
-            change += (self.connectivity(state + step) - self.connectivity(state - step)) / (2 * len(scores))
-        means = dict(zip(map(tuple, self.patching.pairs), patch_means(change, self.patching), strict=True))
+            change += (self.connectivity(state + step) - self.connectivity(state - step)) / (
+                2 * len(scores)
+            )
+        means = dict(
+            zip(map(tuple, self.patching.pairs), patch_means(change, self.patching), strict=True)
+        )
         return [float(means[pair]) for pair in self.pairs_of[name]]
 
     def _rng(self, part: int) -> np.random.Generator:
@@ -221,7 +273,9 @@ def _root(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(values, 1e-12) ** 0.5)
 
 
-def neighbourhood(parcellation: Parcellation, width: float, *, mirrored: bool = False) -> np.ndarray:
+def neighbourhood(
+    parcellation: Parcellation, width: float, *, mirrored: bool = False
+) -> np.ndarray:
     """(R, R): exp(-(distance / width)²), to the mirror images if asked; 0 where coordinates are unknown."""
     places = np.array(parcellation.coordinates, float)
     others = places * [-1, 1, 1] if mirrored else places
@@ -245,8 +299,14 @@ def network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarr
     """
     places = []
     for name in names:
-        direction = rng.standard_normal(len(_AXES))  # drawn for every network: one unknown name moves no other
+        direction = rng.standard_normal(
+            len(_AXES)
+        )  # drawn for every network: one unknown name moves no other
         known = [axes for network, axes in _NETWORKS.items() if network.startswith(name)]
         coordinates = [[axes.get(axis, 0.0) for axis in _AXES] for axes in known]
-        places.append(np.mean(coordinates, axis=0) if known else _UNKNOWN * direction / np.linalg.norm(direction))
+        places.append(
+            np.mean(coordinates, axis=0)
+            if known
+            else _UNKNOWN * direction / np.linalg.norm(direction)
+        )
     return np.hstack([places, _OWN * np.eye(len(names))])

@@ -32,9 +32,13 @@ SECTIONS = {
     "pretraining": ("patch_layout", "loss_curves", "reconstruction", "reconstruction_error"),
     "prediction": ("forest", "scatter", "null_distribution", "learning_curves", "motion"),
     "comparison": ("comparison_matrix", "sweep"),
-    "interpretation": tuple(f"interpretation_{name}" for name in ("weights", "brain", "attention", "importance")),
+    "interpretation": tuple(
+        f"interpretation_{name}" for name in ("weights", "brain", "attention", "importance")
+    ),
 }
-FIGURES = {name: f"nerve.report.figures.{section}" for section, names in SECTIONS.items() for name in names}  # modules
+FIGURES = {
+    name: f"nerve.report.figures.{section}" for section, names in SECTIONS.items() for name in names
+}  # modules
 
 
 @dataclass
@@ -51,7 +55,9 @@ class Drawn:
         """Become a PNG, where that is smaller."""
         stream = io.BytesIO()
         with mpl.rc_context(RC):
-            self.figure.savefig(stream, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+            self.figure.savefig(
+                stream, format="png", dpi=dpi, facecolor="white", metadata={"Software": None}
+            )
         self.source = min(self.source, _address("image/png", stream.getvalue()), key=len)
 
 
@@ -78,18 +84,26 @@ def drawn(name: str, results: Results) -> Drawn:
 def svg(figure: Figure) -> str:
     """The figure as SVG whose ink turns light where the reader's screen is dark."""
     stream, canvas = io.StringIO(), FigureCanvasSVG(figure)
-    with mpl.rc_context(RC):  # what `savefig` does, which draws everything twice where there is a layout
+    with mpl.rc_context(
+        RC
+    ):  # what `savefig` does, which draws everything twice where there is a layout
         if engine := figure.get_layout_engine():
             engine.execute(figure)
             figure.set_layout_engine("none")
         figure.set_dpi(110)
         canvas.print_svg(stream, metadata={"Date": None, "Creator": "nerve"})
-    text = re.sub(r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE)  # a quarter smaller
+    text = re.sub(
+        r"<!--.*?-->|^ +", "", stream.getvalue(), flags=re.DOTALL | re.MULTILINE
+    )  # a quarter smaller
     start = text.index("<svg")
     pairs = [(kind, light, dark) for light, dark in DARK.items() for kind in ("fill", "stroke")]
-    rules = "".join(f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind, light, dark in pairs)
+    rules = "".join(
+        f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind, light, dark in pairs
+    )
     end = text.index(">", start) + 1
-    return f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
+    return (
+        f"{text[start:end]}<style>@media (prefers-color-scheme:dark){{{rules}}}</style>{text[end:]}"
+    )
 
 
 def _address(kind: str, content: bytes) -> str:

@@ -17,7 +17,11 @@ from nerve.report.results import CohortFacts, NothingToDraw, Results
 MOST_COHORTS, MOST_SITES, MOST_MEANS, MOST_MODELS = 8, 12, 6, 4
 NEEDS_COHORT = "`nerve report DIR --cohort PATH` adds who took part and their mean connectivity."
 FEW = "Mean connectivity is shown for ten participants or more: that of fewer would show single participants."
-NUMBERS = {"spread": "spread of\nentries", "negative": "share of\nnegative", "largest": "largest\nentry"}
+NUMBERS = {
+    "spread": "spread of\nentries",
+    "negative": "share of\nnegative",
+    "largest": "largest\nentry",
+}
 
 
 def cohort_overview(results: Results) -> tuple[Figure, str]:
@@ -31,7 +35,9 @@ def cohort_overview(results: Results) -> tuple[Figure, str]:
     if not shown:
         raise NothingToDraw(NEEDS_COHORT)
     figure = Figure(figsize=(9.6, 1.0 + 1.55 * len(shown)), layout="constrained")
-    grid = figure.subplots(len(shown), 4, squeeze=False, gridspec_kw={"width_ratios": [3, 1.4, 2.4, 3]})
+    grid = figure.subplots(
+        len(shown), 4, squeeze=False, gridspec_kw={"width_ratios": [3, 1.4, 2.4, 3]}
+    )
     for (age, sex, site, motion), facts in zip(grid, shown, strict=True):
         _histogram(age, facts.numbers("age"), "age (years)", BLUE)
         _counts(sex, facts.counts("sex"), "sex: participants", ORANGE)
@@ -45,7 +51,13 @@ def cohort_overview(results: Results) -> tuple[Figure, str]:
 
 def _histogram(ax: Axes, values: np.ndarray, label: str, colour: str) -> None:
     if _known(ax, values, label):
-        ax.hist(values, bins=min(24, max(5, len(values) // 6)), color=colour, edgecolor="white", linewidth=0.3)
+        ax.hist(
+            values,
+            bins=min(24, max(5, len(values) // 6)),
+            color=colour,
+            edgecolor="white",
+            linewidth=0.3,
+        )
         ax.set_ylabel("participants")
 
 
@@ -54,10 +66,16 @@ def _counts(ax: Axes, counts: pd.Series, label: str, colour: str) -> None:
         return
     if len(counts) > MOST_SITES:
         rest = counts.iloc[MOST_SITES - 1 :]
-        counts = pd.concat([counts.iloc[: MOST_SITES - 1], pd.Series({f"{len(rest)} others": rest.sum()})])
+        counts = pd.concat(
+            [counts.iloc[: MOST_SITES - 1], pd.Series({f"{len(rest)} others": rest.sum()})]
+        )
     positions = np.arange(len(counts))
     ax.barh(positions, counts.to_numpy(), color=colour, height=0.72)
-    ax.set_yticks(positions, [short(name, 12) for name in counts.index], fontsize=6.5 if len(counts) > 5 else 8)
+    ax.set_yticks(
+        positions,
+        [short(name, 12) for name in counts.index],
+        fontsize=6.5 if len(counts) > 5 else 8,
+    )
     ax.invert_yaxis()
 
 
@@ -66,7 +84,9 @@ def _known(ax: Axes, values: np.ndarray | pd.Series, label: str) -> bool:
     ax.set_xlabel(label)
     if not len(values):
         ax.set(xticks=[], yticks=[])
-        ax.text(0.5, 0.5, "not known", ha="center", va="center", color=MUTED, transform=ax.transAxes)
+        ax.text(
+            0.5, 0.5, "not known", ha="center", va="center", color=MUTED, transform=ax.transAxes
+        )
     return len(values) > 0
 
 
@@ -78,7 +98,9 @@ def group_mean_fc(results: Results) -> tuple[Figure, str]:
     the parcellation says.
     """
     cohorts = results.cohorts.values()
-    shown = [facts for facts in cohorts if facts.mean is not None and facts.parcellation is not None][:MOST_MEANS]
+    shown = [
+        facts for facts in cohorts if facts.mean is not None and facts.parcellation is not None
+    ][:MOST_MEANS]
     named = any(len(facts.participants) for facts in cohorts)
     figure, axes = panels(shown, FEW if named else NEEDS_COHORT, width=3.5, height=3.1, extra=0.5)
     limit = colour_limit(*(facts.mean for facts in shown))
@@ -106,9 +128,13 @@ def likeness(results: Results) -> tuple[Figure, str]:
     that preprocessing changes, in both. Look for a cloud along the dashed line and for bars of the same height.
     """
     # one row per model and cohort
-    shown = [(names, like) for names, like in results.likeness.items() if like.found is not None][:MOST_MODELS]
+    shown = [(names, like) for names, like in results.likeness.items() if like.found is not None][
+        :MOST_MODELS
+    ]
     if not shown:
-        raise NothingToDraw("No model that was trained elsewhere was used, so none is compared with the cohort.")
+        raise NothingToDraw(
+            "No model that was trained elsewhere was used, so none is compared with the cohort."
+        )
     figure = Figure(figsize=(7.2, 2.9 * len(shown)), layout="constrained")
     every = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(1, 1.2))
     for axes, ((model, cohort), like) in zip(every, shown, strict=True):
@@ -124,13 +150,25 @@ def _beside(axes: Any, like: Likeness, cohort: str, model: str) -> None:
     both: Any = (like.trained, like.found)
     means, bars = axes
     some = np.linspace(0, len(both[0].mean) - 1, min(len(both[0].mean), 3000)).astype(int)
-    means.plot(both[0].mean[some], both[1].mean[some], ".", color=BLUE, markersize=1.5, alpha=0.5, rasterized=True)
+    means.plot(
+        both[0].mean[some],
+        both[1].mean[some],
+        ".",
+        color=BLUE,
+        markersize=1.5,
+        alpha=0.5,
+        rasterized=True,
+    )
     ends = [min(one.mean.min() for one in both), max(one.mean.max() for one in both)]
     means.plot(ends, ends, "--", color=MUTED, linewidth=0.9)
     means.set(xlabel="mean FC, training cohort", ylabel=f"mean FC, {cohort}", title=like.words)
-    for i, (one, colour, label) in enumerate(zip(both, (ORANGE, BLUE), (f"training of {model}", cohort), strict=True)):
+    for i, (one, colour, label) in enumerate(
+        zip(both, (ORANGE, BLUE), (f"training of {model}", cohort), strict=True)
+    ):
         values = [getattr(one, name) for name in NUMBERS]
-        drawn = bars.bar(np.arange(len(values)) + 0.4 * i - 0.2, values, 0.38, color=colour, label=label)
+        drawn = bars.bar(
+            np.arange(len(values)) + 0.4 * i - 0.2, values, 0.38, color=colour, label=label
+        )
         bars.bar_label(drawn, fmt="%.2f", fontsize=7.5, color=INK)
     bars.set_xticks(np.arange(len(NUMBERS)), list(NUMBERS.values()))
     bars.margins(y=0.25)

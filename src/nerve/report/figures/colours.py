@@ -10,12 +10,26 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex
 
-RC: Any = mpl.rc_params_from_file(str(files("nerve") / "report/templates/figures.mplstyle"), use_default_template=False)
+RC: Any = mpl.rc_params_from_file(
+    str(files("nerve") / "report/templates/figures.mplstyle"), use_default_template=False
+)
 INK, MUTED, GRID = RC["text.color"], RC["xtick.color"], RC["grid.color"]
 
 # Okabe and Ito (2008): told apart with every common kind of colour vision
-BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
-DARK = {INK: "#e9ecf3", MUTED: "#a8b0c0", GRID: "#414858", BLUE: "#4ea8e4"}  # what stands for each on a dark page
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+)
+DARK = {
+    INK: "#e9ecf3",
+    MUTED: "#a8b0c0",
+    GRID: "#414858",
+    BLUE: "#4ea8e4",
+}  # what stands for each on a dark page
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
 DIVERGING = "RdBu_r"  # safe for red-green blindness, white at zero
 
@@ -42,11 +56,15 @@ def network_colours(networks: Sequence[str]) -> dict[str, str]:
     """
     known = YEO7 | YEO17
     others = [name for name in networks if name not in known]
-    ring = {name: to_hex(mpl.colormaps["cividis"](i / len(others))) for i, name in enumerate(others)}
+    ring = {
+        name: to_hex(mpl.colormaps["cividis"](i / len(others))) for i, name in enumerate(others)
+    }
     return {name: (known | ring)[name] for name in networks}
 
 
 def colour_limit(*matrices: Any) -> float:
     """Where colours end: nearly the largest value off the diagonals of FC matrices."""
     off = [np.abs(np.asarray(one, float)[~np.eye(len(one), dtype=bool)]) for one in matrices]
-    return max([0.1, *(float(np.nanquantile(values, 0.98)) for values in off if np.isfinite(values).any())])
+    return max(
+        [0.1, *(float(np.nanquantile(values, 0.98)) for values in off if np.isfinite(values).any())]
+    )

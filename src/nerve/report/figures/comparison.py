@@ -28,14 +28,18 @@ def comparison_matrix(results: Results) -> tuple[Figure, str]:
         raise NothingToDraw("Fewer than two methods have scores, so there is nothing to compare.")
     table = results.comparisons[results.comparisons["among"] == "methods"]
     if table.empty:
-        raise NothingToDraw("There is one method beside the reference rows: the table has all comparisons.")
+        raise NothingToDraw(
+            "There is one method beside the reference rows: the table has all comparisons."
+        )
     columns = list(dict.fromkeys(zip(table["cohort"], table["target"], strict=True)))[:MOST]
     mean = results.mean_scores.groupby("line")["r"].mean().reindex(results.contenders).dropna()
     best, total = set(mean.nlargest(MOST_LINES).index), len(results.contenders)
     lines = [line for line in results.contenders if line in best]
     table = table[table["line_a"].isin(lines) & table["line_b"].isin(lines)]
     side, places = 0.9 + 0.24 * len(lines), np.arange(len(lines))
-    figure, axes = panels(columns, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True)
+    figure, axes = panels(
+        columns, width=max(2.5, side), height=max(2.0, side), extra=2.6, sharey=True
+    )
     limit = max(0.05, float(np.nanquantile(table["difference"].abs(), 0.98)))
     names = [f"{short(results.label(line), 32)}  {i + 1}" for i, line in enumerate(lines)]
     for ax, column in zip(axes, columns, strict=True):
@@ -68,10 +72,14 @@ def sweep(results: Results) -> tuple[Figure, str]:
     figure, axes = panels(groups, nothing, extra=1.8, width=3.6, height=2.6)
     for ax, ((name, setting), part) in zip(axes, groups, strict=True):
         values = part["value"].unique()
-        values = values[np.lexsort([values, pd.to_numeric(values, errors="coerce")])]  # numbers first
+        values = values[
+            np.lexsort([values, pd.to_numeric(values, errors="coerce")])
+        ]  # numbers first
         for i, (column, line) in enumerate(part.groupby(["cohort", "target"], sort=False)):
             mean = line.groupby("value")[["r", "r_half_width"]].mean().reindex(values)
-            places = np.arange(len(values)) + (i - 2) * 0.04  # side by side, so that bars do not hide each other
+            places = (
+                np.arange(len(values)) + (i - 2) * 0.04
+            )  # side by side, so that bars do not hide each other
             ax.errorbar(
                 places, mean["r"], yerr=mean["r_half_width"], color=CYCLE[i % len(CYCLE)], fmt="o-", markersize=4,
                 linewidth=1.3, elinewidth=0.8, label=short(results.column_name(*map(str, column)), 24),
@@ -80,7 +88,9 @@ def sweep(results: Results) -> tuple[Figure, str]:
         ax.set(xlabel=short(str(setting).replace("_", " ")), ylabel="r")
         ax.set_title(lined(name, 34))
         ax.grid(axis="y")
-    figure.legend(*(words[:12] for words in axes[0].get_legend_handles_labels()), loc="outside right upper")
+    figure.legend(
+        *(words[:12] for words in axes[0].get_legend_handles_labels()), loc="outside right upper"
+    )
     return figure, ""
 
 
@@ -93,6 +103,13 @@ def swept(results: Results) -> pd.DataFrame:
         for setting in line["swept"].split(",") if line["swept"] else []:
             value = line["settings"][setting]
             word = value if isinstance(value, str) else json.dumps(value)
-            rows.append(kept | {"name": results.name_of_sweep(score["line"]), "setting": setting, "value": word})
+            rows.append(
+                kept
+                | {"name": results.name_of_sweep(score["line"]), "setting": setting, "value": word}
+            )
     table = pd.DataFrame(rows)
-    return table[table.groupby(["name", "setting"])["value"].transform("nunique") > 1] if rows else table
+    return (
+        table[table.groupby(["name", "setting"])["value"].transform("nunique") > 1]
+        if rows
+        else table
+    )

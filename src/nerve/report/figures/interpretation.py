@@ -11,7 +11,15 @@ from matplotlib.patches import Rectangle
 from scipy.spatial import cKDTree
 
 from nerve.report.figures.colours import GRID, INK, MUTED, network_colours
-from nerve.report.figures.style import agreement, lined, name_rows, network_image, panels, short, square
+from nerve.report.figures.style import (
+    agreement,
+    lined,
+    name_rows,
+    network_image,
+    panels,
+    short,
+    square,
+)
 from nerve.report.results import NothingToDraw, Results
 
 PLACE = ["x", "y", "z"]
@@ -42,12 +50,22 @@ def interpretation_weights(results: Results) -> tuple[Figure, str]:
     ax.axvline(1, color=MUTED, linewidth=0.8, linestyle="--")
     for row, network in enumerate(networks):
         mine = table[table["network"].astype(str) == network]
-        relative = mine["weight"] / mine["weight"].mean() if mine["weight"].mean() > 0 else mine["weight"]
+        relative = (
+            mine["weight"] / mine["weight"].mean() if mine["weight"].mean() > 0 else mine["weight"]
+        )
         height = row + rng.uniform(-0.18, 0.18, len(mine))
         ax.scatter(relative, height, s=20, color=colours[network], edgecolor=MUTED, linewidth=0.3)
         heaviest = str(mine["region"].iloc[int(relative.argmax())])
         named = short(heaviest.removeprefix("7Networks_").removeprefix("17Networks_"), 30)
-        ax.text(1.01, row, named, transform=ax.get_yaxis_transform(), va="center", fontsize=7.5, color=INK)
+        ax.text(
+            1.01,
+            row,
+            named,
+            transform=ax.get_yaxis_transform(),
+            va="center",
+            fontsize=7.5,
+            color=INK,
+        )
     name_rows(ax, networks, 18)
     ax.grid(axis="y", color=GRID)
     ax.set_xlabel("weight, relative to the network's mean")
@@ -81,7 +99,9 @@ def interpretation_brain(results: Results) -> tuple[Figure, str]:
     low, high = table["weight"].quantile([0.02, 0.98])
     scale = Normalize(low, high) if high - low > 1e-9 else Normalize(low - 0.5, high + 0.5)
     figure = Figure(figsize=(9.6, 4.9))
-    figure.add_artist(Rectangle((0, 0), 1, 1, transform=figure.transFigure, color="white", zorder=-10))
+    figure.add_artist(
+        Rectangle((0, 0), 1, 1, transform=figure.transFigure, color="white", zorder=-10)
+    )
     plot_markers(
         table["weight"].to_numpy(float), table[PLACE].to_numpy(float), node_size=26, node_cmap=COLOURS,
         node_vmin=scale.vmin, node_vmax=scale.vmax, display_mode="lzry", figure=figure, axes=(0.0, 0.48, 0.9, 0.5),
@@ -97,8 +117,17 @@ def interpretation_brain(results: Results) -> tuple[Figure, str]:
         )  # fmt: skip
         for mesh in axes.collections:
             mesh.set_rasterized(True)  # twenty thousand triangles would be megabytes of paths
-        axes.set_title(f"{side}, {view}", fontsize=8, loc="center", y=0.92, color=_PAGE_INK, fontweight="normal")
-    bar = figure.colorbar(ScalarMappable(scale, COLOURS), cax=figure.add_axes((0.925, 0.2, 0.014, 0.6)))
+        axes.set_title(
+            f"{side}, {view}",
+            fontsize=8,
+            loc="center",
+            y=0.92,
+            color=_PAGE_INK,
+            fontweight="normal",
+        )
+    bar = figure.colorbar(
+        ScalarMappable(scale, COLOURS), cax=figure.add_axes((0.925, 0.2, 0.014, 0.6))
+    )
     bar.set_label("weight, relative to the network", color=_PAGE_INK)
     bar.ax.tick_params(colors=_PAGE_INK, labelcolor=_PAGE_INK)
     bar.outline.set_edgecolor(_PAGE_INK)  # type: ignore[operator]
@@ -129,9 +158,14 @@ def interpretation_attention(results: Results) -> tuple[Figure, str]:
     for columns of one colour: networks that everything reads.
     """
     # one panel for the rollout and for each layer
-    tables = results.interpreted("attention", "Attention was not summarised: `nerve interpret` does.")
+    tables = results.interpreted(
+        "attention", "Attention was not summarised: `nerve interpret` does."
+    )
     parts = [
-        (" · ".join(filter(None, [label, layer if layer == "rollout" else f"layer {layer}"])), *_grid(table, layer))
+        (
+            " · ".join(filter(None, [label, layer if layer == "rollout" else f"layer {layer}"])),
+            *_grid(table, layer),
+        )
         for label, table in tables
         for layer in dict.fromkeys(table["layer"].astype(str))
     ][:MOST]
@@ -141,7 +175,9 @@ def interpretation_attention(results: Results) -> tuple[Figure, str]:
         image = network_image(ax, grid, names, limit)
         ax.set_title(lined(title, 34))
     figure.colorbar(image, ax=axes, shrink=0.8, label="log₂ ratio to even attention")
-    agreed = "; ".join(f"{label}: " * bool(label) + agreement(_part(table, "rollout")) for label, table in tables)
+    agreed = "; ".join(
+        f"{label}: " * bool(label) + agreement(_part(table, "rollout")) for label, table in tables
+    )
     return figure, f"Agreement of rollouts over seeds is {agreed}."
 
 
@@ -153,7 +189,12 @@ def _part(table: pd.DataFrame, layer: str) -> pd.DataFrame:
 def _grid(table: pd.DataFrame, layer: str) -> tuple[np.ndarray, list[str]]:
     part = _part(table, layer)
     names = list(dict.fromkeys(part["from"]))
-    mean = part.groupby(["from", "to"], sort=False)["ratio"].mean().unstack().reindex(index=names, columns=names)
+    mean = (
+        part.groupby(["from", "to"], sort=False)["ratio"]
+        .mean()
+        .unstack()
+        .reindex(index=names, columns=names)
+    )
     return np.log2(np.maximum(mean.to_numpy(float), 2.0**-6)), names
 
 
@@ -180,11 +221,19 @@ def interpretation_importance(results: Results) -> tuple[Figure, str]:
         limit = max(1e-6, float(np.nanmax(np.abs(matrix))))
         image = network_image(ax, matrix, networks, limit)
         above, below = part[f"{value}_low"] > 0, (part[f"{value}_high"] < 0) & (value != "drop")
-        for row, column in np.argwhere(square(part.assign(sure=1.0 * (above | below)), PAIR, networks, "sure") == 1):
-            ax.text(column, row, "*", ha="center", va="center_baseline", color="#111111", fontsize=8)
+        for row, column in np.argwhere(
+            square(part.assign(sure=1.0 * (above | below)), PAIR, networks, "sure") == 1
+        ):
+            ax.text(
+                column, row, "*", ha="center", va="center_baseline", color="#111111", fontsize=8
+            )
         ax.set_title(lined(f"{name}: {MAPS[value]}", 40))
         figure.colorbar(image, ax=ax, shrink=0.75)
     agreed = "; ".join(f"{name}: {agreement(part)}" for name, part in parts)
     chance = [name for name, part in parts if not part["r_low"].iloc[0] > 0]
-    warned = f" Not told from chance, so that their maps explain nothing: {', '.join(chance)}." if chance else ""
+    warned = (
+        f" Not told from chance, so that their maps explain nothing: {', '.join(chance)}."
+        if chance
+        else ""
+    )
     return figure, f"Agreement over seeds is {agreed}.{warned}"

@@ -34,7 +34,9 @@ def forest(results: Results) -> tuple[Figure, str]:
     colour_of = dict(zip(dict.fromkeys(results.lines["group"]), cycle(CYCLE), strict=False))
     figure, axes = line_panels(results, columns, "r")
     for ax, column in zip(axes, columns, strict=True):
-        _intervals(ax, results, column, lines, [colour_of[group] for group in results.lines["group"]])
+        _intervals(
+            ax, results, column, lines, [colour_of[group] for group in results.lines["group"]]
+        )
         mine = at(results.scores, *column)
         several = mine[mine.duplicated("line", keep=False)]
         places = [lines.index(one) + 0.22 for one in several["line"]]
@@ -43,16 +45,27 @@ def forest(results: Results) -> tuple[Figure, str]:
         axes[0].plot([], [], color=colour, label=short(group or "other"), marker="o", linewidth=2.6)
     if len(colour_of) > 1:
         figure.legend(loc="outside upper left", ncols=len(colour_of))
-    seeds, total = results.scores.groupby(["cohort", "target", "line"]).size().max(), len(results.columns)
+    seeds, total = (
+        results.scores.groupby(["cohort", "target", "line"]).size().max(),
+        len(results.columns),
+    )
     over = f"Small dots are single seeds ({seeds})." if seeds > 1 else ""
-    some = f" The first {shown} of {total} targets are shown; the table has all." if total > shown else ""
+    some = (
+        f" The first {shown} of {total} targets are shown; the table has all."
+        if total > shown
+        else ""
+    )
     return figure, over + some
 
 
-def _intervals(ax: Axes, results: Results, column: tuple[str, str], lines: list[str], colours: list[str]) -> None:
+def _intervals(
+    ax: Axes, results: Results, column: tuple[str, str], lines: list[str], colours: list[str]
+) -> None:
     places = np.arange(len(lines))
     known = [results.by_place.get((*column, line), {}) for line in lines]
-    scores = pd.DataFrame(known, index=places, columns=["r", "r_low", "r_high", "r_low_cv", "r_high_cv"], dtype=float)
+    scores = pd.DataFrame(
+        known, index=places, columns=["r", "r_low", "r_high", "r_low_cv", "r_high_cv"], dtype=float
+    )
     for low, high, width in (("r_low_cv", "r_high_cv", 0.9), ("r_low", "r_high", 2.6)):
         ax.hlines(places, scores[low], scores[high], colors=colours, linewidth=width)
     ax.scatter(scores["r"], places, s=30, color=colours, edgecolor="white", linewidth=0.6, zorder=3)
@@ -69,13 +82,26 @@ def scatter(results: Results) -> tuple[Figure, str]:
     fit.
     """
     # one panel per cohort and target
-    shown = [(column, points) for column in results.columns if len(points := _points(results, column))][:MOST_PANELS]
+    shown = [
+        (column, points) for column in results.columns if len(points := _points(results, column))
+    ][:MOST_PANELS]
     figure, axes = panels(shown, "There are no predictions to show.", height=2.7)
     for ax, (column, points) in zip(axes, shown, strict=True):
-        observed, predicted = points["observed"].to_numpy(float), points["predicted"].to_numpy(float)
+        observed, predicted = (
+            points["observed"].to_numpy(float),
+            points["predicted"].to_numpy(float),
+        )
         drawn = np.random.default_rng(0).permutation(len(points))[:MOST_POINTS]
         size, many = (12, False) if len(drawn) < 300 else (5, True)
-        ax.scatter(observed[drawn], predicted[drawn], s=size, color=BLUE, alpha=0.5, linewidths=0, rasterized=many)
+        ax.scatter(
+            observed[drawn],
+            predicted[drawn],
+            s=size,
+            color=BLUE,
+            alpha=0.5,
+            linewidths=0,
+            rasterized=many,
+        )
         said = short(results.label(points["line"].iloc[0]), 30)
         if observed.std() > 0 and predicted.std() > 0:
             slope, intercept = np.polyfit(observed, predicted, 1)
@@ -95,7 +121,9 @@ def _points(results: Results, column: tuple[str, str]) -> pd.DataFrame:
     mine, best = at(results.predictions, *column), results.best(*column, among=results.contenders)
     if mine.empty or best is None:
         return mine.iloc[:0]
-    return mine[mine["row"] == results.lines.loc[best, "row"]].dropna(subset=["observed", "predicted"])
+    return mine[mine["row"] == results.lines.loc[best, "row"]].dropna(
+        subset=["observed", "predicted"]
+    )
 
 
 def null_distribution(results: Results) -> tuple[Figure, str]:
@@ -106,7 +134,12 @@ def null_distribution(results: Results) -> tuple[Figure, str]:
     observed r, p the share of permutations that reach it. Look for lines that stand clear of the bars.
     """
     # one panel per cohort and target, for each kind of null
-    drawn = [panel for make in (_of_target, _of_networks) for one in results.columns if (panel := make(results, one))]
+    drawn = [
+        panel
+        for make in (_of_target, _of_networks)
+        for one in results.columns
+        if (panel := make(results, one))
+    ]
     nothing = "No permutations were made (n_permutations: 0), so there is no null distribution."
     figure, axes = panels(drawn[:MOST_PANELS], nothing, height=2.2)
     for ax, (title, null, observed) in zip(axes, drawn, strict=False):
@@ -116,7 +149,13 @@ def null_distribution(results: Results) -> tuple[Figure, str]:
 
 
 def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
-    ax.hist(null, bins=min(30, max(6, len(null) // 8)), color="#b4bac6", edgecolor="white", linewidth=0.3)
+    ax.hist(
+        null,
+        bins=min(30, max(6, len(null) // 8)),
+        color="#b4bac6",
+        edgecolor="white",
+        linewidth=0.3,
+    )
     for i, (name, r) in enumerate(observed.items()):
         p = permutation_p(null, r)
         colour = INK if len(observed) == 1 else CYCLE[i % len(CYCLE)]
@@ -134,14 +173,20 @@ def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
     if best is None:
         return None
     null = mine.loc[mine["line"] == best, "r"].dropna().to_numpy(float)
-    return results.column_name(*column), null, {short(results.label(best), 26): results.r(*column, best)}
+    return (
+        results.column_name(*column),
+        null,
+        {short(results.label(best), 26): results.r(*column, best)},
+    )
 
 
 def _of_networks(results: Results, column: tuple[str, str]) -> Panel | None:
     null = at(results.null_scores, *column)
     if null.empty:
         return None
-    known = [(short(results.label(line), 26), results.r(*column, line)) for line in results.contenders]
+    known = [
+        (short(results.label(line), 26), results.r(*column, line)) for line in results.contenders
+    ]
     observed = dict([(name, r) for name, r in known if np.isfinite(r)][-4:])
     return f"{results.column_name(*column)} · networks", null["r"].to_numpy(float), observed
 
@@ -156,15 +201,29 @@ def learning_curves(results: Results) -> tuple[Figure, str]:
     if results.curves.empty:
         raise NothingToDraw("No learning curves were asked for (labels).")
     labels = {line: results.label(line) for line in results.lines.index}
-    table = curve_table(results.curves.drop(columns="row").rename(columns={"line": "row"}))  # means over draws, seeds
+    table = curve_table(
+        results.curves.drop(columns="row").rename(columns={"line": "row"})
+    )  # means over draws, seeds
     groups = list(table.groupby(["cohort", "target"], sort=False))[:MOST_CURVES]
     figure, axes = panels(groups, width=3.4, height=2.7, extra=1.8)
     for ax, (column, part) in zip(axes, groups, strict=True):
         for i, (line, curve) in enumerate(part.groupby("row", sort=False)):
             colour, name = CYCLE[i % len(CYCLE)], short(results.label(str(line)), 30)
-            ax.fill_between(curve["labels"], curve["low"], curve["high"], color=colour, alpha=0.12, linewidth=0)
-            ax.plot(curve["labels"], curve["score"], "o-", color=colour, markersize=4, linewidth=1.4, label=name)
-        ax.set(xlabel="labelled participants", ylabel="AUC" if (part["metric"] == "auc").any() else "r")
+            ax.fill_between(
+                curve["labels"], curve["low"], curve["high"], color=colour, alpha=0.12, linewidth=0
+            )
+            ax.plot(
+                curve["labels"],
+                curve["score"],
+                "o-",
+                color=colour,
+                markersize=4,
+                linewidth=1.4,
+                label=name,
+            )
+        ax.set(
+            xlabel="labelled participants", ylabel="AUC" if (part["metric"] == "auc").any() else "r"
+        )
         ax.set_title(lined(results.column_name(*map(str, column))))
         ax.grid(axis="y")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
@@ -181,7 +240,9 @@ def motion(results: Results) -> tuple[Figure, str]:
     # one panel per cohort and target, one row per line
     scores, lines = results.mean_scores, list(results.lines.index)
     if "r_prediction_motion" not in scores or scores["r_prediction_motion"].isna().all():
-        raise NothingToDraw("Head motion is not known (no column mean_fd), so it cannot be checked.")
+        raise NothingToDraw(
+            "Head motion is not known (no column mean_fd), so it cannot be checked."
+        )
     known = scores.dropna(subset=["r_prediction_motion"])
     groups = list(known.groupby(["cohort", "target"], sort=False))[: readable(len(lines))]
     figure, axes = line_panels(results, [column for column, _ in groups], "r with mean FD")

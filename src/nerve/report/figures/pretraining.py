@@ -14,13 +14,27 @@ from matplotlib.patches import ConnectionPatch, Rectangle, Wedge
 from nerve.core.patching import Patching
 from nerve.data.named_patchings import is_patching_name, patching_for
 from nerve.data.parcellation import Parcellation
-from nerve.report.figures.colours import BLUE, GREEN, GRID, INK, MUTED, ORANGE, VERMILION, colour_limit, network_colours
+from nerve.report.figures.colours import (
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    MUTED,
+    ORANGE,
+    VERMILION,
+    colour_limit,
+    network_colours,
+)
 from nerve.report.figures.style import fc_image, lined, name_rows, network_order, panels
 from nerve.report.results import NothingToDraw, Results
 
 MOST_ENCODERS = 12
 PARTS = ("original", "masked", "reconstructed")
-GUESSES = {"model": ("model", BLUE), "group_mean": ("group mean", ORANGE), "patch_mean": ("patch mean", GREEN)}
+GUESSES = {
+    "model": ("model", BLUE),
+    "group_mean": ("group mean", ORANGE),
+    "patch_mean": ("patch mean", GREEN),
+}
 
 
 def patch_layout(results: Results) -> tuple[Figure, str]:
@@ -37,9 +51,17 @@ def patch_layout(results: Results) -> tuple[Figure, str]:
     numbers, names = pd.factorize(np.array(groups, object)[network_order(groups)])
     patching = Patching(numbers, list(names))  # as it is drawn: regions sorted by group
     cohorts = results.cohorts.values()
-    means = [facts.mean for facts in cohorts if facts.mean is not None and len(facts.mean) == patching.n_regions]
+    means = [
+        facts.mean
+        for facts in cohorts
+        if facts.mean is not None and len(facts.mean) == patching.n_regions
+    ]
     matrix = means[0] if means else _sketch(parcellation)
-    n_masked = patching.n_patches - int(patching.n_patches * (1 - settings["mask_ratio"])) if settings else 0
+    n_masked = (
+        patching.n_patches - int(patching.n_patches * (1 - settings["mask_ratio"]))
+        if settings
+        else 0
+    )
     group_word = _group_word(settings)
     figure = Figure(figsize=(9.2, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.25, 1]})
@@ -47,7 +69,9 @@ def patch_layout(results: Results) -> tuple[Figure, str]:
     left.set_title(f"FC, cut at {group_word} borders", pad=22)
     first, last = patching.members[0], patching.members[-1]  # the pair whose way is shown
     corner = (last[0] - 0.5, first[0] - 0.5)
-    left.add_patch(Rectangle(corner, len(last), len(first), fill=False, edgecolor=INK, linewidth=2.2))
+    left.add_patch(
+        Rectangle(corner, len(last), len(first), fill=False, edgecolor=INK, linewidth=2.2)
+    )
     _tokens(right, patching, n_masked, group_word)
     start, end = (corner[0] + len(last), first[0] + len(first) / 2), (patching.n_groups - 1.3, -0.5)
     arrow = ConnectionPatch(
@@ -101,9 +125,13 @@ def _groups(parcellation: Parcellation, settings: Mapping[str, Any]) -> list[str
     elif is_patching_name(str(given)):
         patching = patching_for(parcellation, str(given))
     else:  # a file, and a page never opens one that a stranger's settings name
-        raise NothingToDraw("The patches follow a table of regions that is not part of these results.")
+        raise NothingToDraw(
+            "The patches follow a table of regions that is not part of these results."
+        )
     if patching.n_regions != parcellation.n_regions:
-        raise NothingToDraw("The model cuts other regions than those of the cohort, so its patches cannot be shown.")
+        raise NothingToDraw(
+            "The model cuts other regions than those of the cohort, so its patches cannot be shown."
+        )
     return [patching.group_names[group] for group in patching.group_of]
 
 
@@ -131,7 +159,9 @@ def _model_sentences(
     )
     view = settings.get("view", "fc")
     if view != "fc":
-        sentences.append(f"The model cuts the {view} view of FC in this way; the matrix at the left is FC itself.")
+        sentences.append(
+            f"The model cuts the {view} view of FC in this way; the matrix at the left is FC itself."
+        )
     labels = [encoder.label for encoder in results.encoders if "tokenizer" in encoder.settings]
     if len(labels) > 1:
         sentences.append(f"Described is {labels[0]}, the first of {len(labels)} such models here.")
@@ -177,10 +207,15 @@ def loss_curves(results: Results) -> tuple[Figure, str]:
     # one panel per encoder
     trained = [one for one in results.encoders if len(one.history)]
     encoders = trained[:MOST_ENCODERS]
-    nothing, width = "No encoder was trained here, or none has kept its history.", 2.5 if len(encoders) > 1 else 4.0
+    nothing, width = (
+        "No encoder was trained here, or none has kept its history.",
+        2.5 if len(encoders) > 1 else 4.0,
+    )
     figure, axes = panels(encoders, nothing, across=4, width=width, height=2.25)
     for ax, encoder in zip(axes, encoders, strict=True):
-        history = encoder.history.set_index("epoch").reindex(columns=["training_loss", "validation_loss"])
+        history = encoder.history.set_index("epoch").reindex(
+            columns=["training_loss", "validation_loss"]
+        )
         ax.plot(history["training_loss"], color=MUTED, linewidth=0.9, label="training participants")
         held_out = history["validation_loss"].dropna()
         if len(held_out):
@@ -191,7 +226,9 @@ def loss_curves(results: Results) -> tuple[Figure, str]:
         lowest, highest = history.min().min(), history.max().max()
         if lowest > 0 and highest / lowest > 20:
             ax.set_yscale("log")
-            ax.yaxis.set_major_formatter("{x:g}")  # matplotlib's own is TeX, which is not parsed here
+            ax.yaxis.set_major_formatter(
+                "{x:g}"
+            )  # matplotlib's own is TeX, which is not parsed here
             ax.yaxis.set_minor_formatter("")
         ax.grid(axis="y")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
@@ -210,7 +247,9 @@ def reconstruction(results: Results) -> tuple[Figure, str]:
     # three matrices side by side, of the first encoder that says of how many participants: else it may be one
     kept = [one for one in results.encoders if one.example and one.errors.get("example_n")]
     if not kept:
-        raise NothingToDraw("No run has kept an example of a reconstruction (it takes ten held-out participants).")
+        raise NothingToDraw(
+            "No run has kept an example of a reconstruction (it takes ten held-out participants)."
+        )
     encoder = kept[0]
     errors = encoder.errors
     networks = [errors["networks"][group] for group in encoder.example["group_of"]]
@@ -249,23 +288,40 @@ def reconstruction_error(results: Results) -> tuple[Figure, str]:
     # one row per encoder, three dots
     encoders = [one for one in results.encoders if np.isfinite(one.error_ratio)]
     if not encoders:
-        raise NothingToDraw("No run has kept its held-out reconstruction error (reconstruction.json).")
+        raise NothingToDraw(
+            "No run has kept its held-out reconstruction error (reconstruction.json)."
+        )
     figure = Figure(figsize=(7.2, 1.1 + 0.36 * len(encoders)), layout="constrained")
     ax = figure.subplots()
     told = []
     for row, encoder in enumerate(encoders):
         ratio, n = encoder.error_ratio, encoder.errors["n_people"]
         side = "below" if ratio < 1 else "above"
-        told.append(f"{encoder.label}: {abs(1 - ratio):.0%} {side} the group mean in {n:,} participants")
+        told.append(
+            f"{encoder.label}: {abs(1 - ratio):.0%} {side} the group mean in {n:,} participants"
+        )
         ax.axhline(row, color=GRID, linewidth=0.6, zorder=0)
         for name, (label, colour) in GUESSES.items():
             value, margin = encoder.errors[name], 1.96 * (encoder.errors[f"{name}_se"] or 0)
             named = label if row == 0 else None
-            ax.errorbar(value, row, xerr=margin, fmt="o", color=colour, markersize=6, linewidth=1.2, label=named)
+            ax.errorbar(
+                value,
+                row,
+                xerr=margin,
+                fmt="o",
+                color=colour,
+                markersize=6,
+                linewidth=1.2,
+                label=named,
+            )
     name_rows(ax, [encoder.label for encoder in encoders], 36)
     ax.set_xlim(left=0)
     views = {encoder.errors.get("view", "fc") for encoder in encoders}
-    units = "units of r, squared" if views == {"fc"} else "squared units of the view that each model reads"
+    units = (
+        "units of r, squared"
+        if views == {"fc"}
+        else "squared units of the view that each model reads"
+    )
     ax.set_xlabel(f"mean squared error of masked patches ({units})")
     ax.spines["left"].set_color(MUTED)
     figure.legend(loc="outside upper right", ncols=3)

@@ -37,7 +37,9 @@ def panels(
 def line_panels(results: Results, columns: Sequence[Any], label: str) -> tuple[Figure, list]:
     """A panel per cohort and target, a row per line, all on the same two axes."""
     names = [results.label(line) for line in results.lines.index]
-    figure, axes = panels(columns, width=3.2, height=0.9 + 0.26 * len(names), sharex=True, sharey=True)
+    figure, axes = panels(
+        columns, width=3.2, height=0.9 + 0.26 * len(names), sharex=True, sharey=True
+    )
     for ax, column in zip(axes, columns, strict=True):
         ax.axvline(0, color=MUTED, linewidth=0.9)
         ax.set_title(lined(results.column_name(*column)))
@@ -76,7 +78,9 @@ def name_rows(axes: Axes, names: Sequence[str], most: int = 34) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, labels: bool = True) -> Any:
+def fc_image(
+    axes: Axes, matrix: Any, networks: Sequence[str], limit: float, labels: bool = True
+) -> Any:
     """Draw FC with its regions sorted by network: lines between them, coloured bands and names beside them."""
     order, n = network_order(networks), len(networks)
     shown = np.asarray(matrix, float)[np.ix_(order, order)]
@@ -88,7 +92,9 @@ def fc_image(axes: Axes, matrix: Any, networks: Sequence[str], limit: float, lab
     for border in ends[:-1] - 0.5:
         axes.axhline(border, color="#111111", linewidth=0.5)
         axes.axvline(border, color="#111111", linewidth=0.5)
-    for start, middle, (name, colour) in zip(starts, middles, network_colours([*sizes]).items(), strict=True):
+    for start, middle, (name, colour) in zip(
+        starts, middles, network_colours([*sizes]).items(), strict=True
+    ):
         _band(axes, (-0.05 * n - 0.5, start - 0.5), 0.035 * n, sizes[name], colour)
         _band(axes, (start - 0.5, -0.05 * n - 0.5), sizes[name], 0.035 * n, colour)
         if labels:
@@ -114,7 +120,9 @@ def network_image(axes: Axes, matrix: np.ndarray, networks: Sequence[str], limit
     return image
 
 
-def square(table: pd.DataFrame, ends: tuple[str, str], names: list[str], value: str, mirrored: int = 1) -> np.ndarray:
+def square(
+    table: pd.DataFrame, ends: tuple[str, str], names: list[str], value: str, mirrored: int = 1
+) -> np.ndarray:
     """(names, names) values of pairs, both ways round."""
     matrix = np.full((len(names), len(names)), np.nan)
     a, b = ([names.index(one) for one in table[end]] for end in ends)
@@ -136,7 +144,9 @@ def apart(places: np.ndarray, gap: float, most: float) -> np.ndarray:
     array([ 0,  2,  5, 10])
     """
     steps = min(gap, most / max(1, len(places) - 1)) * np.arange(len(places))
-    moved = np.maximum.accumulate(places - steps) + steps  # each at least a gap behind the one before
+    moved = (
+        np.maximum.accumulate(places - steps) + steps
+    )  # each at least a gap behind the one before
     return np.minimum(moved, most - steps[::-1])
 
 
@@ -152,8 +162,12 @@ def agreement(table: pd.DataFrame) -> str:
     """
     if "stability" not in table or table["stability"].isna().all():
         return "not known (one seed)"
-    return f"r = {table['stability'].dropna().iloc[0]:.2f} over {int(table['n_seeds'].iloc[0])} seeds"
+    return (
+        f"r = {table['stability'].dropna().iloc[0]:.2f} over {int(table['n_seeds'].iloc[0])} seeds"
+    )
 
 
-def _band(axes: Axes, corner: tuple[float, float], width: float, height: float, colour: str) -> None:
+def _band(
+    axes: Axes, corner: tuple[float, float], width: float, height: float, colour: str
+) -> None:
     axes.add_patch(Rectangle(corner, width, height, clip_on=False, color=colour, linewidth=0))
