@@ -14,9 +14,11 @@ share_the_machine()
 
 __version__ = version("nerve-fc")
 
+_ROOMS = ["core", "data", "evaluation", "experiments", "interpret", "methods", "report"]
+
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["core", "data", "evaluation", "experiments", "interpret", "methods", "report"],
+    submodules=_ROOMS,
     submod_attrs={
         "_utils.errors": ["MissingInput", "NerveError"],
         "core.patching": ["Patching"],
@@ -31,4 +33,4 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "report": ["plot"],
     },
 )
-__all__ = [*__all__, "__version__"]
+__all__ = ["__version__", *(name for name in __all__ if name not in _ROOMS)]

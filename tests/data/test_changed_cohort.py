@@ -84,8 +84,9 @@ def test_an_experiment_on_changed_files_runs_again_and_gives_what_a_fresh_folder
         change(folder)
         seen = []
         after = Experiment.prepare(config, tmp_path / "out").run(
-            jobs=1, report=lambda *told: seen.append(told)
-        )  # noqa: B023
+            jobs=1,
+            report=lambda *told: seen.append(told),  # noqa: B023
+        )
         assert bool(seen) == again
         now = after.scores["r"].item()
         if again:

@@ -109,9 +109,10 @@ def cbig(folder):
 
 def cifti(folder):
     names = ("100307", "100408", "101107")
-    write = lambda place, name, fc: formats.write_pconn(
-        place / f"{name}.rfMRI_REST.pconn.nii", fc, list(LABELS)
-    )  # noqa: E731
+
+    def write(place, name, fc):
+        formats.write_pconn(place / f"{name}.rfMRI_REST.pconn.nii", fc, list(LABELS))
+
     _each(folder / "parcellated", write, names)
     _table(folder / "hcp.csv", names, "Subject")
 

@@ -12,7 +12,7 @@ from pydantic import PlainSerializer, PlainValidator
 from nerve._utils.errors import NerveError, one_of, problem
 from nerve._utils.files import read_yaml
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
-from nerve.core.views import N_DIRECTIONS, VIEWS
+from nerve.core.views import N_DIRECTIONS
 from nerve.methods.settings import SAID, STRICT, Device, Part, Width, check_names, said, validated
 from nerve.methods.training_options import TrainingOptions
 
@@ -47,9 +47,9 @@ class NerveConfig(TrainingOptions):
 
     model_config = STRICT
 
-    view: Literal[tuple(VIEWS)] = said(
+    view: Literal["fc", "tangent", "shrunk"] = said(
         "fc", "The matrix that is cut into patches: fc (the paper), tangent or shrunk."
-    )  # type: ignore[valid-type]
+    )
     n_directions: Width = said(N_DIRECTIONS, "Directions that the view shrunk keeps, at most.")
     recentre: str | None = said(
         None, "Column of the site, whose mean is carried to the common one; tangent, shrunk."

@@ -149,10 +149,14 @@ def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
         None,
     ][:2]
     shaded = p < LEVEL and printed.count(best) == 1
-    marks = {second: {"rank": 2}} | {best: {"rank": 1, "shaded": shaded}} | {None: {}}
-    return [
-        replace(cell, **marks.get(value, {})) for cell, value in zip(column, printed, strict=True)
-    ]  # type: ignore[arg-type]
+    marked = []
+    for cell, value in zip(column, printed, strict=True):
+        if value is not None and value == best:
+            cell = replace(cell, rank=1, shaded=shaded)
+        elif value is not None and value == second:
+            cell = replace(cell, rank=2)
+        marked.append(cell)
+    return marked
 
 
 def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
