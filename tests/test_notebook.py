@@ -33,7 +33,7 @@ def executed(tmp_path_factory):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     folder = str(tmp_path_factory.mktemp("notebook"))
     nbclient.NotebookClient(
-        notebook, timeout=240, resources={"metadata": {"path": folder}}
+        notebook, timeout=1800, resources={"metadata": {"path": folder}}
     ).execute()
     return [cell.outputs for cell in notebook.cells]
 
