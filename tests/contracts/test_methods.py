@@ -18,8 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nerve.methods
-from nerve._utils.errors import MissingInput, NerveError
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import MissingInput, NerveError, NotFitted
 from nerve.core.randomness import Draws
 from nerve.core.training import LabelledDataset
 from nerve.core.views import VIEWS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from nerve._utils.errors import AboutPeople, NerveError
+from nerve._utils.errors import NerveError, ParticipantError
 from nerve.core.views import VIEWS, ShrunkView, TangentView, check_array_shapes, make_view
 
 
@@ -63,7 +63,7 @@ def test_somebody_like_the_group_is_at_the_origin_and_the_diagonal_is_not_read(f
 def test_what_has_no_logarithm_is_refused_by_its_row(fc):
     bad = fc.copy()
     bad[67, 0, 1] = bad[67, 1, 0] = 4.0
-    with pytest.raises(AboutPeople, match="not positive definite") as caught:
+    with pytest.raises(ParticipantError, match="not positive definite") as caught:
         TangentView().fit(fc).apply(bad)
     assert caught.value.rows == [67]
     with pytest.raises(NerveError, match="mean FC is not positive definite"):

@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sklearn.base import clone
 
-from nerve._utils.errors import NerveError
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import NerveError, NotFitted
 from nerve.core.training import TrainingSettings
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation

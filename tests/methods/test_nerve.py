@@ -13,8 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 import nerve
-from nerve._utils.errors import NerveError, NerveWarning
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import NerveError, NerveWarning, NotFitted
 from nerve.core.patching import Patching
 from nerve.data.parcellation import Parcellation
 from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve

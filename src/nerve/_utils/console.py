@@ -7,7 +7,7 @@ from typing import Any
 import rich.console
 from rich.text import Text
 
-from nerve._utils.privacy import printable
+from nerve._utils.errors import printable
 
 
 class Console(rich.console.Console):

@@ -1,78 +1,133 @@
-"""How things are said to users. An error: what was expected, what came, where, and what to do."""
+"""Error classes and the sentences of error messages.
+
+An error says what was expected, what came, where, and what to do.
+"""
 
 from __future__ import annotations
 
 import difflib
+import html
+import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
 from typing import Any
 
-_BRIEF = reprlib.Repr()
-_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, 80, 80
+from sklearn.exceptions import NotFittedError
+
+_SHORT_REPR = reprlib.Repr()
+_SHORT_REPR.maxlevel = 2
+_SHORT_REPR.maxstring = 80
+_SHORT_REPR.maxother = 80
+
+# Control characters of both sets, marks that are invisible or turn the direction of text, and
+# halves of characters. A line end and a tab are ordinary text.
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 
 
 class NerveError(ValueError):
-    """A problem that the user can mend. The command line prints its sentence and no traceback."""
+    """A problem that the user can solve.
 
-
-class MissingInput(NerveError):
-    """A method needs an input (time series, say) that a cohort does not have."""
-
-
-class AboutPeople(NerveError):
-    """A problem with some participants, known by their rows until a caller that knows their ids says who they are.
-
-    Parameters
-    ----------
-    rows : sequence of int
-        Positions of the participants in the data at hand.
-    sentence : str
-        The problem, with ``{people}`` where they are named.
-
-    Examples
-    --------
-    >>> with naming(["a", "b", "c", "d", "e", "f", "g", "h"]), placing([4, 7]):
-    ...     raise AboutPeople([1], "There is nothing to learn from {people}.")
-    Traceback (most recent call last):
-    nerve._utils.errors.NerveError: There is nothing to learn from h.
+    The command line prints its sentence and no traceback.
     """
-
-    def __init__(self, rows: Any, sentence: str) -> None:
-        self.rows, self.sentence = [int(row) for row in rows], sentence
-        rows = listed((row + 1 for row in self.rows), most=5)
-        who = (
-            f"the participant{'s' * (len(self.rows) > 1)} of row{'s' * (len(self.rows) > 1)} {rows}"
-        )
-        super().__init__(sentence.replace("{people}", who))
-
-
-@contextmanager
-def naming(ids: Any) -> Iterator[None]:
-    """Inside, an error about participants (`AboutPeople`) is given their ids."""
-    try:
-        yield
-    except AboutPeople as somebody:
-        who = listed((ids[row] for row in somebody.rows), most=5)
-        raise NerveError(somebody.sentence.replace("{people}", who)) from None
-
-
-@contextmanager
-def placing(positions: Any) -> Iterator[None]:
-    """Inside, an error about participants (`AboutPeople`) is told where the rows at hand stand in larger data."""
-    try:
-        yield
-    except AboutPeople as somebody:
-        raise AboutPeople([positions[row] for row in somebody.rows], somebody.sentence) from None
 
 
 class NerveWarning(UserWarning):
     """Something that does not stop the work but belongs in a report."""
 
 
+class MissingInput(NerveError):
+    """A method needs an input, such as time series, that a cohort does not have."""
+
+
+class NotFitted(NerveError, NotFittedError):
+    """A method was used before `fit`; also an error of scikit-learn's class of that meaning."""
+
+
+class ParticipantError(NerveError):
+    """A problem with some participants, who are known by their rows.
+
+    The code that finds the problem sees arrays and no ids. A caller that knows the ids works inside
+    `naming_participants`, which puts them into the sentence.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Positions of the participants in the data at hand.
+    sentence : str
+        The problem, with ``{people}`` where the participants are named.
+
+    Examples
+    --------
+    >>> with naming_participants(["a", "b", "c", "d"]), placing([1, 3]):
+    ...     raise ParticipantError([1], "There is nothing to learn from {people}.")
+    Traceback (most recent call last):
+    nerve._utils.errors.NerveError: There is nothing to learn from d.
+    """
+
+    def __init__(self, rows: Iterable[Any], sentence: str) -> None:
+        self.rows = [int(row) for row in rows]
+        self.sentence = sentence
+        numbers = listed((row + 1 for row in self.rows), most=5)
+        if len(self.rows) == 1:
+            participants = f"the participant of row {numbers}"
+        else:
+            participants = f"the participants of rows {numbers}"
+        super().__init__(sentence.replace("{people}", participants))
+
+
+@contextmanager
+def naming_participants(ids: Any) -> Iterator[None]:
+    """Name the participants of a `ParticipantError` that is raised inside by their ids.
+
+    Parameters
+    ----------
+    ids : sequence or array
+        The id of each row of the data that is worked on inside.
+    """
+    try:
+        yield
+    except ParticipantError as error:
+        participants = listed((ids[row] for row in error.rows), most=5)
+        raise NerveError(error.sentence.replace("{people}", participants)) from None
+
+
+@contextmanager
+def placing(positions: Any) -> Iterator[None]:
+    """Translate the rows of a `ParticipantError` that is raised inside.
+
+    Parameters
+    ----------
+    positions : sequence or array of int
+        Where the rows that are worked on inside stand in the data of the caller.
+    """
+    try:
+        yield
+    except ParticipantError as error:
+        rows = [positions[row] for row in error.rows]
+        raise ParticipantError(rows, error.sentence) from None
+
+
 def problem(where: object, found: str, *, expected: str = "", remedy: str = "") -> NerveError:
-    """One sentence that names the place, what came, what was expected and what to do.
+    """Make an error from the parts of its sentence.
+
+    Parameters
+    ----------
+    where : object
+        The file, column or option that the problem is about.
+    found : str
+        What came.
+    expected : str
+        What was expected.
+    remedy : str
+        What to do, as a sentence of its own.
+
+    Returns
+    -------
+    NerveError
+        To be raised by the caller.
 
     Examples
     --------
@@ -80,19 +135,115 @@ def problem(where: object, found: str, *, expected: str = "", remedy: str = "") 
     ...               remedy="Write it again."))
     sub-01.tsv: the matrix is 400 x 399, expected a square matrix. Write it again.
     """
-    wanted = f", expected {expected}" if expected else ""
-    return NerveError(f"{where}: {found}{wanted}. {remedy}".rstrip())
+    expectation = f", expected {expected}" if expected else ""
+    return NerveError(f"{where}: {found}{expectation}. {remedy}".rstrip())
 
 
 def require(where: object, *rules: tuple[bool, str, str]) -> None:
-    """Refuse by the first rule (whether it holds, what was found, what was expected) that does not hold."""
+    """Raise an error for the first rule that does not hold.
+
+    Parameters
+    ----------
+    where : object
+        What the rules are about.
+    *rules : (bool, str, str)
+        Whether the rule holds, what was found, and what was expected.
+    """
     for holds, found, expected in rules:
         if not holds:
             raise problem(where, found, expected=expected)
 
 
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:
+    """Check that a value is one of the allowed ones.
+
+    Parameters
+    ----------
+    name : str
+        What the value is, for the error.
+    value : object
+        The value.
+    allowed : sequence of str
+        The allowed values, which the error lists.
+
+    Returns
+    -------
+    object
+        The value.
+    """
+    if value in allowed:
+        return value
+    suggestion = did_you_mean(str(value), allowed)
+    choices = listed([repr(choice) for choice in allowed], most=40)
+    raise NerveError(f"{name} is {brief(value)}, expected one of {choices}.{suggestion}")
+
+
+def known_columns(wanted: Iterable[str], columns: Iterable[str], where: object) -> list[str]:
+    """Check that every wanted name is a column.
+
+    Parameters
+    ----------
+    wanted : iterable of str
+        Names that a user gave.
+    columns : iterable of str
+        Names of the columns that there are.
+    where : object
+        The table, for the error.
+
+    Returns
+    -------
+    list of str
+        The wanted names.
+    """
+    columns = [str(column) for column in columns]
+    wanted = list(wanted)
+    for name in wanted:
+        if name not in columns:
+            raise problem(
+                where,
+                f"there is no column {name!r}",
+                expected=f"one of {listed(columns, most=20)}",
+                remedy=did_you_mean(name, columns).strip(),
+            )
+    return wanted
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Suggest the known word that is nearest to a misspelt one.
+
+    Parameters
+    ----------
+    word : str
+        What the user typed.
+    known : iterable of str
+        Words that exist.
+
+    Returns
+    -------
+    str
+        The sentence ' Did you mean x?', or an empty string.
+    """
+    names = {str(name).lower(): str(name) for name in known}
+    nearest = difflib.get_close_matches(str(word).lower(), list(names), n=1, cutoff=0.6)
+    if not nearest:
+        return ""
+    return f" Did you mean {names[nearest[0]]!r}?"
+
+
 def listed(items: Iterable[object], most: int = 8) -> str:
-    """Items joined by commas, cut after `most` of them with a count of the rest.
+    """Join items by commas, and count those that are too many to list.
+
+    Parameters
+    ----------
+    items : iterable
+        What is listed.
+    most : int
+        How many items are written out.
+
+    Returns
+    -------
+    str
+        The list.
 
     Examples
     --------
@@ -105,61 +256,86 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     return f"{', '.join(words[:most])} and {len(words) - most} more"
 
 
-def as_utf8(text: object) -> str:
-    """Text with bytes that were no UTF-8, as names of files may have them, spelt out."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
-
-
 def brief(value: Any) -> str:
-    """A value of the user's as Python writes it, cut short: settings may be nested, long, or hold themselves.
+    """Write a value as Python does, but short: settings may be nested, long, or hold themselves.
+
+    Parameters
+    ----------
+    value : object
+        A value that a user gave.
+
+    Returns
+    -------
+    str
+        Its representation.
 
     Examples
     --------
     >>> brief("abc"), brief([1, 2]), brief([[["deep"]]])
     ("'abc'", '[1, 2]', '[[[...]]]')
     """
-    return _BRIEF.repr(value)
+    return _SHORT_REPR.repr(value)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The sentence ' Did you mean x?' for the nearest known word, or an empty string."""
-    folded = {str(name).lower(): str(name) for name in known}
-    near = difflib.get_close_matches(str(word).lower(), list(folded), n=1, cutoff=0.6)
-    return f" Did you mean {folded[near[0]]!r}?" if near else ""
+def printable(text: object) -> str:
+    """Write control characters, and bytes that are not UTF-8, as escapes.
+
+    Parameters
+    ----------
+    text : object
+        Text in which names that users gave may stand.
+
+    Returns
+    -------
+    str
+        Text that changes no terminal.
+
+    Examples
+    --------
+    >>> printable("red \\x1b[31m, α"), printable("a\\nb"), printable("sub-\\udcff")
+    ('red \\\\x1b[31m, α', 'a\\nb', 'sub-\\\\udcff')
+    """
+    return UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
 
 
-def one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:
-    """Return `value` if it is allowed, otherwise refuse it with the allowed values listed."""
-    if value in allowed:
-        return value
-    expected = f"one of {listed(map(repr, allowed), most=40)}.{did_you_mean(str(value), allowed)}"
-    raise NerveError(f"{name} is {brief(value)}, expected {expected}")
+def as_utf8(text: object) -> str:
+    """Write bytes that are not UTF-8, which names of files may hold, as escapes.
 
+    Parameters
+    ----------
+    text : object
+        A name of a file, for example.
 
-def known_columns(wanted: Iterable[str], columns: Iterable[str], where: object) -> list[str]:
-    """Return `wanted` as a list if every name is a column, otherwise name the first that is not."""
-    columns = [str(column) for column in columns]
-    wanted = list(wanted)
-    for name in wanted:
-        if name not in columns:
-            expected, remedy = (
-                f"one of {listed(columns, most=20)}",
-                did_you_mean(name, columns).strip(),
-            )
-            raise problem(where, f"there is no column {name!r}", expected=expected, remedy=remedy)
-    return wanted
+    Returns
+    -------
+    str
+        Text that can be encoded.
+    """
+    return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def facts_html(title: str, facts: Mapping[str, object]) -> str:
-    """A title and one line per fact; whatever names hold, nothing of it is taken for HTML.
+    """Write named facts as an HTML table; names that look like HTML are escaped.
+
+    Parameters
+    ----------
+    title : str
+        The caption.
+    facts : mapping of str to object
+        One row per fact.
+
+    Returns
+    -------
+    str
+        The table.
 
     Examples
     --------
     >>> facts_html("<b>", {"regions": 400})
     '<table><caption>&lt;b&gt;</caption><tr><th>regions</th><td>400</td></tr></table>'
     """
-    rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+    rows = [
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
         for name, value in facts.items()
-    )
-    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+    ]
+    return f"<table><caption>{html.escape(title)}</caption>{''.join(rows)}</table>"

@@ -18,6 +18,8 @@ import shlex
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
+from nerve._utils.errors import UNPRINTABLE, printable
+
 if TYPE_CHECKING:  # `nerve --help` imports this file too
     import pandas as pd
 
@@ -26,11 +28,6 @@ LONGEST_NAME = 200
 PARTICIPANT = "[participant]"
 OTHER = "other"
 PATH = "PATH"
-# control characters of both sets, marks that are not seen or turn the direction of text, halves of characters; a line
-# end and a tab are text
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 _DATE = re.compile(
     r"(?<![A-Za-z\d])(?:19|20)\d\d[-/. ]?(?:0[1-9]|1[0-2])[-/. ]?(?:0[1-9]|[12]\d|3[01])(?!\d)"  # 1987-06-05, 19870605
     r"|(?<!\d)\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d\d)(?!\d)"  # 5.6.1987, 06/05/87
@@ -40,17 +37,6 @@ _DATE = re.compile(
 
 
 # ---- names
-
-
-def printable(text: object) -> str:
-    """Text without control characters, which are spelt out, as are bytes that were no UTF-8.
-
-    Examples
-    --------
-    >>> printable("red \\x1b[31m, α"), printable("a\\nb"), printable("sub-\\udcff")
-    ('red \\\\x1b[31m, α', 'a\\nb', 'sub-\\\\udcff')
-    """
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def printable_name(text: object, most: int = LONGEST_NAME) -> str:
@@ -79,7 +65,7 @@ def name_in_results(cohort_name: str) -> str:
 
 def printable_json(text: str) -> str:
     """JSON whose control characters are written as JSON escapes, so that reading it gives them back."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def printable_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -94,7 +80,7 @@ def printable_table(table: pd.DataFrame) -> pd.DataFrame:
             if column.dtype.kind in "OT"
             else set()
         )
-        if any(_UNSEEN.search(value) for value in text):
+        if any(UNPRINTABLE.search(value) for value in text):
             table = table.copy()
             table.isetitem(place, column.map(_printable_cell).array)
     return table

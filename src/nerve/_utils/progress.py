@@ -13,7 +13,7 @@ import tqdm.asyncio
 import tqdm.auto
 import tqdm.std
 
-from nerve._utils.privacy import printable
+from nerve._utils.errors import printable
 
 SECONDS_BEFORE_BAR = 1.0  # shorter work shows nothing
 SECONDS_BETWEEN_LINES = 10.0  # in a log; also how long work must take to be written about there

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from nerve._utils.errors import AboutPeople, NerveError, one_of, problem
+from nerve._utils.errors import NerveError, ParticipantError, one_of, problem
 from nerve._utils.linalg import principal_components, symmetric_log
 
 # Participants whose matrices are in memory together.
@@ -152,7 +152,7 @@ class TangentView(View):
             undefined = np.isnan(logarithms[batch, 0, 0])
             if undefined.any():
                 rows = start + np.flatnonzero(undefined)
-                raise AboutPeople(rows, f"The FC of {{people}} {self._why_no_logarithm()}")
+                raise ParticipantError(rows, f"The FC of {{people}} {self._why_no_logarithm()}")
         return logarithms
 
     def to_fc(self, matrices: np.ndarray) -> np.ndarray:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import NerveError, listed, problem
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import NerveError, NotFitted, listed, problem
 from nerve.evaluation.covariates import Design, written
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
-from nerve._utils.errors import problem
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import NotFitted, problem
 from nerve._utils.privacy import FEWEST_OF_LEVEL, shared_levels
 
 _MOTION_NAMES = (

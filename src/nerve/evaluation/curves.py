@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import naming, problem
+from nerve._utils.errors import naming_participants, problem
 from nerve._utils.progress import progress_bar
 from nerve.evaluation.features import Features, Prepared
 from nerve.evaluation.folds import group_codes, strata_of
@@ -65,7 +65,7 @@ def learning_curve(
     covariates = people.covariates if features.removes_covariates else None
     precomputed = getattr(model, "kernel", "") == "precomputed"
     rows = []
-    with naming(people.ids):
+    with naming_participants(people.ids):
         shared = _draws_that_share_features(people, protocol, source)
         for draw, targets in progress_bar(shared, label="learning curves", unit="draws"):
             unread = list(dict.fromkeys(columns[target] for target in targets))

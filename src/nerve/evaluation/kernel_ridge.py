@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 
-from nerve._utils.errors import one_of, problem, require
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import NotFitted, one_of, problem, require
 from nerve._utils.linalg import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances

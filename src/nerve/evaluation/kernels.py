@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from nerve._utils.errors import AboutPeople, placing
+from nerve._utils.errors import ParticipantError, placing
 from nerve._utils.progress import progress_bar
 from nerve.evaluation.covariates import deviations
 
@@ -51,7 +51,7 @@ def _at_unit_length(rows: np.ndarray) -> np.ndarray:
     """Scale rows in place."""
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows))  # as numpy's norm, without its copies
     if (length == 0).any():
-        raise AboutPeople(
+        raise ParticipantError(
             np.flatnonzero(length == 0),
             "The features of {people} do not vary, expected numbers that differ: no correlation can be formed. "
             "Leave them out, or use another kernel (linear or rbf).",

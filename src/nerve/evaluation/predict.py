@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from nerve._utils.errors import AboutPeople, placing
+from nerve._utils.errors import ParticipantError, placing
 from nerve._utils.progress import progress_bar
 from nerve.evaluation.covariates import CovariateRegression
 from nerve.evaluation.folds import NO_FOLD, strata_of
@@ -77,7 +77,7 @@ def out_of_fold_predictions(
         predicted = fit_and_predict(model, task, task.values[task.train], groups)
         for i, name in enumerate(task.names):
             if (wrong := ~np.isfinite(predicted[:, i])).any():
-                raise AboutPeople(
+                raise ParticipantError(
                     task.test[wrong],
                     f"The predictions of {name} in fold {task.fold} are missing or infinite for {{people}}, expected "
                     "numbers. Check the features of these participants and the settings of the model.",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import NerveWarning, listed, naming
+from nerve._utils.errors import NerveWarning, listed, naming_participants
 from nerve._utils.privacy import for_screen
 from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
@@ -57,7 +57,7 @@ def evaluate(
     }
     parts = []
     for one in progress_bar(sets, label="evaluation", unit="feature sets"):
-        with naming(people.ids):
+        with naming_participants(people.ids):
             prepared = one.prepare(cohort, people, protocol)
         parts.append(predict_one(one, prepared, people, protocol).assign(method=one.name, **names))
     table = pd.concat(parts, ignore_index=True)
@@ -97,7 +97,7 @@ def predict_one(
     """
     parts, options = [], _options(features, people) | {"groups": people.inner_groups}
     model, source = prepared
-    with naming(people.ids):
+    with naming_participants(people.ids):
         for repeat, folds in enumerate(people.folds):
             parts.append(
                 out_of_fold_predictions(model, source, folds=folds, **options).assign(repeat=repeat)
@@ -127,7 +127,7 @@ def null_of_one(
     }
     options |= {"n_permutations": protocol.n_permutations}
     model, source = prepared
-    with naming(people.ids):
+    with naming_participants(people.ids):
         null = null_correlations(model, source, folds=people.folds[0], **options)
     return pd.concat(
         [pd.DataFrame({"target": name, "r": values}) for name, values in null.items()],

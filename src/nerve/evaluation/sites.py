@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
-from nerve._utils.errors import naming
+from nerve._utils.errors import naming_participants
 from nerve.evaluation.features import Prepared
 from nerve.evaluation.folds import stratified_folds
 from nerve.evaluation.people import People
@@ -64,7 +64,7 @@ def site_accuracy(prepared: Prepared, people: People, protocol: Protocol) -> flo
         whole_groups_may_exceed=True,
     )
     model, source = prepared
-    with naming(people.ids):
+    with naming_participants(people.ids):
         predicted = out_of_fold_predictions(
             model, source, targets, folds, groups=people.groups, order=people.order
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from nerve._utils.errors import MissingInput, NerveError, NerveWarning, naming
+from nerve._utils.errors import MissingInput, NerveError, NerveWarning, naming_participants
 from nerve._utils.files import atomic_file, claim, write_json, write_tsv
 from nerve.data.cohort import Cohort
 from nerve.evaluation.curves import learning_curve
@@ -176,7 +176,7 @@ class Probe(Task):
         cohort, people, protocol = workspace.prepared(self.cohort)
         protocol = replace(protocol, **self.settings)
         features = self.load(workspace, folder, cohort)
-        with naming(people.ids):
+        with naming_participants(people.ids):
             prepared = features.prepare(
                 cohort, people, protocol
             )  # once: the kernel of thousands takes long

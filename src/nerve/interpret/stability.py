@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nerve._utils.errors import NerveError, listed, problem
-from nerve._utils.fitted import NotFitted
+from nerve._utils.errors import NerveError, NotFitted, listed, problem
 
 
 def stability(maps: Any) -> float:

@@ -25,9 +25,8 @@ import torch
 from sklearn.base import BaseEstimator
 
 import nerve
-from nerve._utils.errors import NerveError, facts_html, one_of, problem
+from nerve._utils.errors import NerveError, NotFitted, facts_html, one_of, problem
 from nerve._utils.files import claim, read_json, write_json, write_markdown
-from nerve._utils.fitted import NotFitted
 from nerve._utils.privacy import printable_name
 from nerve.core.distributed import current_processes
 from nerve.data.cohort import Cohort

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nerve._utils.errors import naming
+from nerve._utils.errors import naming_participants
 from nerve._utils.files import atomic_file
 from nerve.core.distributed import current_processes
 from nerve.core.patching import Patching
@@ -41,7 +41,7 @@ class ViewedCohort:
         """(k, R, R) float32 of these participants."""
         fc = self.cohort.inputs("fc", rows)
         check_numbers(fc, self.cohort, rows)
-        with naming(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
+        with naming_participants(self.cohort.participants["participant_id"].to_numpy(object)[rows]):
             return self.view.apply(fc)
 
 
@@ -84,7 +84,7 @@ def fit_view(view: View, cohort: Cohort) -> View:
         chunks(len(cohort)) if view.name != "fc" else ()
     ):  # FC itself is checked when it is packed
         check_numbers(cohort.inputs("fc", rows), cohort, rows)
-    with naming(cohort.participants["participant_id"].to_numpy(object)):
+    with naming_participants(cohort.participants["participant_id"].to_numpy(object)):
         return view.fit(cohort.connectivity)
 
 

@@ -17,7 +17,14 @@ import torch
 from sklearn.base import clone
 
 import nerve
-from nerve._utils.errors import NerveError, known_columns, listed, naming, problem
+from nerve._utils.errors import (
+    NerveError,
+    NotFitted,
+    known_columns,
+    listed,
+    naming_participants,
+    problem,
+)
 from nerve._utils.files import (
     begins_with,
     check_replaceable_file,
@@ -26,7 +33,6 @@ from nerve._utils.files import (
     write_json,
     write_tsv,
 )
-from nerve._utils.fitted import NotFitted
 from nerve._utils.privacy import is_date
 from nerve.data.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
@@ -108,7 +114,7 @@ class Probe:
             rows = known[some[0]]
             strata = np.column_stack([strata_of(raw[rows, k], 5) for k in some])
             own = None if groups is None else groups[rows]
-            with naming(people.ids[rows]):
+            with naming_participants(people.ids[rows]):
                 ridge = ridge_of(protocol).fit(
                     features[rows], values[np.ix_(rows, some)], groups=own, strata=strata
                 )
@@ -149,7 +155,7 @@ class Probe:
             )
         about, ids = self.about_, cohort.participants["participant_id"].to_numpy(object)
         table = self._covariates(cohort)
-        with naming(ids):
+        with naming_participants(ids):
             beyond = (
                 _ROWS[about["kernel"]](self._features(cohort)) @ self.weights_ + self.biases_
             )  # (n, T)

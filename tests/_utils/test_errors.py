@@ -1,0 +1,51 @@
+"""Errors name what is wrong, where and about whom."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from nerve._utils.errors import (
+    NerveError,
+    NotFitted,
+    ParticipantError,
+    known_columns,
+    naming_participants,
+    one_of,
+    placing,
+    require,
+)
+
+
+def test_participants_are_rows_until_a_caller_names_them():
+    with pytest.raises(ParticipantError, match=r"The FC of the participant of row 2 is empty"):
+        raise ParticipantError([1], "The FC of {people} is empty.")
+    with pytest.raises(NerveError, match=r"^Nothing of the participants of rows 1, 3\.$"):
+        raise ParticipantError([0, 2], "Nothing of {people}.")
+    ids = np.array(["a", "b", "c", "d"], dtype=object)
+    with pytest.raises(NerveError, match=r"^Nothing of d, b\.$"), naming_participants(ids):
+        with placing(np.array([1, 3])):
+            raise ParticipantError(np.array([1, 0]), "Nothing of {people}.")
+
+
+def test_other_errors_pass_the_naming_unchanged():
+    with pytest.raises(ZeroDivisionError), naming_participants(["a"]), placing([0]):
+        1 / 0  # noqa: B018
+
+
+def test_a_method_that_is_not_fitted_raises_scikit_learns_error_as_well_as_ours():
+    assert issubclass(NotFitted, NotFittedError)
+    assert issubclass(NotFitted, NerveError)
+
+
+def test_a_wrong_word_is_answered_by_the_nearest_right_one():
+    with pytest.raises(NerveError, match=r"one of 'fc', 'tangent'\. Did you mean 'tangent'\?"):
+        one_of("view", "tangents", ["fc", "tangent"])
+    with pytest.raises(NerveError, match=r"t\.tsv: there is no column 'agee'.*Did you mean 'age'"):
+        known_columns(["sex", "agee"], ["age", "sex"], "t.tsv")
+    assert known_columns(["sex"], ["age", "sex"], "t.tsv") == ["sex"]
+
+
+def test_the_first_rule_that_does_not_hold_is_the_error():
+    require("x", (True, "one", "two"))
+    with pytest.raises(NerveError, match=r"^x: it is 3, expected 4\.$"):
+        require("x", (True, "a", "b"), (False, "it is 3", "4"), (False, "c", "d"))
