@@ -37,7 +37,7 @@ def test_a_bomb_is_refused_by_what_it_claims():
 
 def test_crowded_cells_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(unpacking, "LARGE_TABLE", 100)
-    monkeypatch.setattr(unpacking, "_SPARE", 1000)
+    monkeypatch.setattr(unpacking, "_SPARE_BYTES", 1000)
     path = tmp_path / "t.tsv"
     path.write_bytes(b"0.12345678901234\t0.12345678901234\n" * 100)
     assert len(open_table(path).read()) == 3400

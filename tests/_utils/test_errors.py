@@ -22,9 +22,12 @@ def test_participants_are_rows_until_a_caller_names_them():
     with pytest.raises(NerveError, match=r"^Nothing of the participants of rows 1, 3\.$"):
         raise ParticipantError([0, 2], "Nothing of {people}.")
     ids = np.array(["a", "b", "c", "d"], dtype=object)
-    with pytest.raises(NerveError, match=r"^Nothing of d, b\.$"), naming_participants(ids):
-        with placing(np.array([1, 3])):
-            raise ParticipantError(np.array([1, 0]), "Nothing of {people}.")
+    with (
+        pytest.raises(NerveError, match=r"^Nothing of d, b\.$"),
+        naming_participants(ids),
+        placing(np.array([1, 3])),
+    ):
+        raise ParticipantError(np.array([1, 0]), "Nothing of {people}.")
 
 
 def test_other_errors_pass_the_naming_unchanged():

@@ -1,5 +1,6 @@
 """One process writes; a killed one blocks nobody and leaves nothing half done."""
 
+import errno
 import itertools
 import multiprocessing
 import os
@@ -7,6 +8,7 @@ import shutil
 import signal
 import socket
 
+import filelock
 import pytest
 
 from nerve._utils.errors import NerveError
@@ -140,3 +142,13 @@ def test_killed_while_a_folder_is_replaced_the_old_or_the_new_one_is_whole(tmp_p
         1 / 0  # noqa: B018
     assert (folder / "x").read_text() == kept
     assert os.listdir(tmp_path) == ["cohort"]
+
+
+def test_on_a_file_system_without_locks_the_work_goes_on(tmp_path, monkeypatch):
+    def no_locks(lock) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", no_locks)
+    with only_one(tmp_path / "lock", tmp_path / "run"):
+        assert (tmp_path / "lock").exists()
+    assert os.listdir(tmp_path) == []

@@ -2,6 +2,7 @@
 
 import errno
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -43,12 +44,12 @@ def test_what_is_full_is_named_even_if_the_system_does_not_say(monkeypatch, caps
 
 
 def test_a_lock_on_a_full_disk_is_held_and_given_back(tmp_path, monkeypatch):
-    """What could not be written into the lock is not tried again when it is closed."""
+    """That it cannot say who holds it does not matter."""
 
-    def full(descriptor: int, text: bytes) -> int:
+    def full(path: Path, text: str) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("nerve._utils.locks.os.write", full)
+    monkeypatch.setattr(Path, "write_text", full)
     with locks.holding(tmp_path / "lock") as mine:
         assert mine
     assert not (tmp_path / "lock").exists()

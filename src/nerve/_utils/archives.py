@@ -1,7 +1,8 @@
-"""What may be opened: files that end, and packed files that do not unpack to far more than data of their size ever do.
+"""Which files may be opened: regular files, and packed files that hold no more than data would.
 
-A few kilobytes can unpack to gigabytes (a zip or gzip bomb). Real data pack by less than a hundredth, so a packed file
-that claims or gives more than that, and more than a small file could need, is refused before it fills the memory.
+A few kilobytes can unpack to gigabytes (a zip or gzip bomb). Real data are seldom packed to less
+than a hundredth of their size, so a packed file that claims or gives more than that, and more than
+a small file could need, is refused before it fills the memory.
 """
 
 from __future__ import annotations
@@ -18,73 +19,121 @@ from typing import Any, BinaryIO
 from nerve._utils.errors import NerveError, problem
 
 MOST_PACKED = 100  # times smaller than its content
-SMALL_TABLE, SMALL_ARRAY = 2**25, 2**27  # bytes: below them any packing is harmless
-LARGE_TABLE = 2**25  # bytes: below them no table of numbers is too large
-_CELL, _SPARE = 16, 350 * 2**20  # bytes
+
+# bytes of content below which any packing is harmless
+SMALL_TABLE = 2**25
+SMALL_ARRAY = 2**27
+# bytes of a file below which no table of numbers is too large
+LARGE_TABLE = 2**25
+
+# bytes that a cell takes while a table is read, and that may be taken beyond the size of the file
+_BYTES_PER_CELL = 16
+_SPARE_BYTES = 350 * 2**20
+
+# ending of a file's name → function that opens it
 PACKED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_OTHER_KINDS = {
+
+_NOT_REGULAR = {
     stat.S_IFDIR: "folder",
     stat.S_IFCHR: "device",
     stat.S_IFBLK: "device",
     stat.S_IFSOCK: "socket",
+    stat.S_IFIFO: "pipe",
 }
-_OTHER_KINDS[stat.S_IFIFO] = "pipe"
 
 
 def refuse_bomb(where: object, packed: int, unpacked: int, small: int = SMALL_ARRAY) -> None:
-    """Refuse content of `unpacked` bytes in a file of `packed` bytes, where that is no real data's proportion."""
+    """Refuse a packed file that holds far more than data of its size would.
+
+    Parameters
+    ----------
+    where : object
+        The file, for the error.
+    packed : int
+        Its bytes.
+    unpacked : int
+        Bytes of its content.
+    small : int
+        Bytes of content that are harmless in any case.
+    """
     if unpacked > max(small, MOST_PACKED * packed):
-        found, expected = (
-            f"its {packed:,} bytes unpack to {unpacked:,} or more",
-            f"at most {MOST_PACKED} times as many",
-        )
         raise problem(
-            where, found, expected=expected, remedy="If it is what it should be, save it unpacked."
+            where,
+            f"its {packed:,} bytes unpack to {unpacked:,} or more",
+            expected=f"at most {MOST_PACKED} times as many",
+            remedy="If it is what it should be, save it unpacked.",
         )
 
 
-def require_ending(path: Path) -> None:
-    """Refuse what is no file: a folder, a device, a pipe with a name. (`/dev/fd/63` of a shell's ``<(…)`` is fine.)
+def require_regular_file(path: Path) -> None:
+    """Refuse a folder, a device or a named pipe; ``/dev/fd/63`` of a shell's ``<(…)`` may be read.
 
     Errors of the system (there is no such file) are left to whoever opens it.
+
+    Parameters
+    ----------
+    path : Path
+        What is to be read.
     """
-    kind = _OTHER_KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
-    if kind and not (kind == "pipe" and path.parent.name == "fd"):
-        raise NerveError(f"{path}: is a {kind}, expected a file.")
+    file_type = _NOT_REGULAR.get(stat.S_IFMT(os.stat(path).st_mode))
+    if file_type is None:
+        return
+    is_shell_pipe = file_type == "pipe" and path.parent.name == "fd"
+    if not is_shell_pipe:
+        raise NerveError(f"{path}: is a {file_type}, expected a file.")
 
 
 def open_table(path: Path) -> BinaryIO:
-    """The bytes of a table, unpacked as the ending of its name says.
+    """Open a table, unpacked if the ending of its name says so.
 
-    A packed or large one is counted as it is read: it may not unpack to more than real data do, nor hold more cells
-    than numbers could be written in its size (each takes sixteen bytes while a table is read).
+    A packed or large one is counted as it is read: it may not unpack to more than real data do, nor
+    hold more cells than numbers could be written in its size.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    binary file
+        The bytes of the table.
     """
-    require_ending(path)
-    if path.suffix.lower() not in PACKED and path.stat().st_size <= LARGE_TABLE:
+    require_regular_file(path)
+    is_packed = path.suffix.lower() in PACKED
+    if not is_packed and path.stat().st_size <= LARGE_TABLE:
         return open(path, "rb")
-    return io.BufferedReader(_Counted(path), 2**20)
+    return io.BufferedReader(_CountedFile(path), 2**20)
 
 
-class _Counted(io.RawIOBase):
-    """A file that counts what it gives, in bytes and in cells."""
+class _CountedFile(io.RawIOBase):
+    """A file that counts the bytes and cells that are read of it, and ends when they are too many."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._size, self._given, self._cells = path, path.stat().st_size, 0, 0
-        self._stream = PACKED.get(path.suffix.lower(), open)(path, "rb")
+        self._path = path
+        self._size = path.stat().st_size
+        self._n_bytes = 0
+        self._n_cells = 0
+        open_file = PACKED.get(path.suffix.lower(), open)
+        self._stream = open_file(path, "rb")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         content = self._stream.read(len(buffer))
-        self._given += len(content)
-        self._cells += sum(content.count(mark) for mark in (b"\t", b",", b" ", b";", b"\n"))
-        if self._given > self._size:
-            refuse_bomb(self._path, self._size, self._given, SMALL_TABLE)
-        if _CELL * self._cells > 2 * self._size + _SPARE:
-            found = f"it holds more than {self._cells:,} cells in {self._size:,} bytes"
-            expected = "a table of numbers that are written out"
-            raise problem(self._path, found, expected=expected, remedy="Save such a table as .npy.")
+        self._n_bytes += len(content)
+        for separator in (b"\t", b",", b" ", b";", b"\n"):
+            self._n_cells += content.count(separator)
+        if self._n_bytes > self._size:
+            refuse_bomb(self._path, self._size, self._n_bytes, SMALL_TABLE)
+        if _BYTES_PER_CELL * self._n_cells > 2 * self._size + _SPARE_BYTES:
+            raise problem(
+                self._path,
+                f"it holds more than {self._n_cells:,} cells in {self._size:,} bytes",
+                expected="a table of numbers that are written out",
+                remedy="Save such a table as .npy.",
+            )
         buffer[: len(content)] = content
         return len(content)
 

@@ -1,9 +1,9 @@
-"""One process at a time: locks that the operating system holds, so that a kill frees them.
+"""One process at a time, by `filelock`: the operating system holds the lock, so a kill frees it.
 
-A lock is a file in which its holder has written its process, and its machine as a number that the machine draws when it
-starts: after a kill the file may stay, and be shared with the folder. What counts is the system's lock on the file
-(`flock`), not that the file exists: one that a killed process left behind is free, and the next holder removes it when
-it is done.
+The holder writes its process number into the lock file, so that others can say who is at work, and
+a number that its machine draws at each start instead of the machine's name: a lock file that a
+killed process leaves may be passed on with the folder. Such a file is no obstacle, and the next
+holder removes it.
 """
 
 from __future__ import annotations
@@ -14,109 +14,147 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+
+import filelock
 
 from nerve._utils.errors import NerveError, problem
 
-_HELD = (
-    errno.EWOULDBLOCK,
-    errno.EACCES,
-)  # any other error: this file system knows no locks, and we go on without
+# errors of file systems that have no locks (some network mounts): the work goes on without them
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
 def clear_errors(path: Path) -> Iterator[None]:
-    """Inside, an error of the operating system becomes one sentence, and so does a name that no file can have."""
+    """Turn an error of the operating system inside into one sentence.
+
+    Parameters
+    ----------
+    path : Path
+        What is written inside. An error because its name holds a null byte becomes a sentence too.
+    """
     try:
         yield
     except (OSError, ValueError) as error:
         if not isinstance(error, OSError) and "\0" not in str(path):
             raise
-        found = f"could not write ({getattr(error, 'strerror', None) or error})"
-        remedy = "Check that the folder exists, can be written to and has space left."
-        raise problem(path, found, remedy=remedy) from error
+        reason = getattr(error, "strerror", None) or error
+        raise problem(
+            path,
+            f"could not write ({reason})",
+            remedy="Check that the folder exists, can be written to and has space left.",
+        ) from error
 
 
 @contextmanager
 def holding(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path`; gives False, at once, if another process holds it."""
-    stream = _opened(path)
-    while (mine := _lock(stream, fcntl.LOCK_EX)) and not is_still(path, stream.fileno()):
-        stream.close()  # its last holder has just removed it
-        stream = _opened(path)
-    with stream:
-        if not mine:
-            yield False
-            return
-        with suppress(OSError):  # a full disk keeps nobody from holding a lock
-            stream.truncate(0)
-            os.write(
-                stream.fileno(), f"process {os.getpid()} on {_machine()}\n".encode()
-            )  # nothing to be flushed
-        try:
-            yield True
-        finally:
-            with suppress(OSError):
-                path.unlink()  # while it is still held: whoever has opened it sees that it is gone, and opens it anew
+    """Hold a lock file, if no other process does.
 
+    Parameters
+    ----------
+    path : Path
+        The lock file. It is removed at the end.
 
-def _opened(path: Path) -> IO[str]:
+    Yields
+    ------
+    bool
+        Whether the lock is held; False, at once, if another process holds it.
+    """
+    lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False)
     with clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "a+")
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            held = False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            held = True
+        else:
+            held = True
+    if not held:
+        yield False
+        return
+    with suppress(OSError):  # a full disk does not keep anyone from holding a lock
+        path.write_text(f"process {os.getpid()} on {_machine_number()}\n")
+    try:
+        yield True
+    finally:
+        # Removed while it is held: whoever has opened it meanwhile finds it removed, and tries again.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
 
 
 @contextmanager
-def only_one(path: Path, what: Path) -> Iterator[None]:
-    """Hold the lock file while `what` is written, or refuse in a sentence that names the process which holds it."""
-    with holding(path) as mine:
-        if not mine:
-            who = holder(path) or "another process"
+def only_one(path: Path, target: Path) -> Iterator[None]:
+    """Hold a lock file while something is written, or refuse by naming the process that holds it.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file.
+    target : Path
+        What is written, for the error.
+    """
+    with holding(path) as held:
+        if not held:
+            process = holder(path) or "another process"
             raise NerveError(
-                f"{what}: {who} is writing it. Wait until that has ended, or choose another folder."
+                f"{target}: {process} is writing it. Wait until that has ended, or choose another folder."
             )
         yield
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock file now."""
+    """Whether a process holds a lock file now.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file.
+
+    Returns
+    -------
+    bool
+        False also where there is no such file.
+    """
     try:
         with open(path) as stream:
-            return not _lock(stream, fcntl.LOCK_SH)
+            # shared, so that several processes may look at once
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except OSError:
         return False
+    return False
 
 
 def holder(path: Path) -> str:
-    """Who took the lock last: process, and whether it is one of this machine."""
+    """Name the process that took a lock last.
+
+    Parameters
+    ----------
+    path : Path
+        The lock file.
+
+    Returns
+    -------
+    str
+        The process, and whether it is one of this machine; empty if there is no such lock.
+    """
     try:
         process, _, machine = path.read_text().strip().partition(" on ")
     except (OSError, ValueError):
         return ""
-    return (
-        f"{process} on {'this' if machine == _machine() else 'another'} machine"
-        if machine
-        else process
-    )
+    if not machine:
+        return process
+    place = "this machine" if machine == _machine_number() else "another machine"
+    return f"{process} on {place}"
 
 
-def _machine() -> str:
-    """A number that only processes of this machine know, until it starts again; empty where there is none."""
+def _machine_number() -> str:
+    """A number that only processes of this machine know, until it starts again; empty on macOS."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
     return ""
-
-
-def is_still(path: str | Path, descriptor: int) -> bool:
-    """Whether the open file is the one that has this name."""
-    with suppress(OSError):
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    return False
-
-
-def _lock(stream: IO[str], kind: int) -> bool:
-    try:
-        fcntl.flock(stream, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _HELD
-    return True

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 
-from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_ending
+from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_regular_file
 from nerve._utils.errors import listed, problem
 from nerve._utils.formulas import unguarded_table
 from nerve.data.readers import excel
@@ -218,7 +218,7 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     with sentences(path, "a table with names of columns"):
         if path.suffix.lower() in (*excel.ENDINGS, *excel.NOT_READ):
             return excel.read_workbook(path, options)
-        require_ending(path)
+        require_regular_file(path)
         text = _read(path, _content(path))
         if (
             text.separator == r"\s+" and not len(text.first) == len(text.second) > 1
