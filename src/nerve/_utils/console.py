@@ -1,4 +1,4 @@
-"""Rich's console for text that contains names of the user's."""
+"""Rich's console for text in which names that users gave may stand."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from nerve._utils.errors import printable
 
 
 class Console(rich.console.Console):
-    """Rich's console without markup, in which control characters are spelt out."""
+    """Rich's console without markup, in which control characters are written as escapes.
+
+    Parameters
+    ----------
+    **options
+        Passed to `rich.console.Console`.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**({"markup": False, "highlight": False} | options))
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Every string comes through here, those in the cells of a table too."""
+        """Render text; every string comes through here, those in the cells of a table too."""
         return super().render_str(printable(text), **options)

@@ -1,8 +1,10 @@
-"""Text that a spreadsheet would run: an apostrophe goes before it when a table is written, and off when it is read.
+"""Text that a spreadsheet would run as a formula.
 
-A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end is a formula to Excel and its kin, whoever wrote
-it: a participant called ``=cmd|'/c calc'!A1`` would be run by whoever opens the table. Numbers are left alone, and what
-already begins with apostrophes gets one more, so that reading gives back exactly what was written.
+A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end is a formula to Excel and its
+kin, whoever wrote it: a participant called ``=cmd|'/c calc'!A1`` would be run by whoever opens the
+table. So an apostrophe is put before such text when a table is written, and taken off when it is
+read. Numbers are left alone, and text that already begins with apostrophes gets one more, so that
+reading gives back exactly what was written.
 """
 
 from __future__ import annotations
@@ -18,67 +20,133 @@ _GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
 
 
 def guarded(value: Any) -> Any:
-    """A cell that no spreadsheet runs.
+    """Put an apostrophe before a cell that a spreadsheet would run.
+
+    Parameters
+    ----------
+    value : object
+        A cell.
+
+    Returns
+    -------
+    object
+        The cell, changed only if it is such text.
 
     Examples
     --------
     >>> guarded("=1+1"), guarded("-0.5"), guarded("DMN-A"), guarded("'=x")
     ("'=1+1", '-0.5', 'DMN-A', "''=x")
     """
-    return (
-        f"'{value}"
-        if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value)
-        else value
-    )
+    if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value):
+        return f"'{value}"
+    return value
 
 
 def unguarded(value: Any) -> Any:
-    """The inverse of `guarded`.
+    """Undo `guarded`.
+
+    Parameters
+    ----------
+    value : object
+        A cell.
+
+    Returns
+    -------
+    object
+        The cell as it was.
 
     Examples
     --------
     >>> unguarded("'=1+1"), unguarded("'s Gravenhage")
     ('=1+1', "'s Gravenhage")
     """
-    return value[1:] if isinstance(value, str) and _GUARDED.match(value) else value
+    if isinstance(value, str) and _GUARDED.match(value):
+        return value[1:]
+    return value
 
 
 def guarded_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with every text cell and column name guarded."""
-    return _changed(table, guarded)
+    """Guard every text cell and column name of a table.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, which is not changed.
+
+    Returns
+    -------
+    DataFrame
+        The table itself where there is nothing to guard.
+    """
+    return _map_text(table, guarded)
 
 
 def unguarded_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The inverse of `guarded_table`."""
-    return _changed(table, unguarded)
+    """Undo `guarded_table`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, which is not changed.
+
+    Returns
+    -------
+    DataFrame
+        The table itself where nothing was guarded.
+    """
+    return _map_text(table, unguarded)
 
 
-def any_text(table: pd.DataFrame, wanted: Callable[[str], bool]) -> bool:
-    """Whether a column name or a text cell is as wanted."""
-    names = any(isinstance(name, str) and wanted(name) for name in table.columns)
-    return names or any(_holds(column, wanted) for _, column in _text_columns(table))
+def any_text(table: pd.DataFrame, condition: Callable[[str], bool]) -> bool:
+    """Whether a condition holds for any column name or text cell of a table.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table.
+    condition : callable
+        Of a text.
+
+    Returns
+    -------
+    bool
+        Whether there is such a text.
+    """
+    names = [name for name in table.columns if isinstance(name, str)]
+    if any(condition(name) for name in names):
+        return True
+    return any(_any_cell(column, condition) for column in _text_columns(table).values())
 
 
-def _changed(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """Column names and text cells changed; the table itself where nothing changes."""
+def _map_text(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
+    """Change column names and text cells; the table itself where nothing changes."""
     names = [change(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    columns = [
-        i for i, column in _text_columns(table) if _holds(column, lambda text: change(text) != text)
+    positions = [
+        position
+        for position, column in _text_columns(table).items()
+        if _any_cell(column, lambda text: change(text) != text)
     ]
-    table = table.copy() if columns else table
-    for i in columns:
-        table.isetitem(i, table.iloc[:, i].map(change).array)
+    if not positions:
+        return table
+    table = table.copy()
+    for position in positions:
+        table.isetitem(position, table.iloc[:, position].map(change).array)
     return table
 
 
-def _text_columns(table: pd.DataFrame) -> list[tuple[int, pd.Series]]:
-    return [(i, column) for i, (_, column) in enumerate(table.items()) if column.dtype.kind in "OT"]
+def _text_columns(table: pd.DataFrame) -> dict[int, pd.Series]:
+    """Columns that may hold text, by their positions: names may occur twice."""
+    columns = {}
+    for position, (_, column) in enumerate(table.items()):
+        if column.dtype.kind in "OT":
+            columns[position] = column
+    return columns
 
 
-def _holds(column: pd.Series, wanted: Callable[[str], bool]) -> bool:
-    return any(isinstance(value, str) and wanted(value) for value in column.unique())
+def _any_cell(column: pd.Series, condition: Callable[[str], bool]) -> bool:
+    return any(isinstance(value, str) and condition(value) for value in column.unique())
 
 
 def _is_number(text: str) -> bool:

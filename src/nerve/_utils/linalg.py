@@ -1,4 +1,8 @@
-"""Principal components from the participants' own Gram matrix: right for fewer participants than columns."""
+"""Eigendecompositions, principal components, shrinkage.
+
+Principal components come from the Gram matrix of the participants, which is right for fewer
+participants than columns.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,39 @@ from scipy import linalg
 
 from nerve._utils.cores import one_blas_thread, usable_cores
 
-LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from nothing
-_MATRICES_PER_TASK = 16
+LEAST_SHARE = 1e-7  # of the largest eigenvalue: what float32 can tell from zero
 WORTH_THREADS = 1024  # rows from which a decomposition is quicker in several threads
+_MATRICES_PER_TASK = 16
 
 
-def decomposed(matrix: np.ndarray, **how: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, ascending, and eigenvectors of a symmetric matrix; of a small one in one thread.
+def decomposed(matrix: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of a symmetric matrix.
 
-    Beside other programs, threads that wait for each other at each of its many steps lose far more than they gain:
-    `python -m benchmarks beside`. What can be given in `how` is what `scipy.linalg.eigh` takes.
+    A small one is decomposed in one thread: beside other programs, threads that wait for each other
+    at each of its many steps lose far more than they gain (`python -m benchmarks beside`).
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Symmetric.
+    **options
+        Passed to `scipy.linalg.eigh`.
+
+    Returns
+    -------
+    (n,) array
+        Eigenvalues, ascending.
+    (n, n) array
+        Eigenvectors, one per column.
     """
-    with one_blas_thread() if len(matrix) < WORTH_THREADS else nullcontext():
-        return linalg.eigh(matrix, check_finite=False, **({"driver": "evd"} | how))  # type: ignore[no-any-return]
+    options = {"driver": "evd", "check_finite": False} | options
+    is_small = len(matrix) < WORTH_THREADS
+    with one_blas_thread() if is_small else nullcontext():
+        return linalg.eigh(matrix, **options)  # type: ignore[no-any-return]
 
 
 def symmetric_log(matrices: np.ndarray, whitening: np.ndarray | None = None) -> np.ndarray:
-    """The logarithm of symmetric positive definite matrices S, or of W S W.
+    """Logarithms of symmetric positive definite matrices S, or of W S W.
 
     Each core works on some of the matrices: products and decompositions as small as these gain
     nothing from threads of their own.
@@ -74,55 +94,66 @@ def principal_components(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, unit components and variances of the rows of a table.
 
-    With X centred and X Xᵀ = V diag(λ) Vᵀ, component k is Xᵀ v_k / √λ_k and its variance λ_k / n. Signs are fixed so
-    that a component's largest loading is positive.
+    With X centred and X Xᵀ = V diag(λ) Vᵀ, component k is Xᵀ v_k / √λ_k and its variance λ_k / n.
+    Signs are fixed so that the largest loading of a component is positive.
 
     Parameters
     ----------
     values : (n, p) array
+        The table.
     width : int
         Components to find, at most; there are no more than the rows allow.
     center : bool
-        Take the mean away first; otherwise the mean is zero, and variances are mean squares.
+        Subtract the mean first; otherwise the mean is zero, and variances are mean squares.
 
     Returns
     -------
-    (p,), (p, k) and (n,) arrays
-        The variances are all of them, largest first.
+    (p,) array
+        Mean.
+    (p, k) array
+        Components.
+    (n,) array
+        All variances, largest first.
     """
-    mean = (
-        values.mean(axis=0, dtype=float).astype(values.dtype)
-        if center
-        else np.zeros_like(values[0])
-    )
+    n, p = values.shape
+    mean = np.zeros_like(values[0])
+    if center:
+        mean = values.mean(axis=0, dtype=float).astype(values.dtype)
     centred = values - mean  # (n, p)
-    unit = float(np.abs(centred).max(initial=0.0))
-    if unit <= 4 * np.finfo(values.dtype).eps * float(
-        np.abs(mean).max(initial=0.0)
-    ):  # rounding: all rows are alike
-        return mean, np.zeros((values.shape[1], 0), values.dtype), np.zeros(len(values))
-    centred /= unit  # components have no units, and float32 little room for squares
+    largest_entry = float(np.abs(centred).max(initial=0.0))
+    rounding = 4 * np.finfo(values.dtype).eps * float(np.abs(mean).max(initial=0.0))
+    if largest_entry <= rounding:  # all rows are alike
+        return mean, np.zeros((p, 0), values.dtype), np.zeros(n)
+    centred /= largest_entry  # components have no units, and float32 has little room for squares
     eigenvalues, vectors = decomposed((centred @ centred.T).astype(float))
-    eigenvalues, vectors = np.maximum(eigenvalues[::-1], 0), vectors[:, ::-1]  # largest first
-    kept = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
-    components = centred.T @ (vectors[:, :kept] / np.sqrt(eigenvalues[:kept])).astype(
-        values.dtype
-    )  # (p, k)
-    largest = components[np.abs(components).argmax(axis=0), np.arange(kept)]
-    return mean, components * np.sign(largest), eigenvalues * unit**2 / len(values)
+    eigenvalues = np.maximum(eigenvalues[::-1], 0)  # largest first
+    vectors = vectors[:, ::-1]
+    k = int((eigenvalues[:width] > LEAST_SHARE * eigenvalues[0]).sum())
+    unit_vectors = (vectors[:, :k] / np.sqrt(eigenvalues[:k])).astype(values.dtype)
+    components = centred.T @ unit_vectors  # (p, k)
+    largest_loadings = components[np.abs(components).argmax(axis=0), np.arange(k)]
+    variances = eigenvalues * largest_entry**2 / n
+    return mean, components * np.sign(largest_loadings), variances
 
 
 def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
-    """(p, k) components → (p, k + 1) directions whose scores have the same distances and sum to zero.
+    """Rotate components so that scores on them sum to zero and keep their distances.
 
-    The correlation kernel takes the mean of a participant's numbers away. Of components, whose signs are arbitrary,
-    that would be an arbitrary direction; after this turn (Helmert's matrix) it is nothing.
+    The correlation kernel subtracts the mean of a participant's numbers. For components, whose signs
+    are arbitrary, that would remove an arbitrary direction; after this rotation (Helmert's matrix)
+    it removes nothing.
 
     Parameters
     ----------
     components : (p, k) array
+        Orthonormal columns.
     width : int, optional
         Directions to return, more than k: distances are then spread over as many numbers.
+
+    Returns
+    -------
+    (p, k + 1) or (p, width) array
+        The directions.
 
     Examples
     --------
@@ -134,9 +165,10 @@ def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 class Shrinkage(NamedTuple):
-    """Directions in which participants differ by more than noise, and how much of a score on each is signal.
+    """Directions in which participants differ by more than noise, with the share that is signal.
 
-    Variances and weights have two rows: of participants from whom the directions come, and of everyone else.
+    The two rows of variances and weights are those of participants from whom the directions were
+    learned, and those of everyone else.
     """
 
     directions: np.ndarray  # (p, k)
@@ -146,43 +178,73 @@ class Shrinkage(NamedTuple):
     def scores(self, vectors: np.ndarray) -> np.ndarray:
         """(n, p) unit vectors → (n, k) posterior means of what is signal in them."""
         scores = vectors @ self.directions
-        return scores * self.weights[self.are_new(scores).astype(int)]
+        weights = self.weights[self.are_new(scores).astype(int)]  # (n, k)
+        return scores * weights
 
     def are_new(self, scores: np.ndarray) -> np.ndarray:
-        """Who was not there when the directions were found, (n,) bool: their scores are several times smaller."""
+        """Whether each participant was not among those of the fit, whose scores are much larger."""
         seen, new = self.variances
-        return (scores**2 / seen).mean(axis=1) < np.sqrt(
-            (new / seen).mean()
-        )  # halfway between the two, in ratios
+        threshold = np.sqrt((new / seen).mean())  # halfway between the two, in ratios
+        return (scores**2 / seen).mean(axis=1) < threshold
 
 
 def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
-    """Directions and weights of (n, p) unit vectors whose noise is the same in every direction of theirs.
+    """Learn directions and weights from unit vectors whose noise is the same in every direction.
 
-    With v_k the variances of the n - 1 principal directions, most of them noise, and floor their median, a score of a
-    participant who is among the n is signal by the share w_k = max(0, 1 - floor / v_k).
+    With v_k the variances of the n - 1 principal directions, most of them noise, and floor their
+    median, the share w_k = max(0, 1 - floor / v_k) of the score of a participant who is among the n
+    is signal.
 
-    Directions found among few participants hold the noise of these very participants, which nobody else has: of others,
-    the score has a variance of w_k² v_k of signal and floor · n / p of noise (the spiked model for p ≫ n), and so a
-    weight of its own. Both weights bring the signal to the same scale.
+    Directions learned from few participants hold the noise of these very participants, which no
+    other has: scores of others have a variance of w_k² v_k of signal and floor · n / p of noise (the
+    spiked model for p ≫ n), and so weights of their own. Both weights bring the signal to the same
+    scale.
+
+    Parameters
+    ----------
+    vectors : (n, p) array
+        Rows of unit length.
+    width : int
+        Directions to keep, at most.
+
+    Returns
+    -------
+    Shrinkage
+        Those directions whose variance is above the floor.
     """
     n, p = vectors.shape
     _, directions, variances = principal_components(vectors, width, center=False)
     floor = float(np.median(variances[: max(1, min(n - 1, p))]))
-    above = variances[: directions.shape[1]] > floor
-    v = variances[: directions.shape[1]][above]
+    is_above = variances[: directions.shape[1]] > floor
+    v = variances[: directions.shape[1]][is_above]
     w = 1 - floor / v
-    signal, noise = (
-        (w**2 * v, floor * n / p) if n < p else (w * v, floor)
-    )  # with so many, directions are nobody's own
-    pairs = (
-        np.stack(pair).astype(vectors.dtype)
-        for pair in ((v, signal + noise), (w, signal / (signal + noise)))
+    if n < p:
+        signal = w**2 * v
+        noise = floor * n / p
+    else:  # with so many participants, directions hold the noise of none of them
+        signal = w * v
+        noise = floor
+    return Shrinkage(
+        directions[:, is_above],
+        variances=np.stack([v, signal + noise]).astype(vectors.dtype),
+        weights=np.stack([w, signal / (signal + noise)]).astype(vectors.dtype),
     )
-    return Shrinkage(directions[:, above], *pairs)
 
 
 def unit_rows(vectors: np.ndarray, rounding: float = 0.0) -> np.ndarray:
-    """Rows at unit length; those no longer than `rounding` become zero."""
+    """Scale rows to unit length.
+
+    Parameters
+    ----------
+    vectors : (n, p) array
+        The rows.
+    rounding : float
+        Rows that are no longer than this become zero.
+
+    Returns
+    -------
+    (n, p) array
+        Rows of length one or zero.
+    """
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > rounding)

@@ -1,4 +1,4 @@
-"""Columns that are numbers but for a few cells: one "unknown" must not turn an age into a hundred categories."""
+"""Columns of numbers with a few other cells: one "unknown" must not make ages into categories."""
 
 from __future__ import annotations
 
@@ -8,19 +8,32 @@ from typing import Any
 
 import pandas as pd
 
-from nerve._utils.errors import listed, problem
+from nerve._utils.errors import NerveError, listed, problem
+
+MOSTLY = 0.5  # share of numbers from which on a column is meant to be numbers
 
 _DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+)$")
-MOSTLY = 0.5  # share of the cells from which on a column is meant to be numbers
 
 
 def odd_cells(column: pd.Series) -> pd.Series:
-    """The cells that are not numbers in a column that otherwise holds numbers; none where it holds words.
+    """Find the cells that are not numbers in a column that otherwise holds numbers.
+
+    Parameters
+    ----------
+    column : Series
+        A column of a table.
+
+    Returns
+    -------
+    Series
+        These cells; none for a column of words.
 
     Examples
     --------
-    >>> odd_cells(pd.Series(["12", "unknown", "14.5", None])).tolist(), odd_cells(pd.Series(["F", "M"])).tolist()
-    (['unknown'], [])
+    >>> odd_cells(pd.Series(["12", "unknown", "14.5", None])).tolist()
+    ['unknown']
+    >>> odd_cells(pd.Series(["F", "M"])).tolist()
+    []
     >>> odd_cells(pd.Series(["12,5", "13,1"])).tolist()
     ['12,5', '13,1']
     >>> odd_cells(pd.Series(["8.1", "unknown", "unknown"])).tolist()
@@ -29,16 +42,30 @@ def odd_cells(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.iloc[:0]
     present = column.dropna()
+    if not len(present):
+        return present
     numbers = in_numbers(present)
-    if not len(present) or (
-        numbers.notna().mean() < MOSTLY and not (numbers % 1).any()
-    ):  # 8.1 is no category
+    mostly_words = numbers.notna().mean() < MOSTLY
+    has_fractions = (numbers % 1).any()  # 8.1 is not the name of a category
+    if mostly_words and not has_fractions:
         return present.iloc[:0]
-    return present[pd.to_numeric(present.astype(str).str.strip(), errors="coerce").isna()]
+    as_written = pd.to_numeric(present.astype(str).str.strip(), errors="coerce")
+    return present[as_written.isna()]
 
 
 def in_numbers(column: pd.Series) -> pd.Series:
-    """The cells as numbers, decimal commas included; NaN where a cell is not one."""
+    """Read the cells of a column as numbers, decimal commas included.
+
+    Parameters
+    ----------
+    column : Series
+        A column of a table.
+
+    Returns
+    -------
+    Series of float
+        NaN where a cell is not a number.
+    """
     words = column.astype(str).str.strip().str.replace(_DECIMAL_COMMA, r"\1.\2", regex=True)
     return pd.to_numeric(words, errors="coerce").astype(float)
 
@@ -46,32 +73,49 @@ def in_numbers(column: pd.Series) -> pd.Series:
 def as_numbers(
     table: pd.DataFrame, columns: Iterable[Any], *, missing: bool = False
 ) -> pd.DataFrame:
-    """The table with such columns as numbers: odd cells become missing if asked for, and are refused by name if not."""
+    """Make numbers of columns that are numbers but for a few cells.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, which is not changed.
+    columns : iterable
+        Names of the columns. A column of words stays as it is.
+    missing : bool
+        Whether odd cells become missing; otherwise they are refused by name.
+
+    Returns
+    -------
+    DataFrame
+        The table.
+    """
     table = table.copy()
     for name in columns:
         odd = odd_cells(table[name])
         if not len(odd):
             continue
-        if not missing or not len(table[name].dropna().index.difference(odd.index)):
+        others = table[name].dropna().index.difference(odd.index)
+        if not missing or not len(others):
             raise _refusal(table, str(name), odd)
-        table[name] = pd.to_numeric(
-            table[name].where(~table.index.isin(odd.index)).astype("string"), errors="coerce"
-        )
+        numbers = table[name].where(~table.index.isin(odd.index)).astype("string")
+        table[name] = pd.to_numeric(numbers, errors="coerce")
     return table
 
 
-def _refusal(table: pd.DataFrame, name: str, odd: pd.Series) -> Exception:
+def _refusal(table: pd.DataFrame, name: str, odd: pd.Series) -> NerveError:
+    """The error that names odd cells and their participants."""
     ids = table["participant_id"] if "participant_id" in table else table.index.to_series()
-    cells = listed(
-        (f"{value!r} ({one})" for one, value in zip(ids.loc[odd.index], odd, strict=True)), most=3
-    )
-    others = int(table[name].notna().sum()) - len(odd)
-    if not others:
+    pairs = zip(ids.loc[odd.index], odd, strict=True)
+    cells = listed([f"{value!r} ({participant})" for participant, value in pairs], most=3)
+    n_others = int(table[name].notna().sum()) - len(odd)
+    if n_others == 0:
         return problem(
             name, f"its numbers have commas: {cells}", remedy="Write them with points, 12.5."
         )
-    found = f"{cells} {'is not a number' if len(odd) == 1 else 'are not numbers'} among {others} that are"
-    remedy = "Mend the cells, write n/a there, or say --non-numeric missing."
+    verb = "is not a number" if len(odd) == 1 else "are not numbers"
     return problem(
-        f"column {name!r}", found, expected="numbers, or categories throughout", remedy=remedy
+        f"column {name!r}",
+        f"{cells} {verb} among {n_others} that are",
+        expected="numbers, or categories throughout",
+        remedy="Mend the cells, write n/a there, or say --non-numeric missing.",
     )

@@ -1,4 +1,4 @@
-"""Several processes on this machine, by joblib: a worker that is killed is an error, never a wait."""
+"""Worker processes on this machine, by joblib: a killed worker is an error, never a wait."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["TerminatedWorkerError", "worker_processes"]
 
 @contextmanager
 def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Parallel]:
-    """Worker processes, ready for calls, that end with the block; on an error or interrupt they are killed.
+    """Start worker processes that end with the block; on an error or interrupt they are killed.
 
     Parameters
     ----------
     jobs : int
-        Processes, at least two: with one, joblib works in this process.
+        Number of processes, at least two: with one, joblib works in this process.
     threads : int
         Threads that torch and the linear algebra libraries use in each of them.
     **options
@@ -33,7 +33,8 @@ def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Pa
     Yields
     ------
     joblib.Parallel
-        Called with ``joblib.delayed`` calls. Raises `TerminatedWorkerError` when a worker was killed.
+        Called with ``joblib.delayed`` calls. Raises `TerminatedWorkerError` when a worker was
+        killed.
     """
     with Parallel(
         n_jobs=jobs,
@@ -54,10 +55,11 @@ def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Pa
 
 
 def _start(parallel: Parallel) -> None:
-    """Start the workers, deaf to Ctrl-C, which a terminal sends to every process of a command.
+    """Start the workers with Ctrl-C blocked, which a terminal sends to every process of a command.
 
-    What an interrupt means is decided here alone, and a worker that is still importing would print a traceback. A new
-    process inherits which signals are blocked; one that comes for this process meanwhile is delivered afterwards.
+    The process that started them decides what an interrupt means, and a worker that is still
+    importing would print a traceback. A new process inherits which signals are blocked; a signal
+    that comes for this process meanwhile is delivered afterwards.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -67,7 +69,7 @@ def _start(parallel: Parallel) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process when the one that started it has ended, even if it was killed and could say nothing."""
+    """End this worker when the process that started it has ended, even by a kill."""
 
     def watch() -> None:
         while os.getppid() == parent:

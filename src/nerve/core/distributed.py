@@ -19,7 +19,7 @@ from nerve._utils.progress import silent
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes:  # numpydoc ignore=PR02
     """This process among those that train together; one alone by default.
 
     Parameters

@@ -173,7 +173,16 @@ class MaskedAutoencoder(nn.Module):
     def decode(self, encoded: torch.Tensor, visible: torch.Tensor | None) -> torch.Tensor:
         """Contextual tokens, and mask tokens elsewhere, → decoded tokens of all patches.
 
-        (participants, 1 + K, dim) → (participants, P, decoder_dim)
+        Parameters
+        ----------
+        encoded : (participants, 1 + K, dim) tensor
+            CLS first.
+        visible : (participants, K) tensor or None
+            The patches that were seen; None if nothing was masked.
+
+        Returns
+        -------
+        (participants, P, decoder_dim) tensor
         """
         x = self.to_decoder(encoded)  # (participants, 1 + K, decoder_dim)
         if visible is not None:
@@ -263,7 +272,14 @@ class MaskedAutoencoder(nn.Module):
         The norm brings every token to the same length, however little of it is the participant's
         own: its input keeps what distinguishes participants.
 
-        (participants, S) → (participants, P · dim)
+        Parameters
+        ----------
+        packed : (participants, S) tensor
+            Packed matrices.
+
+        Returns
+        -------
+        (participants, P · dim) tensor
         """
         if self.origin is None:
             raise NerveError(
@@ -297,7 +313,15 @@ class MaskedAutoencoder(nn.Module):
     def attention(self, packed: torch.Tensor) -> torch.Tensor:
         """Attention maps of the encoder, nothing masked.
 
-        (participants, S) → (participants, layers, heads, 1 + P, 1 + P), CLS first
+        Parameters
+        ----------
+        packed : (participants, S) tensor
+            Packed matrices.
+
+        Returns
+        -------
+        (participants, layers, heads, 1 + P, 1 + P) tensor
+            CLS first.
         """
         x = self.token_sequence(packed, None)
         maps = []

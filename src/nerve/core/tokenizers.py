@@ -264,9 +264,15 @@ class BilinearTokenizer(Tokenizer):
 
     @torch.no_grad()
     def initialise(self, init: str = "scaled", entry_size: float = TYPICAL_FC) -> None:
-        """``scaled``: U_l ~ N(0, 1 / (n_l · entry_size)), D ~ N(0, entry_size / √decoder_dim).
+        """Draw the factors.
 
-        ``released``: N(0, 1).
+        Parameters
+        ----------
+        init : str
+            ``scaled``: U_l ~ N(0, 1 / (n_l · entry_size)), D ~ N(0, entry_size / √decoder_dim).
+            ``released``: N(0, 1). ``signs``: U of one size, with random signs.
+        entry_size : float
+            Typical size of an entry of a patch.
         """
         nn.init.normal_(self.embed_factors)
         nn.init.normal_(self.reconstruct_factors)

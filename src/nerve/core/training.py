@@ -45,7 +45,7 @@ _COUNTERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings:  # numpydoc ignore=PR02
     """How a module is trained: every number of the loop, with its default.
 
     Parameters

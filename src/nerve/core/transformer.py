@@ -39,7 +39,14 @@ class SelfAttention(nn.Module):
     def weights(self, x: torch.Tensor) -> torch.Tensor:
         """Attention maps softmax(q kᵀ / √(dim / heads)), whose rows sum to one.
 
-        (participants, tokens, dim) → (participants, heads, tokens, tokens)
+        Parameters
+        ----------
+        x : (participants, tokens, dim) tensor
+            Tokens.
+
+        Returns
+        -------
+        (participants, heads, tokens, tokens) tensor
         """
         query, key, _ = self._heads_of(x)
         scale = query.shape[-1] ** -0.5

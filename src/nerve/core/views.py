@@ -161,6 +161,15 @@ class TangentView(View):
         What was made by `apply` comes back exactly. For any other symmetric T, what comes back is
         the nearest that correlations can be: S is scaled to a diagonal of ones, and FC lies
         between -1 and 1.
+
+        Parameters
+        ----------
+        matrices : (n, R, R) array
+            T, symmetric.
+
+        Returns
+        -------
+        (n, R, R) array
         """
         colouring = np.linalg.inv(self.arrays["whitening"])  # G^½
         fc = np.empty(matrices.shape)
