@@ -1,7 +1,7 @@
 """Training beside two other programs that use every core, against training alone; and what it costs alone.
 
-Each measurement is a process of its own, in turns, so that all meet the same load of the machine. The reference is what
-the libraries do by themselves: threads for everything, however small, which spin while they wait.
+Each measurement is a process of its own, in turns, so that all meet the same load of the machine.
+The reference is what the libraries do by themselves: threads that spin while they wait.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 N_PEOPLE, REGIONS, EPOCHS, OTHERS = 96, "schaefer200-17", 3, 2
-OURS: dict[str, str] = {}  # `import nerve` decides
-LIBRARIES = {"GOMP_SPINCOUNT": "300000", "OPENBLAS_THREAD_TIMEOUT": "26"}  # where nothing is set
 OTHER_PROGRAM = (
     "import numpy as np\nx = np.random.default_rng(0).normal(size=(1500, 1500))\nwhile True: x @ x"
 )
@@ -48,20 +46,17 @@ def decompose() -> dict[str, float]:
     return {"clock": time.perf_counter() - began, "processor": time.process_time() - used}
 
 
-def measured(work: str, **variables: str) -> dict[str, float]:
-    """`train` or `decompose` in a process with these variables, and none of those that decide on threads."""
+def measured(work: str, threads_sleep: bool) -> dict[str, float]:
+    """`train` or `decompose` in a new process, as in `nerve` or as the libraries do by themselves."""
     from nerve._utils.cores import THREADS, WAITING
 
-    environment = {
-        name: value for name, value in os.environ.items() if name not in (*THREADS, *WAITING)
-    } | variables
-    always = (
-        "nerve.core.tokenizers.WORTH_THREADS = nerve._utils.linalg.WORTH_THREADS = 0; "
-        if variables
-        else ""
-    )
-    code = f"import nerve, json, nerve._utils.linalg, nerve.core.tokenizers; {always}"
-    code += f"from benchmarks.beside import {work}; print(json.dumps({work}()))"
+    decided = (*THREADS, *WAITING, "OPENBLAS_THREAD_TIMEOUT")
+    environment = {name: value for name, value in os.environ.items() if name not in decided}
+    if threads_sleep:
+        code = "from nerve._utils import cores; cores.set_thread_variables(); "
+    else:
+        code = "from nerve._utils import linalg; linalg.WORTH_THREADS = 0; "
+    code += f"import json; from benchmarks.beside import {work}; print(json.dumps({work}()))"
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
@@ -93,9 +88,10 @@ def run() -> list[dict[str, object]]:
         ("decompose", "eigendecompositions of 700 participants"),
         ("train", f"{EPOCHS} epochs, {N_PEOPLE} participants, {REGIONS}"),
     ):
-        alone, before = _middle(work, OURS), _middle(work, LIBRARIES)
+        alone = _middle(work, threads_sleep=True)
+        before = _middle(work, threads_sleep=False)
         with others():
-            beside = _middle(work, OURS)
+            beside = _middle(work, threads_sleep=True)
         rows += [
             _row(
                 f"{what}: beside {OTHERS} programs against alone (s)",
@@ -116,9 +112,10 @@ def run() -> list[dict[str, object]]:
     return rows
 
 
-def _middle(work: str, variables: dict[str, str]) -> dict[str, float]:
+def _middle(work: str, threads_sleep: bool) -> dict[str, float]:
     """Of three times that it is measured, the one in the middle by the clock."""
-    return sorted((measured(work, **variables) for _ in range(3)), key=lambda one: one["clock"])[1]
+    measurements = [measured(work, threads_sleep) for _ in range(3)]
+    return sorted(measurements, key=lambda seconds: seconds["clock"])[1]
 
 
 def _row(

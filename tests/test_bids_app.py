@@ -136,7 +136,7 @@ def test_recipes_copy_what_is_there_and_run_what_exists():
     )  # or pip could not build the package
     assert 'ENTRYPOINT ["nerve-bids"]' in docker
     assert "exec nerve-bids" in sections["runscript"]
-    assert project["scripts"]["nerve-bids"] == "nerve.cli.bids:main"
+    assert project["scripts"]["nerve-bids"] == "nerve.__main__:bids"
 
 
 @pytest.mark.slow

@@ -7,11 +7,6 @@ from importlib.metadata import version
 
 import lazy_loader
 
-from nerve._utils.cores import share_the_machine
-
-# torch and the linear algebra libraries read their environment variables once, when they are loaded
-share_the_machine()
-
 __version__ = version("nerve-fc")
 
 _ROOMS = ["core", "data", "evaluation", "experiments", "interpret", "methods", "report"]

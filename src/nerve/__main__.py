@@ -1,6 +1,26 @@
-"""`python -m nerve` is `nerve`; torchrun needs the module form."""
+"""The programs `nerve` (also `python -m nerve`, which torchrun needs) and `nerve-bids`.
 
-from nerve.cli import main
+Nothing is imported before the variables that the libraries read when they are loaded are set.
+"""
+
+from nerve._utils.cores import set_thread_variables
+
+
+def main() -> None:
+    """Run `nerve`."""
+    set_thread_variables()
+    from nerve.cli import main
+
+    main()
+
+
+def bids() -> None:
+    """Run `nerve-bids`."""
+    set_thread_variables()
+    from nerve.cli.bids import main
+
+    main()
+
 
 if __name__ == "__main__":
     main()

@@ -9,14 +9,11 @@ import pytest
 from nerve._utils import cores
 
 
-def in_a_new_process(code: str, **variables: str) -> str:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in (*cores.WAITING, *cores.THREADS)
-    }
+def in_a_new_process(code: str, *arguments: str, **variables: str) -> str:
+    decided = (*cores.WAITING, *cores.THREADS, "OPENBLAS_THREAD_TIMEOUT")
+    kept = {name: value for name, value in os.environ.items() if name not in decided}
     run = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *arguments],
         env=kept | variables,
         capture_output=True,
         text=True,
@@ -25,56 +22,42 @@ def in_a_new_process(code: str, **variables: str) -> str:
     return run.stdout.strip()
 
 
-SAID = (
-    "import nerve, os; print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('OMP_NUM_THREADS'))"
-)
+PROGRAM = """
+import os, sys
+import nerve.cli
+nerve.cli.main = lambda: print(*(os.environ.get(name) for name in sys.argv[1:]))
+from nerve.__main__ import main
+main()
+"""
+
+
+def variables_of_the_program(*names: str, **variables: str) -> list[str]:
+    """What `nerve` sets before it does anything."""
+    return in_a_new_process(PROGRAM, *names, **variables).split()
 
 
 @pytest.mark.slow
 def test_waiting_threads_sleep_unless_the_user_decided():
-    assert in_a_new_process(SAID).startswith("PASSIVE")
-    assert in_a_new_process(SAID, OMP_WAIT_POLICY="ACTIVE").startswith("ACTIVE")
-    assert in_a_new_process(SAID, GOMP_SPINCOUNT="1000").startswith("None")
-    blas = "import nerve, os; print(os.environ['OPENBLAS_THREAD_TIMEOUT'])"
-    assert in_a_new_process(blas, OPENBLAS_THREAD_TIMEOUT="20") == "20"
+    policy = "OMP_WAIT_POLICY"
+    timeout = "OPENBLAS_THREAD_TIMEOUT"
+    assert variables_of_the_program(policy, timeout) == ["PASSIVE", "4"]
+    assert variables_of_the_program(policy, OMP_WAIT_POLICY="ACTIVE") == ["ACTIVE"]
+    assert variables_of_the_program(policy, GOMP_SPINCOUNT="1000") == ["None"]
+    assert variables_of_the_program(timeout, OPENBLAS_THREAD_TIMEOUT="20") == ["20"]
 
 
-def test_import_costs_no_library_so_that_the_policy_comes_first():
-    heavy = "{'torch', 'numpy', 'pandas', 'sklearn'}"
-    assert in_a_new_process(f"import nerve, sys; print({heavy} & set(sys.modules))") == "set()"
+def test_the_program_loads_no_library_before_its_variables_are_set():
+    heavy = "{'torch', 'numpy', 'pandas', 'sklearn', 'scipy'}"
+    code = f"import nerve.__main__, sys; print({heavy} & set(sys.modules))"
+    assert in_a_new_process(code) == "set()"
 
 
-@pytest.mark.skipif(cores._seen_by_libraries() < 2, reason="one core: there is nothing to limit")
+@pytest.mark.skipif(cores._visible_cores() < 2, reason="one core: there is nothing to limit")
+@pytest.mark.slow
 def test_slurm_says_how_many_threads_there_are_unless_the_user_does():
-    assert in_a_new_process(SAID, SLURM_CPUS_PER_TASK="1").endswith("1")
-    assert in_a_new_process(SAID, SLURM_CPUS_PER_TASK="1", OMP_NUM_THREADS="2").endswith("2")
-
-
-class LoadedTorch:
-    """As much of torch as is asked when it was imported before us."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-
-    def get_num_threads(self) -> int:
-        return self.threads
-
-    def set_num_threads(self, threads: int) -> None:
-        self.threads = threads
-
-
-@pytest.mark.parametrize(("chosen", "expected"), [(8, 3), (2, 2)])
-def test_a_torch_that_is_already_there_is_limited_unless_the_user_did(
-    monkeypatch, chosen, expected
-):
-    for name in cores.THREADS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cores, "_seen_by_libraries", lambda: 8)
-    monkeypatch.setattr(cores, "_granted", lambda: 3)
-    monkeypatch.setitem(sys.modules, "torch", LoadedTorch(chosen))
-    cores.share_the_machine()
-    assert sys.modules["torch"].get_num_threads() == expected
-    assert os.environ.pop("OMP_NUM_THREADS") == "3"
+    threads = "OMP_NUM_THREADS"
+    assert variables_of_the_program(threads, SLURM_CPUS_PER_TASK="1") == ["1"]
+    assert variables_of_the_program(threads, SLURM_CPUS_PER_TASK="1", OMP_NUM_THREADS="2") == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -99,12 +82,12 @@ def test_quotas_of_every_group_around_the_process_count(tmp_path, listed, files,
     ).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
-    assert list(cores._quotas(tmp_path)) == expected
+    assert list(cores._cgroup_quotas(tmp_path)) == expected
 
 
 def test_the_least_of_affinity_quota_and_slurm_counts(monkeypatch):
-    monkeypatch.setattr(cores, "_seen_by_libraries", lambda: 16)
-    monkeypatch.setattr(cores, "_quotas", lambda root: iter([3.5]))
+    monkeypatch.setattr(cores, "_visible_cores", lambda: 16)
+    monkeypatch.setattr(cores, "_cgroup_quotas", lambda root: iter([3.5]))
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "6")
     assert cores.usable_cores() == 4  # a quota of 3.5 keeps four threads busy
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")

@@ -1,8 +1,4 @@
-"""How many cores this process may really use, and how its threads behave beside other programs.
-
-`import nerve` calls `share_the_machine` first of all, so that torch and the linear algebra libraries, which read their
-environment variables once, when they are loaded, find them set.
-"""
+"""How many cores this process may use, and how its threads behave beside other programs."""
 
 from __future__ import annotations
 
@@ -16,108 +12,86 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# names of <malloc.h>
+# with any of these the user has decided how threads wait
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+# with any of these the user has decided how many threads there are
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+# parameters of mallopt in <malloc.h>
 _MMAP_THRESHOLD = -3
 _TRIM_THRESHOLD = -1
-WAITING = (
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-    "KMP_BLOCKTIME",
-)  # any of them: the user has decided how threads wait
-THREADS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-)  # any of them: and how many there are
+
+
+def set_thread_variables() -> None:
+    """Let waiting threads sleep, and start no more of them than there are cores.
+
+    At the end of each parallel operation the threads of libgomp (torch) spin until the last one
+    arrives. Where another program holds the core of that one, all others burn their time slices,
+    thousands of times per training step: `python -m benchmarks beside` measures it. OpenBLAS (numpy,
+    scipy) spins likewise between two calls.
+
+    The libraries read these variables when they are loaded, so the command line calls this before it
+    imports anything else. What the user has set is kept.
+    """
+    if not any(name in os.environ for name in WAITING):
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        # libgomp looks a hundred times before it sleeps: as long as from one operation to the next
+        os.environ["GOMP_SPINCOUNT"] = "100"
+    # OpenBLAS spins for 2⁴ cycles, the fewest that it accepts
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    is_limited = usable_cores() < _visible_cores()
+    if is_limited and not any(name in os.environ for name in THREADS):
+        os.environ["OMP_NUM_THREADS"] = str(usable_cores())
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: the least of its CPU affinity, its cgroup's quota and SLURM's cpus-per-task."""
-    return int(max(1, min(_seen_by_libraries(), _granted())))
+    """Count the cores that this process may use.
 
-
-def share_the_machine() -> None:
-    """Let waiting threads sleep, and start no more of them than there are cores; what the user has set is kept.
-
-    At the end of each parallel region libgomp's threads (torch) spin until the last one arrives. Where another program
-    holds that one's core, all of them burn their time slice, thousands of times per training step. OpenBLAS (numpy,
-    scipy) spins likewise between two calls.
+    Returns
+    -------
+    int
+        The least of its CPU affinity, the quota of its cgroup and SLURM's cpus-per-task.
     """
-    if not any(name in os.environ for name in WAITING):
-        # too late for a torch that is imported already, and harmless; libgomp looks a hundred times before it sleeps,
-        # for as long as it takes to get from one operation to the next
-        os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "100"}
-    os.environ.setdefault(
-        "OPENBLAS_THREAD_TIMEOUT", "4"
-    )  # spin for 2⁴ cycles, the fewest it accepts, then sleep
-    if usable_cores() < _seen_by_libraries() and not any(name in os.environ for name in THREADS):
-        os.environ["OMP_NUM_THREADS"] = str(usable_cores())
-        torch = sys.modules.get(
-            "torch"
-        )  # imported before; a number below the default is the user's own
-        if torch is not None and torch.get_num_threads() >= _seen_by_libraries():
-            torch.set_num_threads(usable_cores())
+    slurm = _whole_number(os.environ.get("SLURM_CPUS_PER_TASK", ""))
+    quotas = [math.ceil(quota) for quota in _cgroup_quotas(Path("/"))]
+    return int(max(1, min(_visible_cores(), slurm, *quotas)))
+
+
+def threads_per_process(jobs: int) -> int:
+    """Count the threads of each of several processes that share the cores.
+
+    Parameters
+    ----------
+    jobs : int
+        Number of processes.
+
+    Returns
+    -------
+    int
+        At most as many as the user has set.
+    """
+    share = max(1, usable_cores() // jobs)
+    return int(min(share, _whole_number(os.environ.get("OMP_NUM_THREADS", ""))))
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """While it is open, products and decompositions of numpy and scipy run in the thread that asks for them."""
-    return _blas().limit(limits=1)  # type: ignore[no-any-return]
+    """Run products and decompositions of numpy and scipy inside in the thread that asks for them.
+
+    Returns
+    -------
+    context manager
+        To be used in a with statement.
+    """
+    return _blas_libraries().limit(limits=1)  # type: ignore[no-any-return]
 
 
 @cache
-def _blas() -> Any:
-    """Found once: looking for the libraries takes as long as a small decomposition."""
+def _blas_libraries() -> Any:
+    """Found once: the search takes as long as a small decomposition."""
     import scipy.linalg  # noqa: F401  # it brings a library of its own
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
-
-
-def threads_per_process(jobs: int) -> int:
-    """Threads of each of several processes that share the cores, and at most as many as the user has set."""
-    return int(min(max(1, usable_cores() // jobs), _whole(os.environ.get("OMP_NUM_THREADS", ""))))
-
-
-def _seen_by_libraries() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _granted() -> float:
-    """Cores by SLURM's and the container's word, infinite where neither says anything."""
-    return min(
-        [_whole(os.environ.get("SLURM_CPUS_PER_TASK", "")), *map(math.ceil, _quotas(Path("/")))]
-    )
-
-
-def _whole(said: str) -> float:
-    return int(said) if said.isdigit() and int(said) else math.inf
-
-
-def _quotas(root: Path) -> Iterator[float]:
-    """Cores' worth of time that each control group around this process allows (Linux; version 2, then version 1)."""
-    with suppress(OSError):  # there is no such thing here
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and "cpu" not in controllers.split(","):
-                continue
-            top = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
-            group = top / path.lstrip("/")
-            for folder in (group, *group.parents):  # inside a container only the top is there
-                yield from _quota_of(folder)
-                if folder == top:
-                    break
-
-
-def _quota_of(folder: Path) -> Iterator[float]:
-    with suppress(OSError, ValueError):  # there is none, or no number in it
-        if (folder / "cpu.max").is_file():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota, period = (
-                (folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
-            )
-        if quota != "max" and int(quota) > 0:
-            yield int(quota) / int(period)
 
 
 def reuse_freed_memory() -> None:
@@ -133,3 +107,47 @@ def reuse_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, 2**28)
         mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def _visible_cores() -> int:
+    """Cores by the CPU affinity of this process, which is what libraries count."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _whole_number(text: str) -> float:
+    """A number above zero, or infinity where the text is none."""
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    return math.inf
+
+
+def _cgroup_quotas(root: Path) -> Iterator[float]:
+    """Cores' worth of time that each control group around this process allows (Linux)."""
+    with suppress(OSError):  # there are no control groups here
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            is_version_2 = not controllers
+            if not is_version_2 and "cpu" not in controllers.split(","):
+                continue
+            top = root / "sys/fs/cgroup"
+            if not is_version_2:
+                top = top / "cpu"
+            group = top / path.lstrip("/")
+            for folder in (group, *group.parents):  # inside a container only the top is there
+                yield from _quota_of(folder)
+                if folder == top:
+                    break
+
+
+def _quota_of(folder: Path) -> Iterator[float]:
+    """The quota of one control group, if it has one."""
+    with suppress(OSError, ValueError):  # no such file, or no number in it
+        if (folder / "cpu.max").is_file():  # version 2
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        if quota != "max" and int(quota) > 0:
+            yield int(quota) / int(period)

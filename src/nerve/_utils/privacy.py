@@ -1,14 +1,14 @@
-"""The gate between the user's strings and files that are mailed: reports, protocols, tables, models, kept probes.
+"""What of a user's text may stand in files that are passed on: reports, protocols, tables, models.
 
-What a user's string may become there:
+- names (of columns, classes, cohorts, sites, regions): as they are, without control characters
+  (`printable`);
+- ids of participants: a count (`Note`); in error messages of others "[participant]"
+  (`Identifiers`);
+- paths: nothing, or the name of the file (`Identifiers`, `shared_command`);
+- values of columns: only levels that several participants share (`shared_levels`).
 
-names (columns, classes, cohorts, sites, regions)   as they are, without control characters: `printable`
-ids of participants                                 a count: `Note`; in sentences of others "[participant]"
-paths                                               nothing, or the name of the file: `Identifiers`, `shared_command`
-values of columns                                   only levels that several participants share: `shared_levels`
-
-Cohorts and parcellations make their names printable when they are made; `nerve._utils.files` does it again with every text
-and JSON file that it writes.
+Cohorts and parcellations make their names printable when they are made; `nerve._utils.files` does
+it again with every text and JSON file that it writes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from nerve._utils.errors import UNPRINTABLE, printable
+import pandas as pd
 
-if TYPE_CHECKING:  # `nerve --help` imports this file too
-    import pandas as pd
+from nerve._utils.errors import UNPRINTABLE, listed, printable
 
 FEWEST_OF_LEVEL = 5  # participants who share a value of a column, before the value may be passed on
 LONGEST_NAME = 200
@@ -36,11 +35,23 @@ _DATE = re.compile(
 )
 
 
-# ---- names
+# Names
 
 
 def printable_name(text: object, most: int = LONGEST_NAME) -> str:
-    """A name on one line, of at most `most` characters, without control characters.
+    """Write a name on one line, without control characters.
+
+    Parameters
+    ----------
+    text : object
+        The name.
+    most : int
+        Characters, at most.
+
+    Returns
+    -------
+    str
+        The name, which ends in "…" if it was too long.
 
     Examples
     --------
@@ -52,7 +63,17 @@ def printable_name(text: object, most: int = LONGEST_NAME) -> str:
 
 
 def name_in_results(cohort_name: str) -> str:
-    """What results call a cohort: its name without slashes, since folders are called so too.
+    """Name a cohort in results, where folders have this name too: without slashes.
+
+    Parameters
+    ----------
+    cohort_name : str
+        The cohort's own name.
+
+    Returns
+    -------
+    str
+        At most 100 characters.
 
     Examples
     --------
@@ -64,30 +85,28 @@ def name_in_results(cohort_name: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON whose control characters are written as JSON escapes, so that reading it gives them back."""
+    """Write control characters as JSON escapes, so that reading gives them back."""
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def printable_table(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose names of columns and text cells are printable; itself where they are."""
+    """Make column names and text cells of a table printable; the table itself where they are."""
     names = [_printable_cell(name) for name in table.columns]
     if names != list(table.columns):
         table = table.set_axis(names, axis=1)
-    for place in range(table.shape[1]):
-        column = table.iloc[:, place]
-        text = (
-            {value for value in column if isinstance(value, str)}
-            if column.dtype.kind in "OT"
-            else set()
-        )
-        if any(UNPRINTABLE.search(value) for value in text):
+    for position in range(table.shape[1]):
+        column = table.iloc[:, position]
+        if column.dtype.kind not in "OT":
+            continue
+        texts = {value for value in column if isinstance(value, str)}
+        if any(UNPRINTABLE.search(text) for text in texts):
             table = table.copy()
-            table.isetitem(place, column.map(_printable_cell).array)
+            table.isetitem(position, column.map(_printable_cell).array)
     return table
 
 
 def printable_tree(content: Any) -> Any:
-    """Plain JSON values, nested, whose texts and names are printable."""
+    """Make all texts and names in nested JSON values printable."""
     if isinstance(content, dict):
         return {_printable_cell(name): printable_tree(value) for name, value in content.items()}
     if isinstance(content, list):
@@ -99,13 +118,13 @@ def _printable_cell(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-# ---- participants
+# Participants
 
 
 class Note(str):
-    """A sentence for files, with counts only, that knows its other form, for the screen, with ids.
+    """A sentence with counts, for files, that carries a second one with ids, for the screen.
 
-    It is the form for files wherever it is used as text, so that forgetting which is which names nobody.
+    Used as text it is the sentence for files: whoever forgets the difference writes no ids.
 
     Examples
     --------
@@ -118,24 +137,32 @@ class Note(str):
 
     @classmethod
     def about(cls, sentence: str, ids: Iterable[object], most: int = 8) -> Self:
-        """The note of a sentence without its full stop, and the participants whom it is about."""
-        words = [str(one) for one in ids]
-        more = f" and {len(words) - most} more" if len(words) > most else ""
+        """Make a note from a sentence without its full stop, and the participants it is about."""
         note = cls(f"{sentence}.")
-        note.with_ids = f"{sentence}: {', '.join(words[:most])}{more}."
+        note.with_ids = f"{sentence}: {listed(ids, most)}."
         return note
 
 
 def for_screen(note: str) -> str:
-    """The form of a note with ids, where it has one."""
+    """Take the sentence with ids of a note; other text as it is."""
     return note.with_ids if isinstance(note, Note) else note
 
 
-# ---- values of columns
+# Values of columns
 
 
 def is_date(value: object) -> bool:
     """Whether a value looks like a date.
+
+    Parameters
+    ----------
+    value : object
+        A cell of a table.
+
+    Returns
+    -------
+    bool
+        Whether a date stands in it.
 
     Examples
     --------
@@ -146,11 +173,22 @@ def is_date(value: object) -> bool:
 
 
 def shared_levels(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> list[str]:
-    """The levels of a column of words that may be passed on: no dates, and held by `least` participants or more.
+    """Find the levels of a column of words that may be passed on: several have them, no dates.
+
+    Parameters
+    ----------
+    values : Series
+        The column.
+    least : int
+        Participants who must have a level.
+
+    Returns
+    -------
+    list of str
+        The levels, sorted.
 
     Examples
     --------
-    >>> import pandas as pd
     >>> shared_levels(pd.Series(["F", "M", "F", "1987-06-05", "1987-06-05"]), least=2)
     ['F']
     """
@@ -159,29 +197,36 @@ def shared_levels(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> list[str]:
 
 
 def shared_counts(values: pd.Series, least: int = FEWEST_OF_LEVEL) -> pd.Series:
-    """How many participants have each level, the most frequent first; what may not be passed on is "other"."""
+    """Count participants per level, most frequent first; levels of few are "other"."""
     words = values.dropna().astype(str)
     levels = shared_levels(words, least)
     return words.where(words.isin(levels), OTHER).value_counts()
 
 
-# ---- paths and ids in sentences
+# Paths and ids in sentences
 
 
 def shared_command(command: str, options: Collection[str], words: Collection[str]) -> str:
-    """A command as it may be passed on: names of options, some of their values, and PATH for everything else.
+    """Write a command as it may be passed on: paths become PATH.
 
     Parameters
     ----------
     command : str
+        What the user typed.
     options : collection of str
-        Options whose value is shown, `--targets` say.
+        Options whose values are shown, such as `--targets`.
     words : collection of str
         What is shown wherever it stands: names of methods.
 
+    Returns
+    -------
+    str
+        The command with names of options, the values that may be shown, and PATH for every other.
+
     Examples
     --------
-    >>> shared_command("nerve evaluate my/cohort --targets age --features raw,runs/a", ["--targets"], ["raw"])
+    >>> typed = "nerve evaluate my/cohort --targets age --features raw,runs/a"
+    >>> shared_command(typed, options=["--targets"], words=["raw"])
     'nerve evaluate PATH --targets age --features raw,PATH'
     """
     try:
@@ -193,9 +238,9 @@ def shared_command(command: str, options: Collection[str], words: Collection[str
     for word in typed[2:]:
         if word.startswith("-") and not _is_number(word):
             name, equals, value = word.partition("=")
-            shown.append(
-                f"{name}={_shown_value(value, name in options, words)}" if equals else name
-            )
+            if equals:
+                word = f"{name}={_shown_value(value, name in options, words)}"
+            shown.append(word)
             value_is_shown = name in options and not equals
         else:
             shown.append(_shown_value(word, value_is_shown, words))
@@ -203,8 +248,8 @@ def shared_command(command: str, options: Collection[str], words: Collection[str
     return printable_name(shlex.join(shown), most=2000)
 
 
-def _shown_value(value: str, whole: bool, words: Collection[str]) -> str:
-    if whole or _is_number(value):
+def _shown_value(value: str, is_shown: bool, words: Collection[str]) -> str:
+    if is_shown or _is_number(value):
         return value
     parts = [part if part.split(":")[0] in words else PATH for part in value.split(",")]
     return ",".join(parts)
@@ -230,17 +275,26 @@ _PATH = re.compile(
     r"|(?<![\w.…\]/\\])(?:[^\s/\\:,;'\"<>()\[\]]+[/\\])+[^\s/\\:,;'\"<>()\[\]]*"  # relative: any word with a slash
 )
 _NO_PATHS = {"and/or", "r/z", "n/a", "N/A", "true/false", "True/False", "training/test"}
-_WHO = re.compile(
-    r"\b(?:participant|person|people|subject)s? [\w.-]+(?:, [\w.-]+)*|^[\w.-]+(?=: )", re.IGNORECASE
+# where a participant is named: after such a word, and before the first colon
+_NAMED = re.compile(
+    r"\b(?:participant|person|people|subject)s? [\w.-]+(?:, [\w.-]+)*|^[\w.-]+(?=: )",
+    re.IGNORECASE,
 )
+_WORD = re.compile(r"[\w.-]*[\w-]")
+_PART_OF_WORD = re.compile(r"[^\W_]+")
 
 
 class Identifiers:
-    """Ids and paths that are taken out of sentences of others: errors and warnings that a report repeats.
+    """Ids and paths that are removed from errors and warnings before a report repeats them.
 
-    Too much is taken rather than too little. A path is whatever begins like one, and every word with a slash; blanks,
-    commas and brackets may stand in its folders. What stays of it is the name of the file, and of that only the ending
-    if there are digits in it, as in ids.
+    Too much is removed rather than too little. A path is whatever begins like one, and every word
+    with a slash; blanks, commas and brackets may stand in its folders. The name of the file stays,
+    and only its ending if there are digits in the name, as in ids.
+
+    Parameters
+    ----------
+    ids : iterable of str
+        Ids of participants, with or without "sub-".
 
     Examples
     --------
@@ -249,55 +303,63 @@ class Identifiers:
     """
 
     def __init__(self, ids: Iterable[str]) -> None:
-        given = {str(one) for one in ids}
-        self._words = known = (given | {one.removeprefix("sub-") for one in given}) - {""}
-        self._folded = {_folded(one) for one in known if len(_folded(one)) > 3}
-        # an id of letters may stand inside a longer word (a file name), and one with blanks is no word
-        long = (
-            one
-            for one in known
-            if (len(one) > 3 and not one.isdigit()) or not re.fullmatch(r"[\w.-]+", one)
-        )
-        self._inside = sorted(long, key=len, reverse=True)
+        with_prefix = {str(participant) for participant in ids}
+        without_prefix = {participant.removeprefix("sub-") for participant in with_prefix}
+        self._ids = (with_prefix | without_prefix) - {""}
+        simplified = {_simplified(participant) for participant in self._ids}
+        self._simplified_ids = {participant for participant in simplified if len(participant) > 3}
+        inside_words = []
+        for participant in self._ids:
+            # an id of letters may stand inside a longer word (a file name)
+            is_long_word = len(participant) > 3 and not participant.isdigit()
+            # an id with blanks is not one word
+            is_several_words = not re.fullmatch(r"[\w.-]+", participant)
+            if is_long_word or is_several_words:
+                inside_words.append(participant)
+        self._ids_inside_words = sorted(inside_words, key=len, reverse=True)
 
     def removed_from(self, text: object) -> str:
-        """The text without identifiers, dates and control characters."""
+        """Remove identifiers, dates and control characters from a text."""
         sentence = printable(text)
-        for one in self._inside:
-            sentence = sentence.replace(one, PARTICIPANT)
+        for participant in self._ids_inside_words:
+            sentence = sentence.replace(participant, PARTICIPANT)
         sentence = _BIDS.sub(PARTICIPANT, sentence)
-        sentence = _PATH.sub(lambda path: _shortened(path[0]), sentence)
-        sentence = _WHO.sub(lambda found: re.sub(r"[\w.-]*[\w-]", self._named, found[0]), sentence)
-        sentence = re.sub(r"[\w.-]*[\w-]", self._whole, sentence)
-        sentence = re.sub(r"[^\W_]+", self._part, sentence)
+        sentence = _PATH.sub(lambda match: _shortened(match[0]), sentence)
+        sentence = _NAMED.sub(lambda match: _WORD.sub(self._replace_id, match[0]), sentence)
+        sentence = _WORD.sub(self._replace_id_unless_count, sentence)
+        sentence = _PART_OF_WORD.sub(self._replace_id_in_word, sentence)
         return _DATE.sub("[date]", sentence)
 
-    def _named(self, word: re.Match[str]) -> str:
-        """A word where a participant is named: every id."""
-        return PARTICIPANT if word[0] in self._words else word[0]
+    def _replace_id(self, word: re.Match[str]) -> str:
+        """Replace any id: a participant is named here."""
+        return PARTICIPANT if word[0] in self._ids else word[0]
 
-    def _whole(self, word: re.Match[str]) -> str:
-        """A word anywhere: an id, but a short number may be a count."""
-        return (
-            PARTICIPANT
-            if word[0] in self._words and (len(word[0]) > 3 or not word[0].isdigit())
-            else word[0]
-        )
-
-    def _part(self, word: re.Match[str]) -> str:
-        """A part of a word, between underlines and the like: an id, also as others write it; a number beside a name."""
-        if _folded(word[0]) in self._folded or (not word[0].isdigit() and word[0] in self._words):
+    def _replace_id_unless_count(self, word: re.Match[str]) -> str:
+        """Replace an id that is not a short number, which may be a count."""
+        may_be_count = word[0].isdigit() and len(word[0]) <= 3
+        if word[0] in self._ids and not may_be_count:
             return PARTICIPANT
-        beside = word.string[word.end() : word.end() + 1] == "_"
-        return PARTICIPANT if beside and word[0] in self._words else word[0]
+        return word[0]
+
+    def _replace_id_in_word(self, part: re.Match[str]) -> str:
+        """Replace an id between underlines and the like, also as others would write it."""
+        is_id = part[0] in self._ids
+        if _simplified(part[0]) in self._simplified_ids:
+            return PARTICIPANT
+        if is_id and not part[0].isdigit():
+            return PARTICIPANT
+        # a number is an id if a name follows: 12_fc.tsv
+        before_underline = part.string[part.end() : part.end() + 1] == "_"
+        return PARTICIPANT if is_id and before_underline else part[0]
 
 
-def _folded(one: str) -> str:
-    """An id without its case and signs: NDAR_INV1 and ndarinv1 are the same child."""
-    return "".join(filter(str.isalnum, one)).lower()
+def _simplified(participant: str) -> str:
+    """An id without its case and signs: NDAR_INV1 and ndarinv1 are the same participant."""
+    return "".join(filter(str.isalnum, participant)).lower()
 
 
 def _shortened(path: str) -> str:
+    """The name of a file without its folders, and without the name if that may be an id."""
     if path.rstrip(".") in _NO_PATHS:
         return path
     name = re.split(r"[/\\]", path)[-1]

@@ -14,6 +14,8 @@ from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from nerve._utils.cores import set_thread_variables
+
 __all__ = ["TerminatedWorkerError", "worker_processes"]
 
 
@@ -40,7 +42,7 @@ def worker_processes(jobs: int, threads: int = 1, **options: Any) -> Iterator[Pa
         n_jobs=jobs,
         backend="loky",
         inner_max_num_threads=threads,
-        initializer=_end_with_parent,
+        initializer=_prepare_worker,
         initargs=(os.getpid(),),
         max_nbytes=None,  # arguments are small: none of them goes through a file
         **options,
@@ -68,8 +70,9 @@ def _start(parallel: Parallel) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent(parent: int) -> None:
-    """End this worker when the process that started it has ended, even by a kill."""
+def _prepare_worker(parent: int) -> None:
+    """Let threads sleep while they wait, and end when the parent process has ended, even by a kill."""
+    set_thread_variables()
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -18,20 +18,17 @@ a patch are made once for the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-from nerve._utils.threads import in_one_thread
 from nerve.core.patching import Patching
 
 INITS = ("scaled", "released", "signs")
 # Root mean square of FC off the diagonal.
 TYPICAL_FC = 0.25
-# Multiplications per patch from which several threads are quicker (`python -m benchmarks beside`).
-WORTH_THREADS = 2**24
 
 
 class PatchChoice:
@@ -125,9 +122,9 @@ class Tokenizer(nn.Module):
         (participants, K or P, dim) tensor
         """
         if visible is None:
-            tokens = self._patch_by_patch(self._tokens_of_all, packed)  # (participants, P, dim)
+            tokens = self._tokens_of_all(packed)  # (participants, P, dim)
         else:
-            tokens = self._patch_by_patch(lambda x: self._tokens_of(x, visible), packed)
+            tokens = self._tokens_of(packed, visible)  # (participants · K, dim)
             tokens = visible.by_participant(tokens)  # (participants, K, dim)
         if self.embed_bias is None:
             return tokens
@@ -147,7 +144,7 @@ class Tokenizer(nn.Module):
         -------
         (participants, S) tensor
         """
-        packed = self._patch_by_patch(self._entries_of_all, tokens)
+        packed = self._entries_of_all(tokens)
         bias = self._entry_biases()
         return packed if bias is None else packed + torch.cat(list(bias))
 
@@ -172,21 +169,17 @@ class Tokenizer(nn.Module):
         (P,) tensor
         """
         columns = packed.split(self.sizes, dim=1)  # P of (participants, entries)
-
-        def errors_of(tokens: torch.Tensor) -> torch.Tensor:
-            tokens_of_patch = chosen.by_patch(tokens)  # P of (participants that chose it, dim)
-            bias = self._entry_biases()
-            errors = []
-            for patch, weights in enumerate(self.reconstruct_weights()):
-                predicted = tokens_of_patch[patch] @ weights.T  # (participants, entries)
-                if bias is not None:
-                    predicted = predicted + bias[patch]
-                truth = columns[patch].index_select(0, chosen.participants_of_patch[patch])
-                predicted = predicted.to(truth.dtype)
-                errors.append(nn.functional.mse_loss(predicted, truth, reduction="sum"))
-            return torch.stack(errors)
-
-        return self._patch_by_patch(errors_of, tokens)
+        tokens_of_patch = chosen.by_patch(tokens)  # P of (participants that chose it, dim)
+        bias = self._entry_biases()
+        errors = []
+        for patch, weights in enumerate(self.reconstruct_weights()):
+            predicted = tokens_of_patch[patch] @ weights.T  # (participants, entries)
+            if bias is not None:
+                predicted = predicted + bias[patch]
+            truth = columns[patch].index_select(0, chosen.participants_of_patch[patch])
+            predicted = predicted.to(truth.dtype)
+            errors.append(nn.functional.mse_loss(predicted, truth, reduction="sum"))
+        return torch.stack(errors)
 
     def _tokens_of_all(self, packed: torch.Tensor) -> torch.Tensor:
         """(participants, S) → (participants, P, dim)."""
@@ -213,15 +206,6 @@ class Tokenizer(nn.Module):
     def _entry_biases(self) -> Sequence[torch.Tensor] | None:
         """The bias of each patch's entries, or None."""
         return None
-
-    def _patch_by_patch(
-        self, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
-    ) -> torch.Tensor:
-        """Call a function that loops over patches, in one thread where the patches are small."""
-        large = len(x) * self.mean_size * self.dim > WORTH_THREADS
-        if large or x.device.type != "cpu" or torch.compiler.is_compiling():
-            return function(x)
-        return in_one_thread(function, x, self.parameters())
 
 
 class BilinearTokenizer(Tokenizer):

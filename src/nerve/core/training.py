@@ -13,13 +13,14 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
-from nerve._utils.cores import reuse_freed_memory
+from nerve._utils.cores import reuse_freed_memory, usable_cores
 from nerve._utils.errors import NerveError, listed
 from nerve._utils.progress import progress_bar
 from nerve._utils.signals import TrainingStopped, stop_requests
@@ -334,7 +335,11 @@ def train(
     if resume:
         trainer.resume()
     devices = [trainer.device] if trainer.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), stop_requests(checkpoints is not None) as stop:
+    with (
+        torch.random.fork_rng(devices=devices),
+        _threads_for_usable_cores(),
+        stop_requests(checkpoints is not None) as stop,
+    ):
         try:
             trainer.run(stop, label)
         except RuntimeError as error:
@@ -348,6 +353,17 @@ def train(
         module.load_state_dict(trainer.best_weights)
     module.eval()
     return TrainingResult(trainer.history, trainer.best_step, trainer.best_loss)
+
+
+@contextmanager
+def _threads_for_usable_cores() -> Iterator[None]:
+    """Use no more threads inside than cores: torch does not see the quota of a container."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(min(threads, usable_cores()))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Trainer:
