@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick check format bench torture sbom audit docs clean
+.PHONY: demo test test-quick coverage check format bench torture mutants sbom audit docs clean
 
 demo: .venv/core  ## simulated cohorts -> pretrain -> embed -> evaluate -> report
 	$(BIN)/nerve demo out/demo
@@ -16,11 +16,15 @@ test: .venv/dev  ## all tests that can run on this machine, in about ten minutes
 test-quick: .venv/dev  ## the short ones, over every package and without doctests, for the inner loop
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not realdata and not browser" tests
 
-check: .venv/dev  ## format, lint, types, import contracts
+coverage: .venv/dev  ## all tests, and which share of the lines and branches they run
+	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=term
+
+check: .venv/dev  ## format, lint, types, import contracts, docstrings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m numpydoc lint $$(find src/nerve -name '*.py')
 
 format: .venv/dev
 	$(BIN)/ruff format .
@@ -31,6 +35,10 @@ bench: .venv/dev  ## speed and memory, each as a ratio to a reference in the sam
 
 torture: .venv/dev  ## faults, bad input and load; fills the table of docs/reliability.md
 	$(BIN)/python -m torture
+
+mutants: .venv/dev  ## changes to the source that no test notices; for a night
+	$(BIN)/mutmut run
+	$(BIN)/mutmut results
 
 sbom: .venv/dev  ## bill of materials (out/sbom.json) and docs/licences.md
 	$(BIN)/python tools/sbom.py --out out/sbom.json --licences docs/licences.md

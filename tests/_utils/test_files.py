@@ -21,6 +21,7 @@ from nerve._utils.files import (
 )
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's list of open files")
 def test_a_file_is_flushed_to_the_disk_before_it_has_its_name_and_the_folder_after(
     tmp_path, monkeypatch
 ):

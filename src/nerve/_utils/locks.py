@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -154,7 +156,7 @@ def holder(path: Path) -> str:
 
 
 def _machine_number() -> str:
-    """A number that only processes of this machine know, until it starts again; empty on macOS."""
+    """A number of this machine: on Linux the one that it draws when it starts."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-    return ""
+    return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
