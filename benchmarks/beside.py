@@ -1,4 +1,4 @@
-"""Training beside two other programs that use every core, against training alone; and what it costs alone.
+"""Training beside two other programs that use every core, against training alone.
 
 Each measurement is a process of its own, in turns, so that all meet the same load of the machine.
 The reference is what the libraries do by themselves: threads that spin while they wait.
@@ -47,7 +47,7 @@ def decompose() -> dict[str, float]:
 
 
 def measured(work: str, threads_sleep: bool) -> dict[str, float]:
-    """`train` or `decompose` in a new process, as in `nerve` or as the libraries do by themselves."""
+    """`train` or `decompose` in a new process, with threads that sleep or spin while they wait."""
     from nerve._utils.cores import THREADS, WAITING
 
     decided = (*THREADS, *WAITING, "OPENBLAS_THREAD_TIMEOUT")

@@ -1,1 +1,1 @@
-"""Private helpers of the package: errors, files, archives, progress, linear algebra."""
+"""Private helpers: errors, files, locks, archives, privacy, progress, threads, linear algebra."""

@@ -107,7 +107,7 @@ def open_table(path: Path) -> BinaryIO:
 
 
 class _CountedFile(io.RawIOBase):
-    """A file that counts the bytes and cells that are read of it, and ends when they are too many."""
+    """A file that counts its bytes and cells as they are read, and refuses too many."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

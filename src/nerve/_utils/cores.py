@@ -27,11 +27,11 @@ def set_thread_variables() -> None:
 
     At the end of each parallel operation the threads of libgomp (torch) spin until the last one
     arrives. Where another program holds the core of that one, all others burn their time slices,
-    thousands of times per training step: `python -m benchmarks beside` measures it. OpenBLAS (numpy,
-    scipy) spins likewise between two calls.
+    thousands of times per training step: `python -m benchmarks beside` measures it. OpenBLAS
+    (numpy, scipy) spins likewise between two calls.
 
-    The libraries read these variables when they are loaded, so the command line calls this before it
-    imports anything else. What the user has set is kept.
+    The libraries read these variables when they are loaded, so the command line calls this before
+    it imports anything else. What the user has set is kept.
     """
     if not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"

@@ -139,9 +139,9 @@ def principal_components(
 def turned(components: np.ndarray, width: int | None = None) -> np.ndarray:
     """Rotate components so that scores on them sum to zero and keep their distances.
 
-    The correlation kernel subtracts the mean of a participant's numbers. For components, whose signs
-    are arbitrary, that would remove an arbitrary direction; after this rotation (Helmert's matrix)
-    it removes nothing.
+    The correlation kernel subtracts the mean of a participant's numbers. For components, whose
+    signs are arbitrary, that would remove an arbitrary direction; after this rotation (Helmert's
+    matrix) it removes nothing.
 
     Parameters
     ----------
@@ -196,9 +196,9 @@ def shrinkage_of(vectors: np.ndarray, width: int) -> Shrinkage:
     is signal.
 
     Directions learned from few participants hold the noise of these very participants, which no
-    other has: scores of others have a variance of w_k² v_k of signal and floor · n / p of noise (the
-    spiked model for p ≫ n), and so weights of their own. Both weights bring the signal to the same
-    scale.
+    other has: scores of others have a variance of w_k² v_k of signal and floor · n / p of noise
+    (the spiked model for p ≫ n), and so weights of their own. Both weights bring the signal to the
+    same scale.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def holding(path: Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        # Removed while it is held: whoever has opened it meanwhile finds it removed, and tries again.
+        # while it is held: whoever has opened it meanwhile finds it removed, and tries again
         with suppress(OSError):
             path.unlink()
         lock.release()
@@ -103,7 +103,8 @@ def only_one(path: Path, target: Path) -> Iterator[None]:
         if not held:
             process = holder(path) or "another process"
             raise NerveError(
-                f"{target}: {process} is writing it. Wait until that has ended, or choose another folder."
+                f"{target}: {process} is writing it. "
+                "Wait until that has ended, or choose another folder."
             )
         yield
 

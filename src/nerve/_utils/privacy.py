@@ -27,10 +27,14 @@ LONGEST_NAME = 200
 PARTICIPANT = "[participant]"
 OTHER = "other"
 PATH = "PATH"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DATE = re.compile(
-    r"(?<![A-Za-z\d])(?:19|20)\d\d[-/. ]?(?:0[1-9]|1[0-2])[-/. ]?(?:0[1-9]|[12]\d|3[01])(?!\d)"  # 1987-06-05, 19870605
-    r"|(?<!\d)\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d\d)(?!\d)"  # 5.6.1987, 06/05/87
-    r"|\b\d{1,2}[- ](?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[- ](?:\d{4}|\d\d)\b",  # 5 June 1987
+    # 1987-06-05, 19870605
+    r"(?<![A-Za-z\d])(?:19|20)\d\d[-/. ]?(?:0[1-9]|1[0-2])[-/. ]?(?:0[1-9]|[12]\d|3[01])(?!\d)"
+    # 5.6.1987, 06/05/87
+    r"|(?<!\d)\d{1,2}[-/.]\d{1,2}[-/.](?:\d{4}|\d\d)(?!\d)"
+    # 5 June 1987
+    rf"|\b\d{{1,2}}[- ]{_MONTH}[- ](?:\d{{4}}|\d\d)\b",
     re.IGNORECASE,
 )
 
@@ -263,16 +267,19 @@ def _is_number(word: str) -> bool:
     return True
 
 
-_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")  # what BIDS calls a participant, known here or not
-# a folder in a path may be "Li, Ann (old)": anything but a sign that ends a path, or the name of a file and a blank
-_PART = r"[^\s/\\:;\"<>](?:(?!\.[A-Za-z]\w{0,5}[\s,'])[^/\\:;\"<>\n]){0,80}"
-_NAME = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"
-_LAST = (
-    rf"(?:{_NAME}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"  # a name with blanks is known by its ending
-)
+# what BIDS calls a participant, known here or not
+_BIDS = re.compile(r"\bsub-[A-Za-z0-9]+")
+# A folder in a path may be "Li, Ann (old)": anything but a sign that ends a path, or the name of a
+# file and a blank.
+_FOLDER = r"[^\s/\\:;\"<>](?:(?!\.[A-Za-z]\w{0,5}[\s,'])[^/\\:;\"<>\n]){0,80}"
+# a name of a file with blanks is known by its ending
+_FILE = r"[^\s/\\:,;'\"<>()]+(?: [^\s/\\:,;'\"<>()]+){0,3}"
+_LAST = rf"(?:{_FILE}\.\w{{1,6}}\b|[^\s/\\:,;'\"<>()]*)"
 _PATH = re.compile(
-    rf"(?<![\w.…\]/\\])(?:[A-Za-z]:[/\\]|\\\\|~/|\.{{1,2}}/|/)(?:{_PART}[/\\])+{_LAST}"  # from a root, or . or ~
-    r"|(?<![\w.…\]/\\])(?:[^\s/\\:,;'\"<>()\[\]]+[/\\])+[^\s/\\:,;'\"<>()\[\]]*"  # relative: any word with a slash
+    # from a root, or . or ~
+    rf"(?<![\w.…\]/\\])(?:[A-Za-z]:[/\\]|\\\\|~/|\.{{1,2}}/|/)(?:{_FOLDER}[/\\])+{_LAST}"
+    # relative: any word with a slash
+    r"|(?<![\w.…\]/\\])(?:[^\s/\\:,;'\"<>()\[\]]+[/\\])+[^\s/\\:,;'\"<>()\[\]]*"
 )
 _NO_PATHS = {"and/or", "r/z", "n/a", "N/A", "true/false", "True/False", "training/test"}
 # where a participant is named: after such a word, and before the first colon

@@ -1,4 +1,4 @@
-"""How far long work is: tqdm's bars on a terminal and in notebooks, a line per ten seconds in a log."""
+"""Progress of long work: tqdm's bars on a terminal and in notebooks, lines in a log."""
 
 from __future__ import annotations
 
@@ -142,7 +142,10 @@ class _Bar(tqdm.auto.tqdm):
     monitor_interval = 0  # no thread: it only redraws bars that skip updates, and ours do not
 
     def refresh(self, *args: Any, **kwargs: Any) -> Any:
-        """Draw the bar, but not before its delay has passed: `external_write_mode` would, and it would stay."""
+        """Draw the bar, but not before its delay has passed.
+
+        `external_write_mode` would draw it earlier, and it would stay.
+        """
         if not self.disable and self.delay > 0 and self._time() < self.start_t + self.delay:
             return False
         return super().refresh(*args, **kwargs)

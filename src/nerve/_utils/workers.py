@@ -71,7 +71,7 @@ def _start(parallel: Parallel) -> None:
 
 
 def _prepare_worker(parent: int) -> None:
-    """Let threads sleep while they wait, and end when the parent process has ended, even by a kill."""
+    """Let waiting threads sleep, and end with the parent process, even if that is killed."""
     set_thread_variables()
 
     def watch() -> None:

@@ -1,0 +1,25 @@
+"""The first Ctrl-C or SIGTERM is a request; what was there before comes back."""
+
+import os
+import signal
+
+import pytest
+
+from nerve._utils.signals import stop_requests
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_noted_and_the_handler_before_comes_back(number):
+    before = signal.getsignal(number)
+    with stop_requests(True) as received:
+        assert received == []
+        os.kill(os.getpid(), number)
+        assert received == [number]
+        assert signal.getsignal(number) == before  # a second one does what it always did
+    assert signal.getsignal(number) == before
+
+
+def test_where_they_are_not_wanted_signals_stay_as_they_are():
+    before = signal.getsignal(signal.SIGINT)
+    with stop_requests(False):
+        assert signal.getsignal(signal.SIGINT) == before
