@@ -6,10 +6,8 @@ import re
 import pytest
 from tests.promises.documents import PAGES, ROOT
 
-# `Person factors` is the name of a method; --subjects is an option; {people} stands for names that are filled in
-NAMES = (
-    r"person factors|person_factors|--subjects|subjects=|\{people\}|people\.(?:csv|xlsx)|`[^`\n]*`"
-)
+# --subjects is an option; {people} stands for names that are filled in
+NAMES = r"--subjects|subjects=|\{people\}|people\.(?:csv|xlsx)|`[^`\n]*`"
 OTHER_WORDS = re.compile(
     r"\b(?:persons?|people|somebody|anybody|everybody|subjects)\b", re.IGNORECASE
 )

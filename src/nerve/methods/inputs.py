@@ -1,23 +1,16 @@
-"""What goes into methods and what comes out of them.
-
-In: a cohort, several, or an (n, R, R) array, brought into one region order. Out: embeddings that are numbers and differ
-between participants; with ``set_output(transform="pandas")`` as a table whose rows are participants, columns dim0 …
-"""
+"""What goes into methods: a cohort, several, or an (n, R, R) array, brought into one region order."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import TransformerMixin
 
-from nerve._utils.errors import MissingInput, NerveError, NerveWarning, listed, problem
+from nerve._utils.errors import MissingInput, NerveError, listed, problem
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.stack import Series
@@ -37,8 +30,13 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
         The regions to have, in this order. A cohort is brought into it by label, and networks of which it lacks
         regions are named; an array must already be in it.
         Without one, an array's regions are called region1 …, all of one network.
+
+    Returns
+    -------
+    Cohort
     """
-    if pool := pool_of(data):
+    pool = cohorts_in(data)
+    if pool:
         cohort = pool[0] if len(pool) == 1 else Cohort.concat(pool)
         target = load_parcellation(cohort.parcellation if parcellation is None else parcellation)
         try:
@@ -58,21 +56,45 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
             f"The matrices have {stack.shape[1]} regions, expected the {target.n_regions} of {target.name}. "
             "An array is taken to be in the order of the parcellation; a Cohort is matched by label."
         )
-    people = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
-    return Cohort(stack, people, target, name="array")
+    participants = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
+    return Cohort(stack, participants, target, name="array")
 
 
-def pool_of(data: Any) -> list[Cohort]:
-    """The cohorts that were given, one or several; none where it was an array."""
-    given = list(data) if isinstance(data, Sequence) else [data]
-    return given if all(isinstance(one, Cohort) for one in given) else []
+def cohorts_in(data: Any) -> list[Cohort]:
+    """The cohorts among the data given to `fit`.
+
+    Parameters
+    ----------
+    data : Cohort, sequence of Cohorts, or array
+
+    Returns
+    -------
+    list of Cohort
+        Empty where the data are an array.
+    """
+    items = list(data) if isinstance(data, Sequence) else [data]
+    return items if all(isinstance(item, Cohort) for item in items) else []
 
 
-def series_of(cohort: Cohort, needed: str, remedy: str) -> Series:
-    """The time series of a cohort; one that has none is refused, with what needs them and what to do."""
+def required_timeseries(cohort: Cohort, reader: str, remedy: str) -> Series:
+    """The time series of a cohort; a cohort without them is refused.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    reader : str
+        What needs them, as the beginning of a sentence: "GATE reads windows of".
+    remedy : str
+        What to do instead.
+
+    Returns
+    -------
+    Series
+    """
     if cohort.timeseries is None:
-        found = f"time series, and cohort {cohort.name!r} has only FC matrices."
-        raise MissingInput(f"{needed} {found} {remedy}")
+        raise MissingInput(
+            f"{reader} time series, and cohort {cohort.name!r} has only FC matrices. {remedy}"
+        )
     return cohort.timeseries
 
 
@@ -132,7 +154,7 @@ def check_numbers(values: Any, cohort: Cohort, rows: np.ndarray) -> None:
 
 
 def chunks(n: int, size: int = 64) -> list[np.ndarray]:
-    """The rows 0 … n - 1, some at a time."""
+    """The rows 0 … n - 1, `size` at a time, in order."""
     return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -160,7 +182,8 @@ def _checked_stack(data: Any) -> np.ndarray:
         raise NerveError(
             f"The data are no array ({error}), expected a Cohort or an (n, R, R) array."
         ) from error
-    if stack.ndim == 2 and (regions := _regions_of_triangle(stack.shape[1])):
+    regions = _regions_of_triangle(stack.shape[1]) if stack.ndim == 2 else 0
+    if regions:
         raise NerveError(
             f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} regions, expected a Cohort "
             "or matrices of shape (participants, regions, regions). Vectors do not say which triangle they are: make "
@@ -182,84 +205,3 @@ def _checked_stack(data: Any) -> np.ndarray:
             remedy = "Leave the participant out or fill the regions."
             raise problem(f"Matrix {number}", "it holds NaN or infinity", remedy=remedy)
     return stack if stack.dtype.kind == "f" else stack.astype(np.float32)
-
-
-def checked_embeddings(values: np.ndarray, cohort: Cohort) -> np.ndarray:
-    """The embeddings (n, …) themselves; those without numbers are refused by id; a warning says if all are alike.
-
-    Parameters
-    ----------
-    values : (n, …) array
-    cohort : Cohort
-        The same participants in the same order.
-    """
-    flat = values.reshape(len(values), -1)
-    wrong = ~np.isfinite(
-        flat.sum(axis=1, dtype=float)
-    )  # no copy is made: tokens of a large cohort are gigabytes
-    if wrong.any():
-        found = f"the embedding of {listed(cohort.participants['participant_id'][wrong], most=5)} is not finite"
-        remedy = "`nerve check` lists participants whose FC holds missing or infinite values."
-        raise problem(f"Cohort {cohort.name!r}", found, expected="numbers", remedy=remedy)
-    if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
-        alike = f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding."
-        what = "that their FC differs (`nerve check`) and that its values are of the size that the model was trained on"
-        warnings.warn(f"{alike} Check {what}.", NerveWarning, stacklevel=3)
-    return values
-
-
-class Transformer(TransformerMixin):
-    """scikit-learn's transformer; where data are a cohort, the rows of a table are its participant ids.
-
-    A method provides `features`, and `n_features` where it has no `width`.
-    """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(
-            **options
-        )  # scikit-learn makes tables of what `transform` returns
-        if "transform" in vars(cls):
-            cls.transform = _by_participant(vars(cls)["transform"])  # type: ignore[method-assign]
-
-    def __sklearn_tags__(self) -> Any:
-        """Features are float32, whatever comes in."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        return tags
-
-    def transform(self, X: Any) -> np.ndarray:
-        """(n, width) features of the same participants in the same order."""
-        cohort = self.fitted_cohort(X)  # type: ignore[attr-defined]
-        return checked_embeddings(self.features(cohort), cohort)
-
-    def features(self, cohort: Cohort) -> np.ndarray:
-        """What `transform` returns, of a cohort in the region order of the method."""
-        raise NotImplementedError
-
-    @property
-    def n_features(self) -> int:
-        """Numbers per participant; known after `fit`."""
-        return self.width  # type: ignore[attr-defined, no-any-return]
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """dim0 … of the representation."""
-        self.check_fitted()  # type: ignore[attr-defined]
-        return np.array([f"dim{k}" for k in range(self.n_features)], object)
-
-
-def _by_participant(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """A `transform` whose table, if it returns one, has participants as its index."""
-
-    @wraps(transform)
-    def by_participant(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
-        found = transform(self, X, *arguments, **options)
-        pool = pool_of(X)
-        if isinstance(found, pd.DataFrame) and pool:
-            ids = pd.concat([one.participants["participant_id"] for one in pool])
-            found = found.set_axis(pd.Index(ids, name="participant_id"))
-        return found
-
-    return by_participant
-
-
-Transformer.transform = _by_participant(Transformer.transform)  # type: ignore[method-assign]

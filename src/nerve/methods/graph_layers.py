@@ -1,10 +1,12 @@
-"""Graph layers on dense, batched adjacency matrices, and the two ways that FC becomes a graph.
+"""Layers that methods share: on dense, batched adjacency matrices, and how FC becomes a graph.
 
 A brain graph has a few hundred nodes and thousands of edges, the same nodes for everyone: a batch of dense matrix
 products is simpler than message passing over edge lists, and faster (`benchmarks/graph_layers.py`).
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -85,3 +87,11 @@ class GraphConvolution(nn.Module):
     def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
         """(batch, nodes, width_in), (batch, nodes, nodes) without self-loops → (batch, nodes, width_out)."""
         return normalised_adjacency(adjacency) @ self.linear(x) + self.bias
+
+
+def perceptron(*widths: int) -> nn.Sequential:
+    """Linear layers of these widths with leaky ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.LeakyReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -1,7 +1,8 @@
-"""A probe that is kept: features, the ridge that reads them and the covariates, to predict new participants later.
+"""A model that is kept to predict new participants: an encoder, the ridge on its features, covariates.
 
-Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b, so that a probe holds weights and no
-participant. What was removed with the covariates is added again for each new participant.
+Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b, so that the model
+holds weights and no participant. What was removed with the covariates is added again for each new
+participant.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ from nerve.evaluation.protocol import Protocol
 from nerve.methods.run_folder import load_tensors, save_tensors
 
 FORMAT = 1
-ABOUT, WEIGHTS, ENCODER = "probe.json", "probe.safetensors", "encoder"
+ABOUT = "probe.json"
+WEIGHTS = "probe.safetensors"
+ENCODER = "encoder"
 COLUMNS = ("participant_id", "target", "predicted")
 _ROWS = {
     "correlation": correlation_rows,
@@ -54,7 +57,7 @@ _ROWS = {
 }
 
 
-class Probe:
+class KeptModel:
     """Features and the ridge that reads them, fitted on one cohort.
 
     Parameters
@@ -69,8 +72,9 @@ class Probe:
     >>> import nerve
     >>> from nerve.methods.tangent import TangentSpace
     >>> cohort = nerve.simulate_cohort(40, parcellation="schaefer100-17", timepoints=100)
-    >>> probe = Probe(TangentSpace(), nerve.Protocol(targets="age", motion="none")).fit(cohort)
-    >>> list(probe.predict(cohort.subset([0, 1])).columns)
+    >>> protocol = nerve.Protocol(targets="age", motion="none")
+    >>> model = KeptModel(TangentSpace(), protocol).fit(cohort)
+    >>> list(model.predict(cohort.subset([0, 1])).columns)
     ['participant_id', 'target', 'predicted']
     """
 
@@ -79,7 +83,8 @@ class Probe:
     biases_: np.ndarray  # (T,)
 
     def __init__(self, encoder: Any, protocol: Protocol) -> None:
-        self.encoder, self.protocol = encoder, protocol
+        self.encoder = encoder
+        self.protocol = protocol
 
     def fit(self, cohort: Cohort) -> Self:
         """Learn from every participant who has the target, λ by inner folds."""
@@ -151,7 +156,7 @@ class Probe:
         """
         if not hasattr(self, "about_"):
             raise NotFitted(
-                "This Probe is not fitted. Call fit(cohort) first, or load a saved one."
+                "This KeptModel is not fitted. Call fit(cohort) first, or load a saved one."
             )
         about, ids = self.about_, cohort.participants["participant_id"].to_numpy(object)
         table = self._covariates(cohort)
@@ -194,7 +199,7 @@ class Probe:
         wrong = [name for name in ("combat", "regress_features") if getattr(self.protocol, name)]
         if wrong or self.protocol.kernel not in _ROWS:
             raise NerveError(
-                f"A probe that is kept knows no {listed(wrong) or 'kernel ' + self.protocol.kernel}, expected kernel "
+                f"A model that is kept knows no {listed(wrong) or 'kernel ' + self.protocol.kernel}, expected kernel "
                 f"{listed(_ROWS)} and features as they are: what it would need of its participants is not kept."
             )
 
@@ -225,7 +230,7 @@ class Probe:
                 raise problem(
                     where,
                     f"{name!r} holds other values",
-                    expected=f"{kind}, as the probe was fitted on",
+                    expected=f"{kind}, as the model was fitted on",
                 )
         return table
 
@@ -234,7 +239,9 @@ class Probe:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write probe.json, probe.safetensors and the encoder into a folder; no participant is named."""
         if not hasattr(self, "about_"):
-            raise NotFitted("This Probe is not fitted: there is nothing to save. Call fit first.")
+            raise NotFitted(
+                "This KeptModel is not fitted: there is nothing to save. Call fit first."
+            )
         folder = free_folder(path)
         self.encoder_.save(claim(folder) / ENCODER)
         arrays = {"weights": self.weights_, "biases": self.biases_}
@@ -253,25 +260,27 @@ class Probe:
         if not (folder / ABOUT).is_file():
             lacking = f"it holds no {ABOUT}" if folder.is_dir() else "there is no such folder"
             remedy = "`nerve evaluate … --save-model FOLDER` writes one."
-            raise problem(folder, lacking, expected="the folder of a probe", remedy=remedy)
+            raise problem(folder, lacking, expected="the folder of a kept model", remedy=remedy)
         about = read_json(folder / ABOUT)
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise problem(
                 folder / ABOUT,
                 f"it is not of format {FORMAT}",
-                remedy="Fit the probe with this version.",
+                remedy="Fit the model with this version.",
             )
         arrays = {name: tensor.numpy() for name, tensor in load_tensors(folder / WEIGHTS).items()}
         try:
-            probe = cls(load_method(folder / ENCODER, device=device), Protocol(**about["protocol"]))
-            probe.encoder_, probe.about_ = probe.encoder, about
-            probe.weights_, probe.biases_ = arrays["weights"], arrays["biases"]
+            model = cls(load_method(folder / ENCODER, device=device), Protocol(**about["protocol"]))
+            model.encoder_ = model.encoder
+            model.about_ = about
+            model.weights_ = arrays["weights"]
+            model.biases_ = arrays["biases"]
             parts = {len(about[name]) for name in ("targets", "means", "regressions")}
-            if {probe.weights_.shape[1], len(probe.biases_)} != parts or about[
+            if {model.weights_.shape[1], len(model.biases_)} != parts or about[
                 "kernel"
             ] not in _ROWS:
                 raise ValueError(
-                    f"weights of shape {probe.weights_.shape} for {len(about['targets'])} targets"
+                    f"weights of shape {model.weights_.shape} for {len(about['targets'])} targets"
                 )
             for one in [one for one in about["regressions"] if one is not None]:
                 CovariateRegression.from_dict(one)
@@ -279,7 +288,7 @@ class Probe:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise problem(folder, f"it is incomplete or has an unknown entry ({error})") from error
-        return probe
+        return model
 
 
 def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
@@ -294,19 +303,19 @@ def _check_classes(classes: Mapping[str, tuple[str, str]]) -> None:
 
 
 def free_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder, if no probe is in it yet."""
+    """The folder, if no kept model is in it yet."""
     folder = Path(path)
     if (folder / ABOUT).exists():
         raise problem(
             folder,
-            "it already holds a probe, which is not replaced",
+            "it already holds a kept model, which is not replaced",
             remedy="Choose another folder.",
         )
     return folder
 
 
 def predict_file(
-    probe: str | os.PathLike[str],
+    model: str | os.PathLike[str],
     cohort: str | os.PathLike[str],
     out: str | os.PathLike[str],
     device: str = "auto",
@@ -317,7 +326,7 @@ def predict_file(
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")
     check_replaceable_file(path, begins_with(*COLUMNS))
     people = Cohort.load(cohort)
-    table = Probe.load(probe, device=device).predict(people)
+    table = KeptModel.load(model, device=device).predict(people)
     people.check_unchanged()
     write_tsv(path, table)
     return table
