@@ -28,6 +28,7 @@ from nerve.data.simulate import Target, simulate_cohort
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.sources import Rows
 from nerve.methods import METHODS, load_method, make_method, method_class
+from nerve.methods.parameters import parameter_descriptions
 from nerve.methods.trained import TrainedMethod
 
 TRAINED = [name for name in METHODS if issubclass(method_class(name), TrainedMethod)]
@@ -45,7 +46,6 @@ PARTS = {
     "recentring",
     "run_folder",
     "runs",
-    "scalar",
     "trained",
 }  # modules that are no method
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
@@ -119,6 +119,16 @@ def without_series(cohort) -> Cohort:
 def test_every_file_of_a_method_has_its_line():
     files = {module.name for module in pkgutil.iter_modules(nerve.methods.__path__)} - PARTS
     assert files == {target.split(":")[0].rsplit(".", 1)[1] for target in METHODS.values()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_parameter_is_in_the_signature_and_described(name):
+    cls = method_class(name)
+    parameters = inspect.signature(cls).parameters
+    assert all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters.values())
+    descriptions = parameter_descriptions(cls)
+    assert list(descriptions) == list(parameters)
+    assert all(descriptions.values())
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -122,6 +122,13 @@ def test_of_two_presets_the_one_of_fewer_differences_describes_a_model_that_name
     assert cls.differences(parameters, "small") == {"epochs": 1}
 
 
+def test_a_model_says_the_preset_that_it_was_made_from_and_else_the_nearest(trained):
+    assert NERVE.from_preset("small", dim=256).preset_name() == "small"
+    assert NERVE(dim=64).preset_name() == "small"
+    assert NERVE(epochs=7).preset_name() == "default"
+    assert NERVE.load(trained / "model").preset_name() == "paper"
+
+
 @pytest.mark.parametrize(
     "name", ["table1_main", "table2_tokenizers", "table3_parcellations", "demo"]
 )

@@ -126,7 +126,7 @@ def test_the_example_of_another_view_is_fc(tmp_path, view):
     fitted = make_view(view).fit(fc)
 
     class OfView(Guesser):
-        def packing(self, people):
+        def patch_dataset(self, people):
             return PatchDataset(people, self.patching_, fitted)
 
         def reconstruct(self, people, masked):

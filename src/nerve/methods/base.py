@@ -57,8 +57,9 @@ CONFIG = "config.json"
 CARD = "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
 
-# parameters that no preset is about: the first is part of a row of its own, others change no result
+# rows of results name the seed beside their preset
 _NOT_COMPARED = ("seed", "preset")
+# the parcellation is stored whole beside the parameters; the others change no result
 _NOT_SAVED = ("parcellation", "device", "compile", "checkpoint_seconds")
 _ERRORS_OF_DAMAGED_FILES = (
     LookupError,
@@ -141,7 +142,7 @@ class Method(BaseEstimator):
         return checked_parameters(self, where or self.title or type(self).__name__)
 
     def described_parameters(self) -> dict[str, Any]:
-        """The parameters as plain JSON, without those that say where and how fast it is computed."""
+        """The parameters as plain JSON, without those that change no result."""
         parameters = self.check_parameters()
         named = {name: value for name, value in parameters.items() if name not in _NOT_SAVED}
         return json.loads(json.dumps(named, default=_described_object))

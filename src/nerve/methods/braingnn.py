@@ -34,8 +34,7 @@ from nerve.methods.parameters import (
     Share,
     Width,
 )
-from nerve.methods.scalar import ScalarModel
-from nerve.methods.trained import SupervisedMethod
+from nerve.methods.trained import ScalarModule, SupervisedMethod
 
 LARGEST_R = 1 - 1e-6
 # bytes of partial correlations that are kept in memory; above, each batch computes its own
@@ -72,23 +71,49 @@ class BrainGNN(SupervisedMethod):
     release's softmax over a dense graph makes them nearly equal). Weights are never laid out as
     regions × in × out. A region's profile holds 0 for itself.
 
-    FC-only cohorts have no partial correlation: it is computed from (1 - shrinkage)·FC + shrinkage·I, and `adapted_`
-    says so. With time series, the inverse of the Ledoit–Wolf covariance is used.
+    FC-only cohorts have no partial correlation: it is computed from (1 - shrinkage)·FC +
+    shrinkage·I, and `adapted_` says so. With time series, the inverse of the Ledoit–Wolf covariance
+    is used.
 
-    The NERVE paper does not say: how y was binned, what stood in for partial correlation in its FC-only cohort.
+    The NERVE paper does not say: how y was binned, what stood in for partial correlation in its
+    FC-only cohort.
 
     Parameters
     ----------
-    width, n_communities, ratio, hidden, dropout, pooling_weight, consistency_weight
-        Of the network and its loss; see `BrainGNNModel`.
+    width : int
+        Width of both convolutions.
+    n_communities : int
+        Bases that a region's weights are mixed from.
+    ratio : float
+        Share of the nodes that each pooling keeps.
+    hidden : tuple of two int
+        Widths of the linear layers.
+    dropout : float
+        In the linear layers, while training.
+    pooling_weight : float
+        Weight of the loss that separates kept from dropped nodes.
+    consistency_weight : float
+        Weight of the loss that makes participants of one group choose alike.
     shrinkage : float
         Towards the identity, before FC is inverted.
-    epochs, batch_size, lr, decay_epochs, decay_factor, weight_decay
-        Of Adam.
+    epochs : int
+        Passes over the training participants.
+    batch_size : int
+        Participants per step.
+    lr : float
+        Learning rate.
+    decay_epochs : int
+        Epochs between two cuts of the learning rate.
+    decay_factor : float
+        Factor of a cut.
+    weight_decay : float
+        Weight decay.
     validation_fraction : float
-        Share of the training participants on whom the epoch is picked, by the whole loss.
+        Share of the training participants on whom the epoch is chosen.
     seed : int
+        Fixes initial weights, split, data order and whatever else is random.
     device : str
+        auto, cpu, cuda, cuda:1, mps.
     """
 
     title: ClassVar[str] = "BrainGNN"
@@ -186,7 +211,16 @@ class BrainGNN(SupervisedMethod):
 
 
 class GraphDataset:
-    """Participants' FC and absolute partial correlation, (batch, R, R) each; the latter is computed once if it fits."""
+    """FC and absolute partial correlation of participants, (batch, R, R) each.
+
+    Partial correlations are computed once, if all fit into memory.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    shrinkage : float
+        Towards the identity, before FC is inverted.
+    """
 
     def __init__(self, cohort: Cohort, shrinkage: float) -> None:
         self.cohort = cohort
@@ -204,7 +238,7 @@ class GraphDataset:
         return torch.from_numpy(fc), torch.from_numpy(edges)
 
     def edges(self, row: int) -> np.ndarray:
-        """Absolute partial correlations of a participant with an empty diagonal, (R, R) float16, kept or not."""
+        """Absolute partial correlations of a participant, diagonal 0: (R, R) float16."""
         if row in self._kept:
             return self._kept[row]
         edges = np.full(self.cohort.shape[1:], np.nan, np.float16)  # what has no inverse stays so
@@ -232,8 +266,8 @@ class GraphDataset:
         return partial_from_fc(fc, self.shrinkage)
 
 
-class BrainGNNModel(ScalarModel):
-    """FC rows and partial correlations → (convolution, pooling, readout) twice → linear layers → one number.
+class BrainGNNModel(ScalarModule):
+    """FC and partial correlations → (convolution, pooling, readout) twice → linear layers → number.
 
     Parameters
     ----------
@@ -305,7 +339,10 @@ class BrainGNNModel(ScalarModel):
         return self.head(torch.cat(readouts, -1)).squeeze(-1), gates
 
     def training_loss(self, batch: tuple[tuple[Tensor, Tensor], Tensor], draws: Any) -> Tensor:
-        """The error plus the losses of pooling, in validation too: the release picks the epoch by this sum."""
+        """The error plus the losses of pooling.
+
+        In validation too: the release picks the epoch by this sum.
+        """
         inputs, target = batch
         predicted, gates = self.with_gates(inputs)
         loss = self.error(predicted, target)
@@ -322,17 +359,18 @@ def node_features(fc: Tensor) -> Tensor:
 
 
 class RegionConv(nn.Module):
-    """Graph convolution whose weights depend on the region, through soft membership in a few communities.
+    """Graph convolution whose weights depend on the region, by soft membership in communities.
 
-    With region i's memberships α_i = relu(M_i) in K communities, its weights are W_i = B_0 + Σ_u α_iu B_u, and
+    With region i's memberships α_i = relu(M_i) in K communities, its weights are
+    W_i = B_0 + Σ_u α_iu B_u, and
 
         h'_i = W_i h_i + Σ_j e_ij W_j h_j + b,
 
-    where the weights e_ij of i's neighbours sum to one. W_i h_i is computed as Σ_u α_iu (B_u h_i), so that no
-    (R, in, out) weights are ever made.
+    where the weights e_ij of i's neighbours sum to one. W_i h_i is computed as Σ_u α_iu (B_u h_i),
+    so that no (R, in, out) weights are ever made.
 
-    Initial weights are the release's, which are torch's of two linear layers, R → K → in · out: uniform within
-    ±1/√R for M, ±1/√K for all B and ±1/√in for b.
+    Initial weights are the release's, which are torch's of two linear layers, R → K → in · out:
+    uniform within ±1/√R for M, ±1/√K for all B and ±1/√in for b.
 
     Parameters
     ----------
@@ -355,7 +393,7 @@ class RegionConv(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, nodes: Tensor, edges: Tensor, regions: Tensor) -> Tensor:
-        """Nodes (batch, n, in), edges (batch, n, n) ≥ 0, regions (batch, n) of each node → (batch, n, out)."""
+        """Nodes (batch, n, in), edges (batch, n, n) ≥ 0, regions (batch, n) → (batch, n, out)."""
         alpha = nn.functional.embedding(regions, torch.relu(self.membership))  # (batch, n, K)
         mixing = torch.cat([alpha, torch.ones_like(alpha[..., :1])], dim=-1)  # (batch, n, K + 1)
         in_bases = nodes @ self.bases.flatten(1)  # (batch, n, (K + 1) · out)
@@ -368,7 +406,8 @@ class RegionConv(nn.Module):
 class TopKPool(nn.Module):
     """Keep the nodes with the highest scores, each multiplied by its gate.
 
-    Score s = h·w / ‖w‖, standardised over the nodes of a graph; gate g = sigmoid(s); the ⌈ratio·n⌉ best are kept.
+    Score s = h·w / ‖w‖, standardised over the nodes of a graph; gate g = sigmoid(s); the ⌈ratio·n⌉
+    best are kept.
 
     Parameters
     ----------
@@ -385,7 +424,11 @@ class TopKPool(nn.Module):
     def forward(
         self, nodes: Tensor, edges: Tensor, regions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Kept nodes (batch, k, width), edges (batch, k, k), regions (batch, k); gates (batch, n) of all nodes."""
+        """Keep k of n nodes.
+
+        Returns nodes (batch, k, width), edges (batch, k, k), regions (batch, k), and the gates
+        (batch, n) of all nodes.
+        """
         score = nodes @ (self.weight / self.weight.norm())  # (batch, n)
         centred = score - score.mean(-1, keepdim=True)
         gates = torch.sigmoid(centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + 1e-8))
@@ -423,7 +466,9 @@ def pooling_loss(gates: Tensor, ratio: float) -> Tensor:
 
 
 def consistency_loss(gates: Tensor, group: Tensor) -> Tensor:
-    """Let participants of one group choose the same regions: Σ_groups 1/(2 m²) Σ_{a,b in group} ‖g_a - g_b‖².
+    """Let participants of one group choose the same regions.
+
+    Σ_groups 1/(2 m²) Σ_{a,b in group} ‖g_a - g_b‖², with m participants in a group.
 
     Parameters
     ----------

@@ -40,14 +40,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class BrainGSLs(Encoder):
-    """BrainGSLs: a quarter of the regions is masked, and their connections are rebuilt from those of the others.
+    """BrainGSLs: connections of masked regions are rebuilt from those of the others.
 
-    With codes H (from the visible block for visible regions, random for masked ones), Z = GCN(H) and V the visible
-    regions, the loss is the mean over pairs not both in V of ((Z Zᵀ)_ij - FC_ij)².
+    With codes H (from the visible block for visible regions, random for masked ones), Z = GCN(H)
+    and V the visible regions, the loss is the mean over pairs not both in V of
+    ((Z Zᵀ)_ij - FC_ij)².
 
-    *The method's own*: a BrainNetCNN-like encoder of the visible block (two edge-to-edge layers of 8, edge-to-node to
-    48, leaky ReLU of 0.33), one graph convolution as decoder, inner products as rebuilt connections; SGD at 5e-3 with
-    momentum 0.9, weight decay 0.01, batches of 32; a graph of the group's mean FC of at least 0.15.
+    *The method's own*: a BrainNetCNN-like encoder of the visible block (two edge-to-edge layers of
+    8, edge-to-node to 48, leaky ReLU of 0.33), one graph convolution as decoder, inner products as
+    rebuilt connections; SGD at 5e-3 with momentum 0.9, weight decay 0.01, batches of 32; a graph of
+    the group's mean FC of at least 0.15.
 
     *Ours*: masks are drawn anew for each participant and step, where the release draws one for all
     participants and keeps it, so that a quarter of the regions never enters its features. The
@@ -58,21 +60,39 @@ class BrainGSLs(Encoder):
     release has no code for the paper's signal part: with ``signals=True`` two temporal convolutions
     encode each region's BOLD signal, added to the codes of visible regions.
 
-    *Not said* by the paper whose tables we follow: readout, epochs, and whether signals were used (the cohort of which
-    it had FC only suggests not, so they are off by default).
+    *Not said* by the paper whose tables we follow: readout, epochs, and whether signals were used
+    (the cohort of which it had FC only suggests not, so they are off by default).
 
     Parameters
     ----------
-    edge_filters, width : int
-        Channels of the edge-to-edge layers; width of a region's code.
-    mask_ratio, threshold, slope : float
-        Share of regions masked; mean FC from which regions are joined; of the leaky ReLU.
+    edge_filters : int
+        Channels of the edge-to-edge layers.
+    width : int
+        Width of a region's code.
+    mask_ratio : float
+        Share of the regions that is masked.
+    threshold : float
+        Mean FC from which two regions are joined in the decoder's graph.
+    slope : float
+        Of the leaky ReLU.
     readout : {"flat", "mean"}
-        Codes of all regions side by side, or their mean.
+        The feature: codes of all regions side by side, or their mean.
     signals : bool
         Also encode the time series; a cohort without them is refused.
-    epochs, batch_size, lr, momentum, weight_decay, seed, device
-        Of the training loop.
+    epochs : int
+        Passes over the training participants.
+    batch_size : int
+        Participants per step.
+    lr : float
+        Learning rate.
+    momentum : float
+        Momentum of SGD.
+    weight_decay : float
+        Weight decay.
+    seed : int
+        Fixes initial weights, split, data order and whatever else is random.
+    device : str
+        auto, cpu, cuda, cuda:1, mps.
 
     Examples
     --------
@@ -188,14 +208,15 @@ class _FCAndSeries:
 class BrainGSLsModel(nn.Module):
     """Local encoder on the visible block, graph decoder on all regions.
 
-    With V the visible regions, E the encoder (two edge-to-edge layers, one edge-to-node layer) and G the group's graph:
+    With V the visible regions, E the encoder (two edge-to-edge layers, one edge-to-node layer) and
+    G the group's graph:
 
     H_i = E(FC[V, V])_i for visible i, a random normal vector for masked i;  Z = GCN(H, G);
     L = mean over (i, j) not both visible of ((Z Zᵀ)_ij - FC_ij)².
 
-    The filters have one weight per region: leaving masked rows and columns out of every sum is the convolution of the
-    visible block, and any region can be masked. Sums are scaled by R / |V|, so that codes keep their size when nothing
-    is masked.
+    The filters have one weight per region: leaving masked rows and columns out of every sum is the
+    convolution of the visible block, and any region can be masked. Sums are scaled by R / |V|, so
+    that codes keep their size when nothing is masked.
 
     Parameters
     ----------
@@ -210,7 +231,8 @@ class BrainGSLsModel(nn.Module):
     slope : float
         Of the leaky ReLU.
     signals : bool
-        Add the encoding of visible regions' BOLD signals to their codes; batches are then (FC, list of series).
+        Add the encoding of visible regions' BOLD signals to their codes; batches are then (FC, list
+        of series).
     readout : {"flat", "mean"}
         The feature: codes of all regions side by side, or their mean.
     """
@@ -263,7 +285,7 @@ class BrainGSLsModel(nn.Module):
         return draws.uniform(n_regions).argsort(-1).argsort(-1) >= self.n_masked
 
     def codes(self, fc: Tensor, series: Sequence[Tensor] | None, visible: Tensor) -> Tensor:
-        """Codes of the regions, of which only the visible ones mean something: (batch, regions, width)."""
+        """Codes of the regions, of use for visible ones only: (batch, regions, width)."""
         both = visible.unsqueeze(-1) & visible.unsqueeze(-2)  # (batch, regions, regions)
         block = both.unsqueeze(1)  # (batch, 1, regions, regions)
         block = block * (visible.shape[-1] / visible.sum(-1)).view(-1, 1, 1, 1)
@@ -287,7 +309,7 @@ def fc_and_series(batch: Any) -> tuple[Tensor, Sequence[Tensor] | None]:
 
 
 class SignalEncoder(nn.Module):
-    """BOLD signals to vectors: two temporal convolutions, the same for all regions, then the mean over time."""
+    """BOLD signals to vectors: two temporal convolutions, then the mean over time."""
 
     def __init__(self, width: int, slope: float) -> None:
         super().__init__()

@@ -55,12 +55,12 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class BrainMass(Encoder):
-    """BrainMass: a large transformer over regions that sees two noisy versions of each participant's FC.
+    """BrainMass: a large transformer over regions, on two noisy versions of each participant's FC.
 
-    L = BYOL + 0.1 · InfoNCE + 2 · MSE. BYOL: an online network and a predictor must foresee, from one view, what a
-    slowly following copy of the network (momentum 0.996) makes of the other. InfoNCE: 10 rows of a view are hidden,
-    and each prediction must match its own row best. MSE: 5 hidden rows are rebuilt. The feature is eight numbers per
-    region, 8 R.
+    L = BYOL + 0.1 · InfoNCE + 2 · MSE. BYOL: an online network and a predictor must foresee, from
+    one view, what a slowly following copy of the network (momentum 0.996) makes of the other.
+    InfoNCE: 10 rows of a view are hidden, and each prediction must match its own row best. MSE: 5
+    hidden rows are rebuilt. The feature is eight numbers per region, 8 R.
 
     *The method's own*: views from two random 80 % of the volumes, and the features from all of
     them, by the Ledoit–Wolf covariance (nilearn's default, which the release takes); 16 post-norm
@@ -68,10 +68,11 @@ class BrainMass(Encoder):
     rises epoch by epoch in the first 10 and then stays, 2,000 epochs of batches of 64; nobody is
     held out.
 
-    *Ours*: the mask vector and the heads of the two masked tasks are trained; the release builds the optimiser from
-    the online network and the predictor alone, and they stay as drawn. Rows are padded with zeros where 10 does not
-    divide R. The norm of the gradient is clipped, where the release clips each entry. The last weights are kept:
-    BYOL's loss is no criterion to choose weights by, since it also falls in collapse.
+    *Ours*: the mask vector and the heads of the two masked tasks are trained; the release builds
+    the optimiser from the online network and the predictor alone, and they stay as drawn. Rows are
+    padded with zeros where 10 does not divide R. The norm of the gradient is clipped, where the
+    release clips each entry. The last weights are kept: BYOL's loss is no criterion to choose
+    weights by, since it also falls in collapse.
 
     *Without time series* the views cannot be formed. In a pool of cohorts only those without them
     are concerned. The substitute, which marks the row as adapted: each view is the correlation
@@ -81,31 +82,51 @@ class BrainMass(Encoder):
     of the same volumes do. They are not shrunk, and neither is the FC from which such participants'
     features come.
 
-    *Not said* by the paper whose tables we follow: how views were made for the cohort of which it had FC only.
+    *Not said* by the paper whose tables we follow: how views were made for the cohort of which it
+    had FC only.
 
     Parameters
     ----------
-    n_layers, n_heads, feedforward : int
-        Of the transformer.
+    n_layers : int
+        Layers of the transformer.
+    n_heads : int
+        Attention heads.
+    feedforward : int
+        Hidden width of the transformer layers.
     projection : int
         Width in which views are compared.
     dropout : float
+        In the transformer layers, while training.
     dropped_volumes : float
         Share of the volumes that a view leaves out.
     momentum : float
-        Of the target network.
-    n_contrasted, n_rebuilt : int
-        Rows hidden for InfoNCE and for MSE.
-    weight_contrast, weight_rebuild : float
-        Their weights in the loss.
+        Of the target network, which follows the online network.
+    n_contrasted : int
+        Rows hidden for InfoNCE.
+    n_rebuilt : int
+        Rows hidden for MSE.
+    weight_contrast : float
+        Weight of InfoNCE in the loss.
+    weight_rebuild : float
+        Weight of MSE in the loss.
     views : {"auto", "timeseries", "wishart"}
-        "auto" takes time series where a cohort has them, in `fit` and in `transform`.
+        auto takes time series where a cohort has them, in `fit` and in `transform`.
     degrees_of_freedom : int
         Of a scan whose length is not known.
     recompute : bool
         Compute activations a second time rather than keep them: less memory, a third more time.
-    epochs, batch_size, lr, warmup_epochs, seed, device
-        Of the training loop.
+    epochs : int
+        Passes over the training participants.
+    batch_size : int
+        Participants per step.
+    lr : float
+        Learning rate.
+    warmup_epochs : float
+        Epochs in which the learning rate rises.
+    seed : int
+        Fixes initial weights, split, data order and whatever else is random.
+    device : str
+        auto, cpu, cuda, cuda:1, mps.
 
     Examples
     --------
@@ -229,7 +250,7 @@ class BrainMass(Encoder):
         self._training_cohorts = []
 
     def dataset(self, cohort: Cohort) -> ScanDataset:
-        """Time series of the participants who have them, FC and the degrees of freedom of the scan of the others."""
+        """Time series of participants who have them; of others, FC and degrees of freedom."""
         return ScanDataset([self._scans(cohort)])
 
     def training_dataset(self, cohort: Cohort, folder: Path | None) -> ScanDataset:
@@ -264,14 +285,22 @@ class BrainMass(Encoder):
         return volumes.fillna(self.degrees_of_freedom).to_numpy()
 
     def features(self, cohort: Cohort) -> np.ndarray:
-        """(n, 8 R), of the whole scan where there are time series, else of FC; no views are drawn."""
+        """(n, 8 R), of the whole scan where there are time series, else of FC."""
         if self.views == "wishart" or cohort.timeseries is None:
             return self.apply(self.module_.embed, CohortDataset(cohort, "fc"))
         return self.apply(self.module_.embed_series, CohortDataset(cohort, "timeseries"))
 
 
 class ScanDataset:
-    """Cohorts one after another; a batch is a list, of each participant (volumes, R), or (FC, degrees of freedom)."""
+    """Cohorts one after another, with or without time series.
+
+    A batch is a list with (volumes, R), or (FC, degrees of freedom), for each participant.
+
+    Parameters
+    ----------
+    parts : list of Dataset
+        One per cohort.
+    """
 
     def __init__(self, parts: list[Dataset]) -> None:
         self.parts = parts
@@ -299,13 +328,13 @@ class ScanDataset:
 class BrainMassModel(nn.Module):
     """The loss of a batch is L = BYOL + `weight_contrast` · InfoNCE + `weight_rebuild` · MSE.
 
-    *BYOL*: with online network f, predictor q and target network g, whose weights follow those of f as
-    ξ ← m ξ + (1 - m) θ after each step, and views u, v of a participant: the mean of
+    *BYOL*: with online network f, predictor q and target network g, whose weights follow those of f
+    as ξ ← m ξ + (1 - m) θ after each step, and views u, v of a participant: the mean of
     [2 - 2 cos(q(f(u)), g(v))] + [2 - 2 cos(q(f(v)), g(u))].
 
-    *InfoNCE*: of `n_contrasted` hidden rows of a participant, which prediction belongs to which row.
-    *MSE*: `n_rebuilt` hidden rows are rebuilt. Both hide rows of the first view behind a learned vector, with two
-    further learned tokens and sine positions, as the release does.
+    *InfoNCE*: of `n_contrasted` hidden rows of a participant, which prediction belongs to which
+    row. *MSE*: `n_rebuilt` hidden rows are rebuilt. Both hide rows of the first view behind a
+    learned vector, with two further learned tokens and sine positions, as the release does.
 
     Parameters
     ----------
@@ -379,7 +408,7 @@ class BrainMassModel(nn.Module):
         self.positions = nn.Buffer(positions, persistent=False)
 
     def training_loss(self, batch: Sequence[Any], draws: Any) -> Tensor:
-        """The loss above; of each participant the batch has (volumes, regions), or (FC, degrees of freedom)."""
+        """The loss above; a batch has (volumes, R), or (FC, degrees), for each participant."""
         first, second = self.views(batch, draws)  # (batch, regions, regions) each
         loss = self.agreement(first, second)
         loss = loss + self.weight_contrast * self.contrast(first, draws)
@@ -425,7 +454,7 @@ class BrainMassModel(nn.Module):
         return (self.rebuild_head(contextual) - rows).square().mean()
 
     def hidden_rows(self, fc: Tensor, count: int, draws: Any) -> tuple[Tensor, Tensor]:
-        """Hide `count` random rows: the rows (batch, count, regions) and their tokens (batch, count, width)."""
+        """Hide random rows; gives rows (batch, count, regions), tokens (batch, count, width)."""
         index = draws.uniform(fc.shape[-1]).argsort(-1)[:, :count, None]  # (batch, count, 1)
         hidden = torch.zeros_like(fc[..., :1]).scatter_(1, index, 1.0).bool()  # (batch, regions, 1)
         tokens = torch.where(hidden, self.mask_vector, self.online.tokens(fc))
@@ -444,15 +473,15 @@ class BrainMassModel(nn.Module):
         return self.online.features(fc)
 
     def embed_series(self, scans: Sequence[Tensor]) -> Tensor:
-        """The same of whole scans, (volumes, regions) each, whose FC is made as that of the views is."""
+        """The same of whole scans, (volumes, regions) each; FC is made as for the views."""
         return self.embed(torch.stack([shrunk_correlation(series) for series in scans]))
 
 
 class RegionTransformer(nn.Module):
     """Post-norm transformer over regions: tokens are rows of FC, as wide as there are regions.
 
-    The number of heads must divide the width. Where it does not, rows are padded with zeros to the next width that it
-    divides (R = 419 with 10 heads: 420).
+    The number of heads must divide the width. Where it does not, rows are padded with zeros to the
+    next width that it divides (R = 419 with 10 heads: 420).
     """
 
     def __init__(
@@ -511,14 +540,14 @@ def projection_head(width_in: int, hidden: int, width_out: int) -> nn.Sequential
 
 
 def sine_positions(n_positions: int, width: int) -> Tensor:
-    """Fixed positions: sin(p / 10000^(2⌊k/2⌋/width)) at even k, cos at odd k; (n_positions, width)."""
+    """Fixed positions, (n, width): sin(p / 10000^(2⌊k/2⌋/width)) at even k, cos at odd k."""
     k = torch.arange(width)
     angle = torch.arange(n_positions).unsqueeze(-1) / 10000 ** (2 * (k // 2) / width)
     return torch.where(k % 2 == 0, angle.sin(), angle.cos())
 
 
 def correlation(series: Tensor) -> Tensor:
-    """Pearson correlation of the columns of (…, volumes, regions); a constant column correlates with nothing (0)."""
+    """Correlation of the columns of (…, volumes, regions), 0 with a constant column."""
     centred = series - series.mean(-2, keepdim=True)
     norm = centred.norm(dim=-2, keepdim=True)
     unit = centred / norm.clamp(min=1e-12)
@@ -527,12 +556,13 @@ def correlation(series: Tensor) -> Tensor:
 
 
 def shrunk_correlation(series: Tensor) -> Tensor:
-    """Correlation of the columns of (…, volumes, regions) from their Ledoit–Wolf covariance, as nilearn's default.
+    """Correlation of columns from their Ledoit–Wolf covariance, as nilearn has it by default.
 
-    With z the columns at zero mean and unit variance, T volumes, S = zᵀ z / T and m the mean of its diagonal, the
-    covariance is (1 - s) S + s m I. The shrinkage is s = min(b, d) / d, where d = ‖S - m I‖² is how far S is from its
-    target and b = (mean_t ‖z_t‖⁴ - ‖S‖²) / T how far it scatters about the true covariance (Ledoit and Wolf, 2004).
-    A constant column correlates with nothing (0).
+    With z the columns at zero mean and unit variance, T volumes, S = zᵀ z / T and m the mean of its
+    diagonal, the covariance is (1 - s) S + s m I. The shrinkage is s = min(b, d) / d, where d = ‖S
+    - m I‖² is how far S is from its target and b = (mean_t ‖z_t‖⁴ - ‖S‖²) / T how far it scatters
+    about the true covariance (Ledoit and Wolf, 2004). A constant column correlates with nothing
+    (0).
     """
     n_volumes, n_regions = series.shape[-2:]
     centred = series - series.mean(-2, keepdim=True)
@@ -554,9 +584,10 @@ def shrunk_correlation(series: Tensor) -> Tensor:
 
 
 def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -> list[Tensor]:
-    """Pseudo-FC of one scan (volumes, regions), each from another random choice of volumes (Yang et al. 2024).
+    """FC of one scan, each time from another random choice of volumes (Yang et al. 2024).
 
-    The release's: Ledoit–Wolf covariance of the volumes that are kept, brought to a correlation matrix.
+    The release's: Ledoit–Wolf covariance of the volumes that are kept, brought to a correlation
+    matrix.
 
     Parameters
     ----------
@@ -576,11 +607,12 @@ def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -
 
 
 def wishart_views(fc: Tensor, degrees: Tensor, seeds: Sequence[int]) -> list[Tensor]:
-    """FC as more scans of the same length would give if the participant's true FC were the one seen.
+    """FC as more scans of the same length would give if the true FC were the one seen.
 
-    With FC = Q Λ Qᵀ and ν degrees of freedom, ν volumes Z Λ^½ Qᵀ with Z standard normal have a covariance matrix that
-    follows the Wishart law W(FC, ν); their correlation is the view. Λ is clipped at 0: FC of fewer volumes than regions
-    is singular, and stored in 16 bits slightly indefinite.
+    With FC = Q Λ Qᵀ and ν degrees of freedom, ν volumes Z Λ^½ Qᵀ with Z standard normal have a
+    covariance matrix that follows the Wishart law W(FC, ν); their correlation is the view. Λ is
+    clipped at 0: FC of fewer volumes than regions is singular, and stored in 16 bits slightly
+    indefinite.
 
     Parameters
     ----------

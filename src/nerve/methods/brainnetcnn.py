@@ -27,8 +27,7 @@ from nerve.methods.parameters import (
     Width,
     Widths,
 )
-from nerve.methods.scalar import ScalarModel
-from nerve.methods.trained import SupervisedMethod
+from nerve.methods.trained import ScalarModule, SupervisedMethod
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -45,9 +44,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 class BrainNetCNN(SupervisedMethod):
     """A convolutional network whose filters are crosses: one row and one column of the FC matrix.
 
-    The method's own: the edge-to-edge, edge-to-node and node-to-graph layers, leaky ReLU, dropout. Widths and schedule
-    are those of He et al. (2020), who tuned the network for behaviour in 419 regions: one edge-to-edge layer of 16
-    filters, 128 node filters, 26 graph filters, SGD with momentum, 150 epochs.
+    The method's own: the edge-to-edge, edge-to-node and node-to-graph layers, leaky ReLU, dropout.
+    Widths and schedule are those of He et al. (2020), who tuned the network for behaviour in 419
+    regions: one edge-to-edge layer of 16 filters, 128 node filters, 26 graph filters, SGD with
+    momentum, 150 epochs.
 
     Ours: the cross is a broadcast sum of two matrix products (same result, no tiled copies); any
     number of regions; dropout is off in `predict`; a two-valued target is learned by cross-entropy;
@@ -59,25 +59,42 @@ class BrainNetCNN(SupervisedMethod):
 
     Parameters
     ----------
-    edge_filters, node_filters, graph_filters : int
-        Channels after the three layers.
+    edge_filters : int
+        Channels after the edge-to-edge layer.
+    node_filters : int
+        Channels after the edge-to-node layer.
+    graph_filters : int
+        Channels after the node-to-graph layer.
     hidden : tuple of int
-        Widths of further linear layers before the output; Kawahara et al. used (128, 30), He et al. none.
+        Widths of further linear layers before the output; Kawahara et al. used (128, 30), He et al.
+        none.
     slope : float
         Of the leaky ReLU.
     dropout : float
-    epochs, batch_size, lr, momentum, weight_decay
-        Of SGD, at a constant learning rate.
+        After the node layer and after the graph layer, while training.
+    epochs : int
+        Passes over the training participants.
+    batch_size : int
+        Participants per step.
+    lr : float
+        Learning rate.
+    momentum : float
+        Momentum of SGD.
+    weight_decay : float
+        Weight decay.
     validation_fraction : float
-        Share of the training participants on whom the epoch is picked.
+        Share of the training participants on whom the epoch is chosen.
     seed : int
+        Fixes initial weights, split, data order and whatever else is random.
     device : str
+        auto, cpu, cuda, cuda:1, mps.
 
     Examples
     --------
     >>> import numpy as np
     >>> fc = np.random.default_rng(0).uniform(-1, 1, (12, 8, 8))
-    >>> BrainNetCNN(epochs=1, edge_filters=2, node_filters=3).fit(fc, np.arange(12.0)).predict(fc).shape
+    >>> model = BrainNetCNN(epochs=1, edge_filters=2, node_filters=3)
+    >>> model.fit(fc, np.arange(12.0)).predict(fc).shape
     (12,)
     """
 
@@ -153,7 +170,7 @@ class BrainNetCNN(SupervisedMethod):
         )
 
 
-class BrainNetCNNModel(ScalarModel):
+class BrainNetCNNModel(ScalarModule):
     """FC matrix → edge to edge → edge to node → node to graph → linear layers → one number.
 
     Parameters
@@ -219,7 +236,7 @@ class _CrossFilter(nn.Module):
         nn.init.uniform_(self.column, -bound, bound)
 
     def arms(self, edges: Tensor) -> tuple[Tensor, Tensor]:
-        """Row sums Σ_ck edges[c, i, k] row[c, k, o] and column sums Σ_ck edges[c, k, j] column[c, k, o]."""
+        """Σ_ck edges[c, i, k] row[c, k, o], and Σ_ck edges[c, k, j] column[c, k, o]."""
         by_row = torch.matmul(edges, self.row).sum(1)  # (batch, regions, out)
         # (batch, regions, out)
         by_column = torch.matmul(edges.transpose(-1, -2), self.column).sum(1)

@@ -22,8 +22,7 @@ from nerve.methods.parameters import (
     Share,
     Width,
 )
-from nerve.methods.scalar import ScalarModel
-from nerve.methods.trained import SupervisedMethod
+from nerve.methods.trained import ScalarModule, SupervisedMethod
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -38,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class BrainNetTF(SupervisedMethod):
-    """A transformer on the rows of the FC matrix, read out by soft clusters around orthogonal centres.
+    """A transformer on the rows of FC, read out by soft clusters around orthogonal centres.
 
     The method's own: each region's FC profile is a token; two transformer layers (4 heads, 1,024
     hidden); OCRead, which pools the regions into 100 clusters with frozen orthogonal centres, of
@@ -46,23 +45,43 @@ class BrainNetTF(SupervisedMethod):
     layers 8, 256, 32; mixup of FC and target; Adam with a cosine from 1e-4 to 1e-5, batches of 16,
     200 epochs.
 
-    Ours: one output for a continuous or two-valued target; any number of regions (the width is padded with zeros to a
-    multiple of the heads, and there are at most R clusters); the weights of the best inner-validation epoch are kept.
-    Its paper speaks of time series; its code reads the FC matrix only, and so do we, which is why it runs on cohorts
-    where the NERVE paper prints "--".
+    Ours: one output for a continuous or two-valued target; any number of regions (the width is
+    padded with zeros to a multiple of the heads, and there are at most R clusters); the weights of
+    the best inner-validation epoch are kept. Its paper speaks of time series; its code reads the FC
+    matrix only, and so do we, which is why it runs on cohorts where the NERVE paper prints "--".
 
     The NERVE paper does not say: how the classifier was made to regress, learning rate, epochs.
 
     Parameters
     ----------
-    n_clusters, heads, feedforward, pooling_hidden, dropout, mixup
-        Of the network; see `BrainNetTFModel`.
-    epochs, batch_size, lr, min_lr, weight_decay
-        Of Adam.
+    n_clusters : int
+        Tokens after pooling; no more than regions.
+    heads : int
+        Attention heads; the width is padded with zeros to a multiple of them.
+    feedforward : int
+        Hidden width of the transformer layers.
+    pooling_hidden : int
+        Middle of the autoencoder in OCRead.
+    dropout : float
+        In the transformer layers, while training.
+    mixup : bool
+        Train on mixtures of random pairs of participants.
+    epochs : int
+        Passes over the training participants.
+    batch_size : int
+        Participants per step.
+    lr : float
+        Learning rate.
+    min_lr : float
+        Learning rate at the end of the cosine.
+    weight_decay : float
+        Weight decay.
     validation_fraction : float
-        Share of the training participants on whom the epoch is picked.
+        Share of the training participants on whom the epoch is chosen.
     seed : int
+        Fixes initial weights, split, data order and whatever else is random.
     device : str
+        auto, cpu, cuda, cuda:1, mps.
     """
 
     title: ClassVar[str] = "BrainNetTF"
@@ -135,7 +154,7 @@ class BrainNetTF(SupervisedMethod):
         )
 
 
-class BrainNetTFModel(ScalarModel):
+class BrainNetTFModel(ScalarModule):
     """FC rows → transformer layer → transformer layer → OCRead → linear layers → one number.
 
     Parameters
@@ -188,7 +207,7 @@ class BrainNetTFModel(ScalarModel):
         return self.head(self.reduce(pooled).flatten(1)).squeeze(-1)
 
     def training_loss(self, batch: tuple[Tensor, Tensor], draws: Any) -> Tensor:
-        """The error on mixed pairs while training, on the participants themselves in evaluation mode."""
+        """The error: on mixed pairs while training, on the participants in evaluation mode."""
         fc, target = batch
         if self.training and self.mixup:
             share = draws.shared_uniform(1)
@@ -202,9 +221,9 @@ class BrainNetTFModel(ScalarModel):
 class OCRead(nn.Module):
     """Orthonormal clustering readout (its paper's name).
 
-    An autoencoder over the whole graph, R·d → hidden → hidden → R·d, refines the tokens to H. With centres E, K
-    orthogonal vectors that are drawn once and never trained, the soft assignment of token i to cluster k and the
-    pooled tokens are
+    An autoencoder over the whole graph, R·d → hidden → hidden → R·d, refines the tokens to H. With
+    centres E, K orthogonal vectors that are drawn once and never trained, the soft assignment of
+    token i to cluster k and the pooled tokens are
 
         P_ik = softmax_k((H_i · E_k)² / ‖E_k‖),     Z = Pᵀ H.
 
@@ -217,7 +236,8 @@ class OCRead(nn.Module):
     n_clusters : int
         K, at most `width`: there are no more orthogonal vectors.
     hidden : int
-        Width of the autoencoder's middle; its two outer layers hold 2·R·d·hidden weights, most of the model.
+        Width of the autoencoder's middle; its two outer layers hold 2·R·d·hidden weights, most of
+        the model.
     """
 
     def __init__(self, n_tokens: int, width: int, n_clusters: int = 100, hidden: int = 32) -> None:
@@ -234,9 +254,10 @@ class OCRead(nn.Module):
 
 
 def cluster_centres(n_clusters: int, width: int) -> Tensor:
-    """(clusters, width) orthogonal rows: Gram–Schmidt on a Glorot-uniform draw from torch's generator.
+    """(clusters, width) orthogonal rows: Gram–Schmidt on a Glorot-uniform draw.
 
-    The first row stays as it is drawn and the others have unit length: the release scales from the second on.
+    The first row stays as it is drawn and the others have unit length: the release scales from the
+    second on.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from nerve.methods.parameters import Names
 
 
 class Covariates(Reference):
-    """What is known of a participant besides the brain: columns of the participants table as numbers.
+    """What is known of a participant besides the brain: columns of the table as numbers.
 
     Numbers are centred, words become one column each, a missing value counts as the average.
 

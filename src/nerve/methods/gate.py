@@ -54,10 +54,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class GATE(Encoder):
-    """GATE: participants are nodes of a graph, and what their scan shows in one window must agree with the next.
+    """GATE: participants are nodes of a graph, and one window of a scan must agree with the next.
 
-    With A and B the embeddings of two views of all participants, columns standardised:
-    L = 1 - mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
+    With A and B the embeddings of two views of all participants, columns standardised: L = 1 -
+    mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
     The feature is the mean embedding over the windows.
 
     *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about
@@ -80,24 +80,45 @@ class GATE(Encoder):
     `transform` builds the graph of the cohort it is given; a participant's features differ between
     cohorts, and between a cohort and a part of it.
 
-    *Not said* by the paper whose tables we follow: windows and scan lengths used, projection, phenotypes.
+    *Not said* by the paper whose tables we follow: windows and scan lengths used, projection,
+    phenotypes.
 
     Parameters
     ----------
-    n_components, width : int
-        Principal components read; width of the embedding.
-    n_windows, window, stride : int
-        Windows per scan, their volumes, volumes between two starts.
+    n_components : int
+        Principal components that the graph convolution reads.
+    width : int
+        Width of the embedding.
+    n_windows : int
+        Windows per scan.
+    window : int
+        Volumes of a window.
+    stride : int
+        Volumes between the starts of two windows.
     other_windows : tuple of int
-        Lengths of the second family.
+        Lengths of the second family of windows.
     n_neighbours : int
         Neighbours per participant in the second view; the first has one.
-    feature_drop, edge_drop, dropout, decorrelation : float
-        See `GATEModel`.
+    feature_drop : float
+        Share of components set to zero for everyone, in each view.
+    edge_drop : float
+        Share of edges removed, in each view.
+    dropout : float
+        Share of single numbers set to zero, in each view.
+    decorrelation : float
+        Weight of the loss that keeps dimensions uncorrelated.
     phenotypes : tuple of str
         Columns of the participants table that multiply the edges.
-    epochs, lr, weight_decay, seed, device
-        Of the training loop; an epoch is one step.
+    epochs : int
+        Steps: an epoch is one step on the whole population.
+    lr : float
+        Learning rate.
+    weight_decay : float
+        Weight decay.
+    seed : int
+        Fixes initial weights, split, data order and whatever else is random.
+    device : str
+        auto, cpu, cuda, cuda:1, mps.
 
     Examples
     --------
@@ -241,7 +262,7 @@ class GATE(Encoder):
 
 
 class PopulationDataset:
-    """A dataset with one sample, the whole population: windows, and a graph of participants in each.
+    """One sample, the whole population: windows, and a graph of participants in each.
 
     They are computed when first asked for, with the projection that the module then has.
 
@@ -378,7 +399,7 @@ def window_connectivity(
 
 
 def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:
-    """First volumes of the windows, `stride` apart; in a scan too short for that, evenly spread over it.
+    """First volumes of the windows, `stride` apart; in a short scan, evenly spread.
 
     Examples
     --------
@@ -391,7 +412,19 @@ def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> n
 
 
 def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[Tensor | None, Tensor | None]:
-    """Columns as numbers with the difference below which two participants are alike; None of both without columns."""
+    """Columns as numbers, and the difference below which two participants are alike.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    columns : sequence of str
+        Of the participants table.
+
+    Returns
+    -------
+    codes : (participants, columns) tensor, or None without columns
+    tolerances : (columns,) tensor, or None without columns
+    """
     names = known_columns(columns, cohort.participants.columns, f"Cohort {cohort.name!r}")
     if not names:
         return None, None
@@ -409,13 +442,13 @@ def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[Tensor | No
 class GATEModel(nn.Module):
     """One graph convolution, ELU and a linear layer; and the projection of FC that it reads.
 
-    The loss of two views, embedded as A and B with columns brought to zero mean and unit variance over the N
-    participants:
+    The loss of two views, embedded as A and B with columns brought to zero mean and unit variance
+    over the N participants:
 
     L = 1 - mean_i cos(A_i, sg(B_i)) + γ [D(A) + D(B)],  D(Z) = mean over entries of (Zᵀ Z / N - I)²
 
-    with sg the stop of the gradient: the views agree, and the dimensions of each stay uncorrelated, which is the
-    soft form of canonical correlation analysis.
+    with sg the stop of the gradient: the views agree, and the dimensions of each stay uncorrelated,
+    which is the soft form of canonical correlation analysis.
 
     Parameters
     ----------
@@ -426,7 +459,8 @@ class GATEModel(nn.Module):
     width : int
         Of convolution and embedding.
     feature_drop, edge_drop, dropout : float
-        Share of components set to zero for everyone, of edges removed, and of single numbers set to zero, in each view.
+        Share of components set to zero for everyone, of edges removed, and of single numbers set to
+        zero, in each view.
     decorrelation : float
         γ above.
     """
@@ -462,14 +496,14 @@ class GATEModel(nn.Module):
     def training_loss(self, batch: dict[str, Tensor], draws: Any) -> Tensor:
         """The loss above, for two views of everyone in `batch`.
 
-        View a is a random window with edges to the nearest participant, view b the next window with all edges; half
-        of the time b has another length.
+        View a is a random window with edges to the nearest participant, view b the next window with
+        all edges; half of the time b has another length.
 
         Parameters
         ----------
         batch : dict
-            `features` (lengths, windows, participants, components), the usual length first; `neighbours` and `weights`
-            (lengths, windows, participants, k), nearest first.
+            `features` (lengths, windows, participants, components), the usual length first;
+            `neighbours` and `weights` (lengths, windows, participants, k), nearest first.
         """
         n_lengths, n_windows = batch["features"].shape[:2]
         place, other, which = draws.shared_uniform(3).tolist()
@@ -482,7 +516,7 @@ class GATEModel(nn.Module):
     def view(
         self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Any
     ) -> Tensor:
-        """One window on the graph of the k nearest, some features and edges dropped: (participants, width)."""
+        """One window on the graph of the k nearest, with drops: (participants, width)."""
         x = batch["features"][length, window]  # (participants, components)
         neighbours = batch["neighbours"][length, window, :, :k]  # (participants, k)
         weights = batch["weights"][length, window, :, :k]  # (participants, k)
@@ -522,11 +556,12 @@ def nearest_participants(
     tolerances: Tensor | None = None,
     block: int = 1024,
 ) -> tuple[Tensor, Tensor]:
-    """The k most similar others of each participant, and the weights of the edges to them: (participants, k) each.
+    """The k most similar others of each participant, and the weights of the edges to them.
 
-    The weight is exp(-d² / (2 σ²)), d = 1 - r being the correlation distance of features and σ its mean over all pairs;
-    with phenotypes, times the number of them that differ by less than their tolerance. Rows are computed a block at a
-    time: a population of tens of thousands needs no square matrix.
+    The weight is exp(-d² / (2 σ²)), d = 1 - r being the correlation distance of features and σ its
+    mean over all pairs; with phenotypes, times the number of them that differ by less than their
+    tolerance. Rows are computed a block at a time: a population of tens of thousands needs no
+    square matrix.
 
     Parameters
     ----------
@@ -559,12 +594,13 @@ def nearest_participants(
 class PopulationConvolution(GraphConvolution):
     """A graph convolution over participants whose graph is a list of neighbours per participant.
 
-    With weights A_ij from participant i to its neighbours j, self-loops added and both degrees of A + I taken:
-    H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (participants × participants) matrix is never formed.
+    With weights A_ij from participant i to its neighbours j, self-loops added and both degrees of A
+    + I taken: H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (participants ×
+    participants) matrix is never formed.
     """
 
     def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
-        """(subjects, width_in), (subjects, k) of whole numbers, (subjects, k) → (subjects, width_out)."""
+        """(subjects, width_in), (subjects, k) of int, (subjects, k) → (subjects, width_out)."""
         outgoing = 1 + weights.sum(-1)  # (participants,)
         incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
         projected = self.linear(x)  # (participants, width_out)

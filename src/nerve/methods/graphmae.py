@@ -39,35 +39,50 @@ PRESETS: dict[str, dict[str, Any]] = {
 class GraphMAE(Encoder):
     """GraphMAE: half of the nodes lose their features, a graph network rebuilds them from the rest.
 
-    For a masked node i with features x_i (its row of FC) and reconstruction x̂_i, the loss is the mean over masked
-    nodes of (1 - cos(x_i, x̂_i))^α. The feature is the mean code over regions, `width` numbers.
+    For a masked node i with features x_i (its row of FC) and reconstruction x̂_i, the loss is the
+    mean over masked nodes of (1 - cos(x_i, x̂_i))^α. The feature is the mean code over regions,
+    `width` numbers.
 
     *The method's own*: learned mask token, GIN encoder (two layers of 512, PReLU, batch norm),
     re-masking before a one-layer GIN decoder, dropout 0.2 before each layer of both, scaled cosine
     error, mask ratio 0.5; Adam at 1.5e-4, constant, 60 epochs of batches of 32 (its settings for
     IMDB-BINARY, the graph-level benchmark nearest in kind).
 
-    *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value, symmetric and
-    unweighted. FC is symmetric, so hiding row i alone leaves its entries in column i of all other rows, where the
-    encoder reads them: by default both are hidden (``masking="rows_and_columns"``); ``"rows"`` is GraphMAE to the
-    letter. 10 % of the participants are held out and the weights of least validation loss kept.
+    *Ours*: nodes are regions and edges the `keep_edges` strongest connections by absolute value,
+    symmetric and unweighted. FC is symmetric, so hiding row i alone leaves its entries in column i
+    of all other rows, where the encoder reads them: by default both are hidden
+    (``masking="rows_and_columns"``); ``"rows"`` is GraphMAE to the letter. 10 % of the participants
+    are held out and the weights of least validation loss kept.
 
-    *Not said* by the paper whose tables we follow: how edges are chosen, α, the readout, and which masking it used.
+    *Not said* by the paper whose tables we follow: how edges are chosen, α, the readout, and which
+    masking it used.
 
     Parameters
     ----------
-    width, n_layers : int
-        Width of the codes; GIN layers of the encoder.
+    width : int
+        Width of the codes.
+    n_layers : int
+        GIN layers of the encoder.
     mask_ratio : float
         Share of the nodes that is masked.
     masking : {"rows_and_columns", "rows"}
         What of a masked node is hidden.
     keep_edges : float or int
         A share of all pairs (below 1), or neighbours per region.
-    alpha, dropout : float
-        Exponent of the loss; dropout on the input of each layer, the decoder's too.
-    epochs, batch_size, lr, seed, device
-        Of the training loop.
+    alpha : float
+        Exponent of the loss.
+    dropout : float
+        On the input of each layer, the decoder's too.
+    epochs : int
+        Passes over the training participants.
+    batch_size : int
+        Participants per step.
+    lr : float
+        Learning rate.
+    seed : int
+        Fixes initial weights, split, data order and whatever else is random.
+    device : str
+        auto, cpu, cuda, cuda:1, mps.
 
     Examples
     --------
@@ -149,8 +164,9 @@ class GraphMAE(Encoder):
 class GraphMaskedAutoencoder(nn.Module):
     """Nodes are regions, their features the rows of FC, edges the strongest connections.
 
-    A step: replace the features of masked nodes by a learned token; encode with GIN layers; set the codes of the
-    masked nodes to zero again ("re-mask"); decode with one GIN layer; compare the masked rows by scaled cosine error.
+    A step: replace the features of masked nodes by a learned token; encode with GIN layers; set the
+    codes of the masked nodes to zero again ("re-mask"); decode with one GIN layer; compare the
+    masked rows by scaled cosine error.
 
     Parameters
     ----------
@@ -161,10 +177,11 @@ class GraphMaskedAutoencoder(nn.Module):
     mask_ratio : float
         Share of the nodes that is masked.
     masking : {"rows_and_columns", "rows"}
-        FC is symmetric: with "rows" (as GraphMAE would have it) entry (i, j) of a masked node i can still be read in
-        row j. "rows_and_columns" sets it to zero there too.
+        FC is symmetric: with "rows" (as GraphMAE would have it) entry (i, j) of a masked node i can
+        still be read in row j. "rows_and_columns" sets it to zero there too.
     keep_edges : float or int
-        See `strongest_edges`. Edges are those of the whole graph: GraphMAE hides features, never structure.
+        See `strongest_edges`. Edges are those of the whole graph: GraphMAE hides features, never
+        structure.
     alpha : float
         Exponent of the scaled cosine error.
     dropout : float
@@ -231,6 +248,6 @@ class GraphMaskedAutoencoder(nn.Module):
 
 
 def scaled_cosine_error(rebuilt: Tensor, original: Tensor, alpha: float) -> Tensor:
-    """Mean of (1 - cos(x̂, x))^α over rows; α > 1 makes rows that are already well rebuilt count less."""
+    """Mean of (1 - cos(x̂, x))^α over rows; with α > 1, rows that are well rebuilt count less."""
     error = 1 - nn.functional.cosine_similarity(rebuilt, original, dim=-1)
     return error.clamp(min=0).pow(alpha).mean()

@@ -1,4 +1,4 @@
-"""What goes into methods: a cohort, several, or an (n, R, R) array, brought into one region order."""
+"""What goes into methods: cohorts or an (n, R, R) array, brought into one region order."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     data : Cohort, sequence of Cohorts, or (n, R, R) array
         Several cohorts are pooled in the region order of the first.
     parcellation : Parcellation or str, optional
-        The regions to have, in this order. A cohort is brought into it by label, and networks of which it lacks
-        regions are named; an array must already be in it.
-        Without one, an array's regions are called region1 …, all of one network.
+        The regions to have, in this order. A cohort is brought into it by label, and networks of
+        which it lacks regions are named; an array must already be in it. Without one, an array's
+        regions are called region1 …, all of one network.
 
     Returns
     -------
@@ -53,8 +53,9 @@ def as_cohort(data: Any, parcellation: Parcellation | str | None = None) -> Coho
     target = unnamed if parcellation is None else load_parcellation(parcellation)
     if target.n_regions != stack.shape[1]:
         raise NerveError(
-            f"The matrices have {stack.shape[1]} regions, expected the {target.n_regions} of {target.name}. "
-            "An array is taken to be in the order of the parcellation; a Cohort is matched by label."
+            f"The matrices have {stack.shape[1]} regions, expected the {target.n_regions} of "
+            f"{target.name}. An array is taken to be in the order of the parcellation; a Cohort is "
+            "matched by label."
         )
     participants = pd.DataFrame({"participant_id": [str(i + 1) for i in range(len(stack))]})
     return Cohort(stack, participants, target, name="array")
@@ -106,8 +107,8 @@ class CohortDataset:
     cohort : Cohort
         The participants.
     inputs : str
-        What is read of them, as in `Cohort.inputs`. FC gives a (batch, …) tensor; time series, whose
-        lengths differ, a list of (volumes, R) tensors.
+        What is read of them, as in `Cohort.inputs`. FC gives a (batch, …) tensor; time series,
+        whose lengths differ, a list of (volumes, R) tensors.
     """
 
     def __init__(self, cohort: Cohort, inputs: str = "fc") -> None:
@@ -159,7 +160,7 @@ def chunks(n: int, size: int = 64) -> list[np.ndarray]:
 
 
 def _regions_of_triangle(n_entries: int) -> int:
-    """R of a triangle with R (R - 1) / 2 entries; 0 for fewer than three regions, or if there is none.
+    """R of a triangle with R (R - 1) / 2 entries; 0 if there is none, or R is below 3.
 
     Examples
     --------
@@ -185,9 +186,10 @@ def _checked_stack(data: Any) -> np.ndarray:
     regions = _regions_of_triangle(stack.shape[1]) if stack.ndim == 2 else 0
     if regions:
         raise NerveError(
-            f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} regions, expected a Cohort "
-            "or matrices of shape (participants, regions, regions). Vectors do not say which triangle they are: make "
-            "matrices of them (nilearn: `ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read the "
+            f"The data are vectors of {stack.shape[1]} entries, the triangles of {regions} "
+            "regions, expected a Cohort or matrices of shape (participants, regions, regions). "
+            "Vectors do not say which triangle they are: make matrices of them (nilearn: "
+            "`ConnectivityMeasure(vectorize=False)`, `vec_to_sym_matrix`), or read the "
             "file with `nerve ingest --unfolding`."
         )
     if (
@@ -197,8 +199,8 @@ def _checked_stack(data: Any) -> np.ndarray:
         or not len(stack)
     ):
         raise NerveError(
-            f"The data are a {stack.dtype} array of shape {stack.shape}, expected a Cohort or real FC matrices of "
-            "shape (participants, regions, regions)."
+            f"The data are a {stack.dtype} array of shape {stack.shape}, expected a Cohort or real "
+            "FC matrices of shape (participants, regions, regions)."
         )
     for number, matrix in enumerate(stack, start=1):
         if not np.isfinite(matrix).all():

@@ -1,4 +1,4 @@
-"""A model that is kept to predict new participants: an encoder, the ridge on its features, covariates.
+"""A model that is kept to predict new participants: encoder, ridge on its features, covariates.
 
 Kernel ridge with an inner-product kernel is linear in its rows, ŷ = z · w + b, so that the model
 holds weights and no participant. What was removed with the covariates is added again for each new
@@ -65,7 +65,8 @@ class KeptModel:
     encoder : method
         With `transform(cohort)`: a trained one stays as it is, another is fitted on the cohort.
     protocol : Protocol
-        Targets, covariates, kernel, λ. ComBat, regression of features and the kernel rbf are refused.
+        Targets, covariates, kernel, λ. ComBat, regression of features and the kernel rbf are
+        refused.
 
     Examples
     --------
@@ -87,43 +88,59 @@ class KeptModel:
         self.protocol = protocol
 
     def fit(self, cohort: Cohort) -> Self:
-        """Learn from every participant who has the target, λ by inner folds."""
+        """Learn from every participant who has the target; λ is chosen by inner folds.
+
+        Parameters
+        ----------
+        cohort : Cohort
+
+        Returns
+        -------
+        KeptModel
+        """
         self.check()
         people, protocol = prepare_people(cohort, self.protocol)
-        self.encoder_ = (
-            self.encoder
-            if hasattr(self.encoder, "parcellation_")
-            else clone(self.encoder).fit(cohort)
-        )
-        features = self._features(cohort)
-        raw, names = people.targets.to_numpy(float), list(map(str, people.targets))
-        columns, groups = [people.whole.get(name, name) for name in names], people.inner_groups
-        self.weights_, self.biases_ = (
-            np.empty((features.shape[1], len(names))),
-            np.empty(len(names)),
-        )
-        known = [
-            people.order[has] for has in np.isfinite(raw[people.order]).T
-        ]  # of each target, who has it
-        covariates = without_rare_levels(people.covariates)
         _check_classes(people.classes)
-        parts = [
-            without_covariates(raw[:, k], columns[k], rows, rows[:0], covariates)
-            for k, rows in enumerate(known)
-        ]
-        values, regressions = (
-            np.column_stack([left for left, _ in parts]),
-            [one for _, one in parts],
-        )
-        for some in sharing(raw, columns):
-            rows = known[some[0]]
-            strata = np.column_stack([strata_of(raw[rows, k], 5) for k in some])
-            own = None if groups is None else groups[rows]
+        self.encoder_ = self.encoder
+        if not hasattr(self.encoder, "parcellation_"):
+            self.encoder_ = clone(self.encoder).fit(cohort)
+        features = self._features(cohort)  # (n, d)
+        covariates = without_rare_levels(people.covariates)
+        observed = people.targets.to_numpy(float)  # (n, T)
+        names = [str(name) for name in people.targets]
+        columns = [people.whole.get(name, name) for name in names]
+
+        # each target without its covariates, among those who have it
+        rows_of = []
+        residuals = np.empty(observed.shape)
+        regressions = []
+        for k, column in enumerate(columns):
+            has_target = np.isfinite(observed[people.order, k])
+            rows = people.order[has_target]
+            residuals[:, k], regression = without_covariates(
+                observed[:, k], column, rows, rows[:0], covariates
+            )
+            rows_of.append(rows)
+            regressions.append(regression)
+
+        # one ridge for all targets that the same participants have
+        self.weights_ = np.empty((features.shape[1], len(names)))
+        self.biases_ = np.empty(len(names))
+        for targets in sharing(observed, columns):
+            rows = rows_of[targets[0]]
+            strata = np.column_stack([strata_of(observed[rows, k], 5) for k in targets])
+            groups = None if people.inner_groups is None else people.inner_groups[rows]
             with naming_participants(people.ids[rows]):
                 ridge = ridge_of(protocol).fit(
-                    features[rows], values[np.ix_(rows, some)], groups=own, strata=strata
+                    features[rows],
+                    residuals[np.ix_(rows, targets)],
+                    groups=groups,
+                    strata=strata,
                 )
-            self.weights_[:, some], self.biases_[some] = ridge.linear()
+            weights, biases = ridge.linear()
+            self.weights_[:, targets] = weights
+            self.biases_[targets] = biases
+
         cohort.check_unchanged()
         self.about_ = {
             "format": FORMAT,
@@ -132,7 +149,7 @@ class KeptModel:
             "targets": names,
             "classes": {name: list(pair) for name, pair in people.classes.items()},
             "whole": people.whole,
-            "means": [float(values[rows, k].mean()) for k, rows in enumerate(known)],
+            "means": [float(residuals[rows, k].mean()) for k, rows in enumerate(rows_of)],
             "covariates": list(protocol.covariates),
             "regressions": [None if one is None else one.as_dict() for one in regressions],
             "fitted_on": {
@@ -145,62 +162,70 @@ class KeptModel:
         return self
 
     def predict(self, cohort: Cohort) -> pd.DataFrame:
-        """One row per participant and target.
+        """Predict participants, who need the covariates but not the targets.
+
+        Parameters
+        ----------
+        cohort : Cohort
 
         Returns
         -------
         DataFrame
-            participant_id, target, predicted (in the units of the target); beyond_covariates, its part that is not what
-            the covariates say, where there are any; class, the more likely one, where the target has classes. Of a
-            column of three or more classes there is a row for each, and one that names the class.
+            One row per participant and target. participant_id, target, predicted (in the units of
+            the target); beyond_covariates, its part that is not what the covariates say, where
+            there are any; class, the more likely one, where the target has classes. Of a column of
+            three or more classes there is a row for each, and one that names the class.
         """
         if not hasattr(self, "about_"):
             raise NotFitted(
                 "This KeptModel is not fitted. Call fit(cohort) first, or load a saved one."
             )
-        about, ids = self.about_, cohort.participants["participant_id"].to_numpy(object)
-        table = self._covariates(cohort)
+        about = self.about_
+        ids = cohort.participants["participant_id"].to_numpy(object)
+        covariates = self._covariates(cohort)
+        rows_of_kernel = _ROWS[about["kernel"]]
         with naming_participants(ids):
-            beyond = (
-                _ROWS[about["kernel"]](self._features(cohort)) @ self.weights_ + self.biases_
-            )  # (n, T)
+            beyond = rows_of_kernel(self._features(cohort)) @ self.weights_ + self.biases_  # (n, T)
         parts = []
         for k, name in enumerate(about["targets"]):
-            said = about["regressions"][k]
-            expected = (
-                0.0 if said is None else CovariateRegression.from_dict(said).predict(table)[:, 0]
-            )
-            part = {"participant_id": ids, "target": name, "predicted": beyond[:, k] + expected}
+            predicted = beyond[:, k]
+            regression = about["regressions"][k]
+            if regression is not None:
+                expected = CovariateRegression.from_dict(regression).predict(covariates)[:, 0]
+                predicted = predicted + expected
+            part = {"participant_id": ids, "target": name, "predicted": predicted}
             if about["covariates"]:
                 part["beyond_covariates"] = beyond[:, k]
             if name in about["classes"]:
-                part["class"] = np.array(about["classes"][name], object)[
-                    (beyond[:, k] > about["means"][k]).astype(int)
-                ]
+                classes = np.array(about["classes"][name], object)
+                is_second = beyond[:, k] > about["means"][k]
+                part["class"] = classes[is_second.astype(int)]
             parts.append(pd.DataFrame(part))
-        return pd.concat([*parts, *self._named(ids, beyond)], ignore_index=True)
+        parts += self._named_classes(ids, beyond)
+        return pd.concat(parts, ignore_index=True)
 
-    def _named(self, ids: np.ndarray, beyond: np.ndarray) -> list[pd.DataFrame]:
-        """The class of each participant, for columns of three or more."""
-        about, parts = self.about_, []
+    def _named_classes(self, ids: np.ndarray, beyond: np.ndarray) -> list[pd.DataFrame]:
+        """The class of each participant, for columns of three or more classes."""
+        about = self.about_
+        means = np.array(about["means"])
+        parts = []
         for column in dict.fromkeys(about["whole"].values()):
-            mine = [
-                k for k, name in enumerate(about["targets"]) if about["whole"].get(name) == column
-            ]
-            highest = (beyond[:, mine] - np.array(about["means"])[mine]).argmax(axis=1)
-            labels = np.array([about["classes"][about["targets"][k]][1] for k in mine], object)
-            parts.append(
-                pd.DataFrame({"participant_id": ids, "target": column, "class": labels[highest]})
-            )
+            names = [name for name in about["targets"] if about["whole"].get(name) == column]
+            places = [about["targets"].index(name) for name in names]
+            labels = np.array([about["classes"][name][1] for name in names], object)
+            highest = (beyond[:, places] - means[places]).argmax(axis=1)
+            part = {"participant_id": ids, "target": column, "class": labels[highest]}
+            parts.append(pd.DataFrame(part))
         return parts
 
     def check(self) -> None:
         """Refuse a protocol of which not everything can be kept."""
         wrong = [name for name in ("combat", "regress_features") if getattr(self.protocol, name)]
         if wrong or self.protocol.kernel not in _ROWS:
+            unknown = listed(wrong) or f"kernel {self.protocol.kernel}"
             raise NerveError(
-                f"A model that is kept knows no {listed(wrong) or 'kernel ' + self.protocol.kernel}, expected kernel "
-                f"{listed(_ROWS)} and features as they are: what it would need of its participants is not kept."
+                f"A model that is kept knows no {unknown}, expected kernel {listed(_ROWS)} and "
+                "features as they are: what it would need of its participants is not kept."
             )
 
     def _features(self, cohort: Cohort) -> np.ndarray:
@@ -208,36 +233,44 @@ class KeptModel:
         return features.reshape(len(features), -1)
 
     def _covariates(self, cohort: Cohort) -> pd.DataFrame:
-        """The covariates of new participants, if all are there and of the same kind."""
-        names, where = self.about_["covariates"], f"participants of {cohort.name!r}"
+        """The covariates of new participants, if all are there and numbers are numbers."""
+        names = self.about_["covariates"]
+        where = f"participants of {cohort.name!r}"
         known_columns(names, cohort.participants.columns, where)
-        table, site = cohort.participants[names].copy(), self.about_["protocol"]["site"]
+        table = cohort.participants[names].copy()
+        site = self.about_["protocol"]["site"]
         if site in names:
             table[site] = table[site].astype(str).where(table[site].notna())
-        kinds = {
-            key: kind
-            for one in self.about_["regressions"]
-            if one
-            for key, kind in one["categories"].items()
-        }
-        for name in names:
-            if name in kinds and is_numeric(table[name]) != (kinds[name] is None):
-                kind = (
-                    "numbers"
-                    if kinds[name] is None
-                    else f"categories ({listed(kinds[name], most=4)})"
-                )
+        categories_of: dict[str, Any] = {}  # None for numbers
+        for regression in self.about_["regressions"]:
+            if regression is not None:
+                categories_of |= regression["categories"]
+        for name, categories in categories_of.items():
+            if name in names and is_numeric(table[name]) != (categories is None):
+                expected = "numbers"
+                if categories is not None:
+                    expected = f"categories ({listed(categories, most=4)})"
                 raise problem(
                     where,
                     f"{name!r} holds other values",
-                    expected=f"{kind}, as the model was fitted on",
+                    expected=f"{expected}, as the model was fitted on",
                 )
         return table
 
-    # ---- files
+    # Files
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write probe.json, probe.safetensors and the encoder into a folder; no participant is named."""
+        """Write probe.json, probe.safetensors and the encoder; no participant is named.
+
+        Parameters
+        ----------
+        path : path
+            A folder that holds no kept model yet.
+
+        Returns
+        -------
+        Path
+        """
         if not hasattr(self, "about_"):
             raise NotFitted(
                 "This KeptModel is not fitted: there is nothing to save. Call fit first."
@@ -245,15 +278,26 @@ class KeptModel:
         folder = free_folder(path)
         self.encoder_.save(claim(folder) / ENCODER)
         arrays = {"weights": self.weights_, "biases": self.biases_}
-        save_tensors(
-            folder / WEIGHTS, {name: torch.from_numpy(array) for name, array in arrays.items()}
-        )
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        save_tensors(folder / WEIGHTS, tensors)
         write_json(folder / ABOUT, self.about_)  # last: a folder with it is complete
         return folder
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "auto") -> Self:
-        """Read what `save` wrote; nothing in it is executed."""
+        """Read what `save` wrote; nothing in it is executed.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+        device : str
+            Where the encoder computes.
+
+        Returns
+        -------
+        KeptModel
+        """
         from nerve.methods import load_method
 
         folder = Path(path)
@@ -275,15 +319,15 @@ class KeptModel:
             model.about_ = about
             model.weights_ = arrays["weights"]
             model.biases_ = arrays["biases"]
-            parts = {len(about[name]) for name in ("targets", "means", "regressions")}
-            if {model.weights_.shape[1], len(model.biases_)} != parts or about[
-                "kernel"
-            ] not in _ROWS:
-                raise ValueError(
-                    f"weights of shape {model.weights_.shape} for {len(about['targets'])} targets"
-                )
-            for one in [one for one in about["regressions"] if one is not None]:
-                CovariateRegression.from_dict(one)
+            n_targets = len(about["targets"])
+            lengths = {len(about["means"]), len(about["regressions"]), len(model.biases_)}
+            if lengths != {n_targets} or model.weights_.shape[1] != n_targets:
+                raise ValueError(f"weights of shape {model.weights_.shape} for {n_targets} targets")
+            if about["kernel"] not in _ROWS:
+                raise ValueError(f"kernel {about['kernel']}")
+            for regression in about["regressions"]:
+                if regression is not None:
+                    CovariateRegression.from_dict(regression)
         except NerveError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -320,7 +364,24 @@ def predict_file(
     out: str | os.PathLike[str],
     device: str = "auto",
 ) -> pd.DataFrame:
-    """Predict the participants of a cohort folder and write the table."""
+    """Predict the participants of a cohort folder and write the table.
+
+    Parameters
+    ----------
+    model : path
+        The folder of a kept model.
+    cohort : path
+        The folder of a cohort.
+    out : path
+        The .tsv to write.
+    device : str
+        Where the encoder computes.
+
+    Returns
+    -------
+    DataFrame
+        What `KeptModel.predict` gives.
+    """
     path = Path(out)
     if path.suffix.lower() != ".tsv":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".tsv")

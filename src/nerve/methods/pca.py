@@ -15,10 +15,10 @@ from nerve.methods.parameters import Width
 
 
 class PrincipalComponents(Reference):
-    """Scores on the first principal components of vectorised FC: as wide as a learned representation, and linear.
+    """Scores on the first principal components of FC: as wide as a learned representation.
 
-    Scores are turned so that those of a participant sum to zero (`nerve._utils.linalg.turned`): k components give k + 1
-    numbers.
+    Scores are turned so that those of a participant sum to zero (`nerve._utils.linalg.turned`): k
+    components give k + 1 numbers.
 
     Parameters
     ----------

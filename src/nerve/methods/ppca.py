@@ -1,4 +1,4 @@
-"""Probabilistic PCA of FC: the linear reference that embeds participants and fills in masked patches."""
+"""Probabilistic PCA of FC: the linear reference that also fills in masked patches."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in flo
 
 
 class PPCA(Reference):
-    """Probabilistic PCA (Tipping and Bishop, 1999) of packed FC: what a linear model knows of masked patches.
+    """Probabilistic PCA of packed FC (Tipping and Bishop, 1999).
 
-    x = μ + W z + ε with z ~ N(0, I), ε ~ N(0, σ² I). W and σ² are those of largest likelihood, from the principal
-    components of the training participants. With W_v, x_v, μ_v the rows of the visible patches, scores are the
-    posterior mean
+    It says what a linear model knows of masked patches.
+
+    x = μ + W z + ε with z ~ N(0, I), ε ~ N(0, σ² I). W and σ² are those of largest likelihood, from
+    the principal components of the training participants. With W_v, x_v, μ_v the rows of the
+    visible patches, scores are the posterior mean
 
         ẑ = (W_vᵀ W_v + σ² I)⁻¹ W_vᵀ (x_v - μ_v)
 
@@ -35,7 +37,8 @@ class PPCA(Reference):
     Parameters
     ----------
     n_components : int
-        At most; there are no more than participants less two, so that something is left for the noise.
+        At most; there are no more than participants less two, so that something is left for the
+        noise.
     patching : str
         Which patches can be masked: as for NERVE.
 
@@ -69,7 +72,8 @@ class PPCA(Reference):
         """μ, W and σ² of the cohort."""
         if len(cohort) < 3:
             raise NerveError(
-                f"There are {len(cohort)} participants, expected at least 3 for components and noise."
+                f"There are {len(cohort)} participants, expected at least 3 for components and "
+                "noise."
             )
         dataset = PatchDataset(cohort, self.patching_)
         packed = np.concatenate([dataset.packed(rows) for rows in chunks(len(cohort))])  # (n, S)

@@ -11,10 +11,10 @@ from nerve.methods.base import Reference
 
 
 class RawFC(Reference):
-    """The entries of FC above the diagonal, row by row: what a representation has to be better than.
+    """The entries of FC above the diagonal, row by row.
 
-    Nothing is learned: r_ij of the pairs i < j, R (R - 1) / 2 numbers, in the region order of the cohort that it was
-    fitted on.
+    Nothing is learned: r_ij of the pairs i < j, R (R - 1) / 2 numbers, in the region order of the
+    cohort that it was fitted on.
 
     Examples
     --------

@@ -1,10 +1,11 @@
-"""Recentring by site: each site's mean is carried to the common mean, that of an unseen site by its own participants.
+"""Recentring by site: each site's mean is carried to the common mean.
 
-With t a participant's features, m their mean over the training participants and m_s that over the n participants of
-site s, they become t - n / (n + 1) (m_s - m). One participant alone is carried half the way, a large site all the way.
-Nothing but the site is looked at: no labels. Of a known site only training participants count (after Zanini et al.
-2018, who recentre sessions). A site of fewer than ten of them is no known site: its mean, kept with a model that users
-pass on, would show them. Where all such sites together have fewer than ten, the smallest of the others is none either.
+With t a participant's features, m their mean over the training participants and m_s that over the n
+participants of site s, they become t - n / (n + 1) (m_s - m). One participant alone is carried half
+the way, a large site all the way. Nothing but the site is looked at: no labels. Of a known site
+only training participants count (after Zanini et al. 2018, who recentre sessions). A site of fewer
+than ten of them is no known site: its mean, kept with a model that users pass on, would show them.
+Where all such sites together have fewer than ten, the smallest of the others is none either.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class SiteShifts:
 
     @classmethod
     def of(cls, features: Features, sites: np.ndarray) -> SiteShifts:
-        """From training participants, who are read some at a time; sites of few of them have no shift."""
+        """From training participants, read some at a time; sites of few of them have no shift."""
         sizes, totals = _totals(features, sites, np.arange(len(sites)))
         common = np.sum(list(totals.values()), axis=0) / len(sites)
         known = {site: n for site, n in sizes.items() if n >= FEWEST}

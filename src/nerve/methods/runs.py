@@ -1,4 +1,4 @@
-"""From cohort folders to a run folder, and from a run folder to a file of embeddings: the two commands' work."""
+"""The work of two commands: `nerve pretrain` (cohorts → run folder) and `nerve embed`."""
 
 from __future__ import annotations
 
@@ -87,16 +87,18 @@ def pretrain(
     resume: bool = False,
     device: str | None = None,
 ) -> NERVE:
-    """Train NERVE on pooled cohorts and write a complete run folder; several processes share the work under torchrun.
+    """Train NERVE on pooled cohorts and write a complete run folder.
 
-    A run folder that another process is at is refused, naming that process.
+    Under torchrun several processes share the work. A run folder that another process is writing
+    is refused, naming that process.
 
     Parameters
     ----------
     cohorts : sequence of Cohort or path
         Pooled in the region order of the first.
     out : path
-        The run: config.yaml, history.tsv, checkpoints, and at the end model.safetensors, config.json, README.md.
+        The run: config.yaml, history.tsv, checkpoints, and at the end model.safetensors,
+        config.json, README.md.
     preset, config, assignments
         See `configured_encoder`; the preset is ``default`` if none is named.
     resume : bool
@@ -135,7 +137,8 @@ def _check_free(folder: Path, resume: bool) -> None:
             )
     elif any((folder / name).is_file() for name in (WEIGHTS, CONFIG)):
         raise NerveError(
-            f"{folder}: already holds a trained model, which is not replaced. Choose another folder."
+            f"{folder}: already holds a trained model, which is not replaced. Choose another "
+            "folder."
         )
 
 
@@ -172,12 +175,34 @@ def embed_file(
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
 
-    A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
-    participant each row is and, for ``tokens``, which pair of networks each token is. The pooling is the model's own by
-    default. An existing file is refused unless `overwrite`. A cohort that does not look like what the model was trained
-    on (another preprocessing, Fisher z) is warned about; `on_difference` gets the comparison and its name.
+    A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name
+    that says which participant each row is and, for ``tokens``, which pair of networks each token
+    is. A cohort that does not look like what the model was trained on (another preprocessing,
+    Fisher z) is warned about.
+
+    Parameters
+    ----------
+    run : path or str
+        A trained model: a folder, an archive, or a name of `nerve models list`.
+    cohort : Cohort or path
+    out : path
+        The .tsv or .npy to write.
+    pooling : {"pca", "mean", "cls", "tokens"}, optional
+        The model's own by default.
+    device : str
+        Where to compute.
+    overwrite : bool
+        Replace an existing file of embeddings.
+    on_difference : callable, optional
+        Called with the comparison and the cohort's name where the cohort looks different.
+
+    Returns
+    -------
+    array
+        The embeddings.
     """
-    path, beside = Path(out), Path(out).with_suffix(".json")
+    path = Path(out)
+    beside = path.with_suffix(".json")
     suffix = path.suffix.lower()
     if suffix not in (".tsv", ".npy"):
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
@@ -235,7 +260,18 @@ def _is_embedding(path: Path) -> bool:
 
 
 def compared(model: Any, cohort: Cohort) -> Likeness:
-    """How like a model's training cohort a cohort is; where it is not, that is warned about."""
+    """Compare a cohort with a model's training cohort, and warn where they differ.
+
+    Parameters
+    ----------
+    model : method
+        With `likeness`.
+    cohort : Cohort
+
+    Returns
+    -------
+    Likeness
+    """
     like: Likeness = model.likeness(cohort)
     for difference in like.differences:
         text = (

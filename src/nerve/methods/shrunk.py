@@ -21,16 +21,18 @@ _MOST_FOR_DIRECTIONS = 2048  # participants, at most, from whom directions come
 
 
 class ShrunkTangentSpace(TangentSpace):
-    """Tangent space shrunk towards the group: scores on the directions in which participants differ, less their noise.
+    """Tangent space shrunk towards the group: scores on directions in which participants differ.
 
-    With t the tangent vector of a participant less the mean of the training participants, at unit length, and u_k, v_k
-    the principal directions of the training participants and their variances, features are
+    With t the tangent vector of a participant less the mean of the training participants, at unit
+    length, and u_k, v_k the principal directions of the training participants and their variances,
+    features are
 
         w_k u_kᵀ t,      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    with other weights for participants who were not in `fit` (`nerve._utils.linalg.shrinkage_of`). Noise is nearly the
-    same in every direction of tangent space, so that w is what a posterior mean would have (after Rahim et al. 2019);
-    most of the length of t is noise, so that unit length makes it alike in all participants. No label is used.
+    with other weights for participants who were not in `fit` (`nerve._utils.linalg.shrinkage_of`).
+    Noise is nearly the same in every direction of tangent space, so that w is what a posterior mean
+    would have (after Rahim et al. 2019); most of the length of t is noise, so that unit length
+    makes it alike in all participants. No label is used.
 
     Parameters
     ----------
@@ -42,8 +44,10 @@ class ShrunkTangentSpace(TangentSpace):
     Examples
     --------
     >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
-    >>> ShrunkTangentSpace().fit_transform(fc).shape, ShrunkTangentSpace(n_components=3).fit_transform(fc).shape
-    ((12, 6), (12, 4))
+    >>> ShrunkTangentSpace().fit_transform(fc).shape
+    (12, 6)
+    >>> ShrunkTangentSpace(n_components=3).fit_transform(fc).shape
+    (12, 4)
     """
 
     title: ClassVar[str] = "Shrunk tangent space"
@@ -62,7 +66,8 @@ class ShrunkTangentSpace(TangentSpace):
         """Whitening, mean, directions and weights of the cohort."""
         if len(cohort) < 3:
             raise NerveError(
-                f"There are {len(cohort)} participants, expected at least 3 to tell signal from noise."
+                f"There are {len(cohort)} participants, expected at least 3 to tell signal from "
+                "noise."
             )
         learned = fit_view(TangentView(self.shrinkage), cohort).arrays
         n_rows = min(len(cohort), _MOST_FOR_DIRECTIONS)

@@ -1,4 +1,4 @@
-"""Tangent space of FC: the reference row that is hard to beat, without anything learned but a mean."""
+"""Tangent space of FC: the reference row that is hard to beat. Only a mean is learned."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from nerve.methods.recentring import UNSEEN, SiteShifts, site_card_lines, sites_
 
 
 class TangentSpace(Reference):
-    """How a participant's FC departs from the group's: the entries on and above the diagonal of the tangent view.
+    """How a participant's FC departs from the group's: the entries of the tangent view.
 
-    See `nerve.core.views.TangentView`; nothing is learned but the mean of the training participants.
+    See `nerve.core.views.TangentView`; nothing is learned but the mean of the training
+    participants.
 
     Parameters
     ----------
     shrinkage : float
-        Towards the identity. FC has no full rank where there are fewer volumes than regions; 0.5 is safe.
+        Towards the identity. FC has no full rank where there are fewer volumes than regions; 0.5 is
+        safe.
     n_components : int, optional
-        Scores on so many principal components of the training participants instead of all entries; at most, there are
-        no more than participants less one.
+        Scores on so many principal components of the training participants instead of all entries;
+        at most, there are no more than participants less one.
     recentre : str, optional
-        Column of the participants table, the site: the mean of each site is carried to the common mean, and that of a
-        site that was not trained on by its own participants (`nerve.methods.recentring`).
+        Column of the participants table, the site: the mean of each site is carried to the common
+        mean, and that of a site that was not trained on by its own participants
+        (`nerve.methods.recentring`).
 
     Examples
     --------

@@ -26,6 +26,8 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import RegressorMixin
+from torch import Tensor, nn
+from torch.nn import functional
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
@@ -240,7 +242,7 @@ class TrainedMethod(Method):
 
     def apply(
         self,
-        function: Callable[..., torch.Tensor],
+        function: Callable[..., Tensor],
         dataset: Dataset,
         beside: np.ndarray | None = None,
         *,
@@ -301,7 +303,7 @@ class TrainedMethod(Method):
             write_tsv(claim(path) / HISTORY, self.history_)
         return super().save(path)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """Weights and buffers."""
         return self.module_.state_dict()
 
@@ -385,7 +387,7 @@ class Encoder(FeatureMixin, TrainedMethod):
         return np.sort(order[:_MOST_FOR_COMPONENTS])
 
     def set_components(
-        self, module: Any, function: Callable[..., torch.Tensor], dataset: Dataset
+        self, module: Any, function: Callable[..., Tensor], dataset: Dataset
     ) -> None:
         """Give the module the principal components of ``function(batch)``.
 
@@ -501,6 +503,32 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
         self.target_ = {name: target[name] for name in ("mean", "scale", "binary", "labels")}
 
 
+class ScalarModule(nn.Module):
+    """A module whose ``forward(inputs)`` is one number per participant, for `SupervisedMethod`.
+
+    It is trained on (inputs, target) batches. The number is a z-score, learned by squared error, or
+    the logit of a two-valued target, learned by cross-entropy; the estimator sets `binary` before
+    training.
+    """
+
+    binary = False
+
+    def predict(self, inputs: Any) -> Tensor:
+        """(batch,) z-scores or logits."""
+        return self(inputs)
+
+    def error(self, predicted: Tensor, target: Tensor) -> Tensor:
+        """Mean squared error, or mean cross-entropy if the target is two-valued."""
+        if self.binary:
+            return functional.binary_cross_entropy_with_logits(predicted, target)
+        return functional.mse_loss(predicted, target)
+
+    def training_loss(self, batch: tuple[Any, Tensor], draws: Any) -> Tensor:
+        """The error over a batch; in evaluation mode without dropout and augmentation."""
+        inputs, target = batch
+        return self.error(self(inputs), target)
+
+
 def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
     """Split into training and validation rows, whole groups at a time.
 
@@ -536,7 +564,7 @@ def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.n
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def mean_sample(dataset: Dataset, rows: np.ndarray) -> torch.Tensor:
+def mean_sample(dataset: Dataset, rows: np.ndarray) -> Tensor:
     """The mean of some samples; where samples have several parts, of the first part.
 
     Parameters
