@@ -15,7 +15,7 @@ WIDTH, KEEP, REPEATS = 512, 0.1, 3
 
 
 def dense_step(kind, fc):
-    from nerve.models.graph import GraphConvolution, GraphIsomorphism, strongest_edges
+    from nerve.methods.graph_layers import GraphConvolution, GraphIsomorphism, strongest_edges
 
     n = fc.shape[-1]
     layer = GraphIsomorphism(n, WIDTH, WIDTH) if kind == "GIN" else GraphConvolution(n, WIDTH)
@@ -25,7 +25,7 @@ def dense_step(kind, fc):
 def sparse_step(kind, fc):
     from torch_geometric.nn import GCNConv, GINConv
 
-    from nerve.models.graph import strongest_edges
+    from nerve.methods.graph_layers import strongest_edges
 
     n = fc.shape[-1]
     if kind == "GIN":

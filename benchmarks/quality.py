@@ -19,7 +19,7 @@ SCORES = {"age": "r", "sex": "auc"}
 def sets() -> dict[str, Any]:
     from nerve.methods import make_method
 
-    default = make_method("nerve", "default").config().epochs
+    default = make_method("nerve", "default").epochs
     found = {
         REFERENCE: make_method("pca", settings={"n_components": 256}),
         "tangent space": make_method("tangent"),

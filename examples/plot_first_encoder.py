@@ -20,7 +20,7 @@ print(cohort)
 # %%
 # The encoder is a scikit-learn transformer. It uses no target. `small` is the paper's model in small. Its view, what
 # is cut into patches, is here FC itself, as in the paper.
-encoder = nerve.NERVE(preset="small", view="fc", epochs=25, lr=1e-3, seed=0, device="cpu").fit(
+encoder = nerve.NERVE.from_preset("small", view="fc", epochs=25, lr=1e-3, seed=0, device="cpu").fit(
     cohort
 )
 print(encoder.history_[["epoch", "training_loss", "validation_loss"]].iloc[[0, -1]])

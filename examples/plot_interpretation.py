@@ -45,8 +45,8 @@ nerve.plot.interpretation_importance(Results(interpretation={"importance": table
 # Two small encoders that differ in the seed. Trained for three epochs they hardly agree (`stability`): such maps show
 # the random initial weights, not the brain.
 encoders = [
-    nerve.NERVE(
-        preset="small",
+    nerve.NERVE.from_preset(
+        "small",
         dim=16,
         depth=1,
         epochs=3,

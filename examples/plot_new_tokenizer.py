@@ -46,7 +46,6 @@ import nerve
 
 cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
 same = {
-    "preset": "small",
     "view": "fc",
     "dim": 32,
     "epochs": 15,

@@ -26,7 +26,6 @@ from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, u
 from nerve.core import MaskedAutoencoder
 from nerve.core.patching import Patching
 from nerve.core.views import TangentView
-from nerve.methods.nerve import NERVE
 
 PAGE = DOCS / "attempts.md"
 WIDTH, EPOCHS, BATCH = 128, 6, 16
@@ -53,8 +52,10 @@ class Corrected:
 
     def __init__(self, found: Shrinkage, linear: np.ndarray, patching: Patching, seed: int) -> None:
         torch.manual_seed(seed)
-        model = NERVE.from_preset("small", pooling="mean", seed=seed)
-        self.module = MaskedAutoencoder(patching, **model.config().model_options())
+        # the model of NERVE's preset small
+        self.module = MaskedAutoencoder(
+            patching, dim=64, depth=2, init="signs", standardise=True, n_components=0
+        )
         self.found, self.linear, self.patching = found, torch.from_numpy(linear), patching
         self.onto = torch.from_numpy(
             patching.pack(whole(found.directions.T, patching.n_regions))

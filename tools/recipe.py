@@ -225,7 +225,7 @@ def masked(args: argparse.Namespace) -> Rows:
         ]:
             model, seconds = fitted(args, label, "abide-four-fifths", training, seed)
             inside = [in_view(model, one) for one in (training, test)]
-            linear = PPCA(patching=model.config().patching).fit(inside[0])
+            linear = PPCA(patching=model.patching).fit(inside[0])
             row = {
                 "features": label,
                 "view": model.view_.name,

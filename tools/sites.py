@@ -45,7 +45,9 @@ class Recentred:
         training, sites = self.entries[train], self.sites
         shifts = SiteShifts.of(training.__getitem__, sites[train])
         parts = (training, sites[train]), (self.entries[test], sites[test])
-        return tuple(shifts.meeting(x.__getitem__, where).apply(x, where) for x, where in parts)  # type: ignore[return-value]
+        return tuple(
+            shifts.with_new_sites(x.__getitem__, where).apply(x, where) for x, where in parts
+        )  # type: ignore[return-value]
 
 
 class Row(Features):

@@ -166,7 +166,9 @@ def interpreted(cohort: Cohort) -> Callable:
 
 def small_nerve(**options: Any) -> NERVE:
     """A model that trains in a second."""
-    return NERVE(preset="small", dim=16, depth=1, epochs=2, batch_size=8, device="cpu", **options)
+    return NERVE.from_preset(
+        "small", dim=16, depth=1, epochs=2, batch_size=8, device="cpu", **options
+    )
 
 
 # ---- the data

@@ -23,8 +23,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "data.simulate": ["simulate_cohort", "simulate_cohorts"],
         "evaluation.protocol": ["Protocol"],
         "experiments.evaluate": ["evaluate"],
+        "methods.kept_model": ["KeptModel"],
         "methods.nerve": ["NERVE"],
-        "methods.probe": ["Probe"],
         "report": ["plot"],
     },
 )

@@ -28,25 +28,24 @@ from nerve.data.simulate import Target, simulate_cohort
 from nerve.evaluation.predict import out_of_fold_predictions
 from nerve.evaluation.sources import Rows
 from nerve.methods import METHODS, load_method, make_method, method_class
-from nerve.methods.trained import Trained
+from nerve.methods.parameters import parameter_descriptions
+from nerve.methods.trained import TrainedMethod
 
-TRAINED = [name for name in METHODS if issubclass(method_class(name), Trained)]
+TRAINED = [name for name in METHODS if issubclass(method_class(name), TrainedMethod)]
 SUPERVISED = [name for name in TRAINED if method_class(name).role == "supervised"]
 SELF_SUPERVISED = [name for name in TRAINED if method_class(name).role == "self-supervised"]
 COMPARED = [*SUPERVISED, *(name for name in SELF_SUPERVISED if name != "nerve")]
 PARTS = {
     "base",
-    "config",
-    "data",
+    "graph_layers",
+    "inputs",
+    "kept_model",
     "packing",
-    "predictor",
-    "probe",
-    "run_folder",
-    "training_options",
+    "parameters",
     "pretrained",
     "recentring",
+    "run_folder",
     "runs",
-    "settings",
     "trained",
 }  # modules that are no method
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
@@ -123,9 +122,19 @@ def test_every_file_of_a_method_has_its_line():
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_every_parameter_is_in_the_signature_and_described(name):
+    cls = method_class(name)
+    parameters = inspect.signature(cls).parameters
+    assert all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters.values())
+    descriptions = parameter_descriptions(cls)
+    assert list(descriptions) == list(parameters)
+    assert all(descriptions.values())
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_a_method_says_what_it_is(name):
     cls = method_class(name)
-    assert cls.paper
+    assert cls.citation
     assert cls.title
     assert cls.role in ("reference", "supervised", "self-supervised")
     assert {"paper", "small"} <= set(cls.presets)
@@ -185,7 +194,7 @@ def test_before_fit_it_says_so(name, cohort, tmp_path):
 @pytest.mark.parametrize("name", TRAINED)
 def test_gradients_reach_every_trainable_weight(name, cohort, fitted):
     method = copy.deepcopy(fitted(name))
-    source = method.source(cohort)
+    source = method.dataset(cohort)
     if is_supervised(method):
         source = LabelledDataset(source, scores(cohort))
     module = method.module_.train()
@@ -341,7 +350,7 @@ def test_any_number_of_regions(name):
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_cohort_without_time_series_is_refused_or_marked(name, cohort, fitted):
     bare = without_series(cohort)
-    if method_class(name).kind == "timeseries":
+    if method_class(name).inputs == "timeseries":
         with pytest.raises(MissingInput, match="fc-only"):
             fit(quick(name), bare)
         with pytest.raises(MissingInput, match="fc-only"):

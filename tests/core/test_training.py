@@ -192,7 +192,7 @@ def test_schedule_is_linear_warmup_then_half_cosine():
 
 def test_paper_preset_has_the_batches_of_the_release():
     """1,791 and 1,416 participants, a tenth of each held out: 2,886 in batches of 1,024 and a smaller last one."""
-    settings = NERVE(preset="paper", max_steps=6, device="cpu").training_settings()
+    settings = NERVE.from_preset("paper", max_steps=6, device="cpu").training_settings()
     settings = replace(settings, precision="float32")
     x = np.zeros((1791 + 1416, 4))
     seen: list[np.ndarray] = []
@@ -218,7 +218,7 @@ def test_paper_preset_has_the_batches_of_the_release():
 
 def test_paper_preset_has_the_learning_rates_of_the_release():
     """3 steps an epoch: lr t / 1,200 in the first 400 epochs, then half a cosine to 0 at step 12,000."""
-    settings = NERVE(preset="paper").training_settings()
+    settings = NERVE.from_preset("paper").training_settings()
     rates = {
         step: settings.learning_rate(step, 3) for step in (0, 1, 600, 1199, 1200, 6600, 11_999)
     }
@@ -234,7 +234,7 @@ def test_paper_preset_has_the_learning_rates_of_the_release():
 
 def test_other_presets_warm_up_from_the_first_step_and_have_equal_batches():
     for preset in ("default", "small"):
-        settings = NERVE(preset=preset).training_settings()
+        settings = NERVE.from_preset(preset).training_settings()
         assert (settings.equal_batches, settings.warmup) == (True, "steps")
         assert settings.learning_rate(0, 60) == pytest.approx(3e-4 / 30)
 

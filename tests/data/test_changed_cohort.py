@@ -22,8 +22,8 @@ from nerve.experiments.launch import work
 from nerve.experiments.main import Experiment
 from nerve.experiments.store import DONE, FAILED
 from nerve.interpret import interpret_to
+from nerve.methods.kept_model import KeptModel
 from nerve.methods.nerve import NERVE
-from nerve.methods.probe import Probe
 from nerve.methods.runs import embed_file, pretrain
 from nerve.methods.tangent import TangentSpace
 from nerve.report.load import by_name
@@ -228,7 +228,7 @@ WRITERS = {
         model, cohort, out.with_suffix(".tsv"), device="cpu"
     ),
     "probe": lambda cohort, model, out: (
-        Probe(TangentSpace(), Protocol(targets="age", n_inner_folds=2)).fit(cohort).save(out)
+        KeptModel(TangentSpace(), Protocol(targets="age", n_inner_folds=2)).fit(cohort).save(out)
     ),
     "interpret": lambda cohort, model, out: interpret_to(
         out, NERVE.load(model, device="cpu"), cohort

@@ -349,7 +349,7 @@ class TestFolder:
 
 @pytest.mark.slow
 def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, tmp_path):
-    encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu")
+    encoder = nerve.NERVE.from_preset("small", dim=16, depth=1, epochs=1, device="cpu")
     encoder.fit(nerve.Cohort.load(evaluated.folder / "cohort")).save(tmp_path / "first")
     said = evaluated(features=f"raw,{tmp_path / 'first'}", targets="score", out="model")
     assert "(scope: all)" in said  # its data are this cohort: known, not asked

@@ -39,7 +39,7 @@ def test_changing_any_file_changes_the_hash(copy):
     assert {
         "_utils/linalg.py",
         "experiments/select.py",
-        "methods/methods.yaml",
+        "configs/demo.yaml",
         "report/templates/page.html",
     } <= {*FILES}
     assert unnoticed == []

@@ -104,7 +104,6 @@ def test_mistakes_are_named_with_their_place(tmp_path, text, sentence):
         ("nerve", {"patching": ["networks", "grid0"]}, "groups of 0"),
         ("nerve", {"recentre": "nowhere"}, "recentre: there is no column 'nowhere'"),
         ("ppca", {"patching": "nothing"}, "patching is 'nothing'"),
-        ("factors", {"patching": "nothing"}, "patching is 'nothing'"),
         ("tangent", {"recentre": ["site", "nowhere"]}, "no column 'nowhere'"),
         ("gate", {"phenotypes": [["age", "nowhere"]]}, "no column 'nowhere'"),
     ],

@@ -87,11 +87,11 @@ def test_every_setting_that_differs_from_the_preset_is_part_of_the_row():
     )
     assert changed.settings == CHANGED
     assert (
-        line_label(changed) == "NERVE (paper; epochs 1, tokenizer shared, mask_ratio 0.25, dim 16)"
+        line_label(changed) == "NERVE (paper; tokenizer shared, mask_ratio 0.25, dim 16, epochs 1)"
     )
     assert (
         line_label(changed, most=3)
-        == "NERVE (paper; epochs 1, tokenizer shared, mask_ratio 0.25, 1 more)"
+        == "NERVE (paper; tokenizer shared, mask_ratio 0.25, dim 16, 1 more)"
     )
     assert unchanged.settings == {}
     assert line_label(unchanged) == "as it is (NERVE paper)"
@@ -120,6 +120,13 @@ def test_of_two_presets_the_one_of_fewer_differences_describes_a_model_that_name
     parameters = cls.from_preset("small", epochs=1).described_parameters()
     assert cls.nearest_preset(parameters) == "small"
     assert cls.differences(parameters, "small") == {"epochs": 1}
+
+
+def test_a_model_says_the_preset_that_it_was_made_from_and_else_the_nearest(trained):
+    assert NERVE.from_preset("small", dim=256).preset_name() == "small"
+    assert NERVE(dim=64).preset_name() == "small"
+    assert NERVE(epochs=7).preset_name() == "default"
+    assert NERVE.load(trained / "model").preset_name() == "paper"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,7 @@ def test_a_trained_model_is_never_called_by_its_preset_alone(own, trained):
             assert words in text, words
     assert "model (NERVE paper; " in said  # the label
     card = (trained / "model" / "README.md").read_text(encoding="utf-8")
-    assert "- Settings: the settings of paper except epochs 1, " in card
+    assert "- Settings: the settings of paper except tokenizer shared, " in card
     labels = pd.read_csv(trained / "own" / "tables" / "extended.tsv", sep="\t")["method"]
     assert labels.str.startswith("model (NERVE paper; ").any()
 
@@ -414,7 +421,7 @@ def test_a_training_that_learned_next_to_nothing_is_said_on_the_screen_card_and_
     assert sentence in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     report = text_of(write_report(tmp_path / "run").read_text(encoding="utf-8"))
     assert sentence in report
-    assert "the settings of small except epochs 1, " in report
+    assert "the settings of small except " in report
     assert "preset small" not in report.lower()
     _, _, report = evaluated(trained / "tiny", tmp_path / "out", "raw", tmp_path / "run")
     assert sentence in report

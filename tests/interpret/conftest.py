@@ -16,8 +16,8 @@ def cohort():
 @pytest.fixture(scope="session")
 def encoders(cohort):
     return [
-        NERVE(preset="small", dim=16, depth=2, epochs=2, seed=seed, device="cpu", **OPTIONS).fit(
-            cohort
-        )
+        NERVE.from_preset(
+            "small", dim=16, depth=2, epochs=2, seed=seed, device="cpu", **OPTIONS
+        ).fit(cohort)
         for seed in range(2)
     ]

@@ -93,8 +93,6 @@ def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
     options = {"heads": 2, "decoder_dim": 16}
     encoder = NERVE(
         "schaefer100-7",
-        None,
-        "small",
         view="fc",
         dim=16,
         depth=1,

@@ -43,7 +43,9 @@ def test_weights_are_row_norms_relative_to_the_network(encoders):
 
 @pytest.mark.slow
 def test_weights_find_a_planted_region_and_do_not_see_the_scale_of_a_network(cohort):
-    encoder = NERVE(preset="small", dim=16, depth=1, epochs=1, device="cpu", heads=2).fit(cohort)
+    encoder = NERVE.from_preset("small", dim=16, depth=1, epochs=1, device="cpu", heads=2).fit(
+        cohort
+    )
     before = network_weights(encoder)
     members = encoder.patching_.members[2]
     with torch.no_grad():
@@ -71,8 +73,8 @@ def test_the_same_encoder_twice_is_perfectly_stable(encoders, cohort):
 @pytest.mark.slow
 def test_other_tokenizers_have_no_network_weights(cohort):
     options = {"init": "scaled"}
-    encoder = NERVE(
-        preset="small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", **options
+    encoder = NERVE.from_preset(
+        "small", tokenizer="shared", dim=16, depth=1, epochs=1, device="cpu", **options
     )
     encoder.fit(cohort)
     with pytest.raises(NerveError, match="bilinear"):

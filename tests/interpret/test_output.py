@@ -73,8 +73,8 @@ def test_without_targets_and_with_one_run_the_run_itself_is_described(folders):
 
 @pytest.mark.slow
 def test_runs_that_cannot_be_compared_are_refused(tmp_path, cohort, encoders):
-    other = NERVE(
-        preset="small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", heads=2
+    other = NERVE.from_preset(
+        "small", patching="grid16", dim=16, depth=1, epochs=1, device="cpu", heads=2
     )
     with pytest.raises(NerveError, match="differ only in the seed"):
         interpret_to(tmp_path, [encoders[0], other.fit(cohort)], cohort)

@@ -12,7 +12,7 @@ from nerve.core.views import make_view
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.interpret.pretraining import describe_run
-from nerve.methods.packing import PackingSource
+from nerve.methods.packing import PatchDataset
 from nerve.methods.ppca import PPCA
 from nerve.report.load import load_results
 
@@ -126,8 +126,8 @@ def test_the_example_of_another_view_is_fc(tmp_path, view):
     fitted = make_view(view).fit(fc)
 
     class OfView(Guesser):
-        def packing(self, people):
-            return PackingSource(people, self.patching_, fitted)
+        def patch_dataset(self, people):
+            return PatchDataset(people, self.patching_, fitted)
 
         def reconstruct(self, people, masked):
             return np.zeros((len(people), 8, 8), np.float32)
@@ -162,7 +162,7 @@ def test_a_trained_nerve_is_described_on_its_own_held_out_people(tmp_path):
     import nerve
 
     cohort = nerve.simulate_cohort(n=40, timepoints=60, parcellation="schaefer100-7", seed=0)
-    encoder = nerve.NERVE(preset="small", dim=16, depth=1, epochs=3, device="cpu").fit(cohort)
+    encoder = nerve.NERVE.from_preset("small", dim=16, depth=1, epochs=3, device="cpu").fit(cohort)
     report = describe_run(encoder, cohort, tmp_path)
     assert report["n_people"] == encoder.data_["n_validation"]
     assert report["model"] < report["patch_mean"] * 1.5

@@ -13,9 +13,8 @@ from nerve._utils.errors import NerveError, NotFitted
 from nerve.core.training import TrainingSettings
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
-from nerve.methods.data import as_cohort
-from nerve.methods.predictor import Predictor
-from nerve.methods.trained import Encoder
+from nerve.methods.inputs import as_cohort
+from nerve.methods.trained import Encoder, SupervisedMethod
 
 
 class _Module(torch.nn.Module):
@@ -50,7 +49,7 @@ class RowMean(Encoder):
         )
 
 
-class MeanPredictor(Predictor):
+class MeanPredictor(SupervisedMethod):
     lr = 0.2
 
     def __init__(self, epochs=40, seed=0, device="cpu"):

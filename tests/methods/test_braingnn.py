@@ -11,8 +11,13 @@ from nerve.data.cohort import Cohort
 from nerve.data.connectivity import partial
 from nerve.data.parcellation import Parcellation
 from nerve.methods import braingnn
-from nerve.methods.braingnn import BrainGNN, GraphSource
-from nerve.models.braingnn import consistency_loss, node_features, pooling_loss
+from nerve.methods.braingnn import (
+    BrainGNN,
+    GraphDataset,
+    consistency_loss,
+    node_features,
+    pooling_loss,
+)
 
 REGIONS = 8
 
@@ -50,7 +55,7 @@ def test_parameters_at_400_regions():
 
 
 def test_edges_are_partial_correlations_of_the_time_series(cohort):
-    fc, edges = GraphSource(cohort, 0.1).batch(np.array([3, 1]))
+    fc, edges = GraphDataset(cohort, 0.1).batch(np.array([3, 1]))
     np.testing.assert_array_equal(fc, cohort.connectivity[[3, 1]])
     expected = np.abs(partial(cohort.timeseries[3]))
     np.fill_diagonal(expected, 0)
@@ -59,7 +64,7 @@ def test_edges_are_partial_correlations_of_the_time_series(cohort):
 
 def test_edges_of_fc_alone_are_correlations_of_residuals(cohort):
     """A partial correlation is that of what two regions keep after regression on all others."""
-    edges = GraphSource(without_series(cohort), 0.1).batch(np.array([2]))[1][0].numpy()
+    edges = GraphDataset(without_series(cohort), 0.1).batch(np.array([2]))[1][0].numpy()
     covariance = 0.9 * cohort.connectivity[2].astype(float) + 0.1 * np.eye(REGIONS)
     for i, j in ((0, 1), (2, 7)):
         pair, rest = [i, j], [k for k in range(REGIONS) if k not in (i, j)]
@@ -74,11 +79,11 @@ def test_edges_of_fc_alone_are_correlations_of_residuals(cohort):
 
 
 def test_keeping_edges_in_memory_changes_nothing(cohort, monkeypatch):
-    kept = GraphSource(cohort, 0.1)
+    kept = GraphDataset(cohort, 0.1)
     kept.batch(np.array([5, 0]))
     monkeypatch.setattr(braingnn, "CACHE_BELOW", 0)
     rows = np.array([0, 5, 9])
-    np.testing.assert_array_equal(kept.batch(rows)[1], GraphSource(cohort, 0.1).batch(rows)[1])
+    np.testing.assert_array_equal(kept.batch(rows)[1], GraphDataset(cohort, 0.1).batch(rows)[1])
 
 
 def test_a_matrix_without_an_inverse_is_refused_by_name(cohort):
@@ -101,7 +106,7 @@ def test_training_and_validation_add_the_losses_of_pooling(cohort, binary):
     """The release sums the same terms when it picks the epoch."""
     model = untrained(BrainGNN(width=4, n_communities=2, hidden=(4, 4), dropout=0.0), REGIONS)
     model.binary = binary
-    inputs = GraphSource(cohort, 0.1).batch(np.arange(12))
+    inputs = GraphDataset(cohort, 0.1).batch(np.arange(12))
     target = torch.linspace(-1, 1, 12)
     target = (target > 0).float() if binary else target
     for training in (True, False):

@@ -10,8 +10,7 @@ from nerve._utils.errors import MissingInput, NerveError
 from nerve.core.randomness import Draws
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
-from nerve.methods.braingsls import BrainGSLs
-from nerve.models.braingsls import BrainGSLsModel, SignalEncoder
+from nerve.methods.braingsls import BrainGSLs, BrainGSLsModel, SignalEncoder
 
 R, N = 12, 8
 
@@ -176,7 +175,7 @@ def test_with_signals_gradients_reach_every_weight_and_loss_falls():
     assert (
         fitted.history_["training_loss"].iloc[-1] < 0.9 * fitted.history_["training_loss"].iloc[0]
     )
-    source = fitted.source(cohort(True))
+    source = fitted.dataset(cohort(True))
     fitted.module_.train().training_loss(source.batch(np.arange(N)), Draws(0, 0, N)).backward()
     for name, parameter in fitted.module_.named_parameters():
         assert parameter.grad.abs().sum() > 0, name

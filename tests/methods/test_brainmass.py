@@ -12,8 +12,8 @@ from nerve._utils.errors import MissingInput
 from nerve.core.randomness import Draws
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
-from nerve.methods.brainmass import BrainMass
-from nerve.models.brainmass import (
+from nerve.methods.brainmass import (
+    BrainMass,
     BrainMassModel,
     correlation,
     dropped_volume_views,
@@ -292,7 +292,7 @@ def test_in_a_pool_the_series_of_those_who_have_them_are_used():
     method = BrainMass(**TINY, epochs=1, batch_size=4)
     pooled = method.begin_fit([scanned, bare])
     assert pooled.timeseries is None
-    batch = method.source(pooled).batch(np.array([1, 7, 5]))
+    batch = method.training_dataset(pooled, None).batch(np.array([1, 7, 5]))
     np.testing.assert_allclose(batch[0], scanned.timeseries[1], rtol=1e-6)
     np.testing.assert_allclose(batch[1][0], bare.connectivity[1])
     assert float(batch[1][1]) == method.degrees_of_freedom

@@ -9,8 +9,14 @@ from nerve._utils.errors import MissingInput, NerveError
 from nerve.data.cohort import Cohort
 from nerve.data.connectivity import ledoit_wolf
 from nerve.data.parcellation import Parcellation
-from nerve.methods.gate import GATE, window_starts
-from nerve.models.gate import PopulationConvolution, agreement_loss, nearest_people
+from nerve.methods.gate import (
+    GATE,
+    PopulationConvolution,
+    agreement_loss,
+    nearest_participants,
+    window_connectivity,
+    window_starts,
+)
 
 R = 8
 TINY = {
@@ -46,7 +52,7 @@ def random_people(n=9, width=6, seed=0) -> torch.Tensor:
 
 def test_convolution_agrees_with_dense_algebra():
     x = random_people()
-    neighbours, weights = nearest_people(x, 3)
+    neighbours, weights = nearest_participants(x, 3)
     layer = PopulationConvolution(6, 4)
     torch.nn.init.normal_(layer.bias)
     dense = torch.eye(9)
@@ -60,7 +66,7 @@ def test_convolution_agrees_with_dense_algebra():
 
 def test_a_dropped_edge_is_an_edge_that_was_never_there():
     x = random_people()
-    neighbours, weights = nearest_people(x, 3)
+    neighbours, weights = nearest_participants(x, 3)
     layer = PopulationConvolution(6, 4)
     dropped = weights.clone()
     dropped[:, 2] = 0
@@ -76,7 +82,7 @@ def test_neighbours_and_weights_are_those_of_the_gaussian_of_correlation_distanc
     affinity = np.exp(-(distance**2) / (2 * sigma**2))
     np.fill_diagonal(affinity, -1)
     for block in (1024, 5):
-        neighbours, weights = nearest_people(x, 4, block=block)
+        neighbours, weights = nearest_participants(x, 4, block=block)
         for i in range(12):
             expected = np.argsort(affinity[i])[::-1][:4]
             assert neighbours[i].tolist() == expected.tolist()
@@ -86,7 +92,7 @@ def test_neighbours_and_weights_are_those_of_the_gaussian_of_correlation_distanc
 def test_phenotypes_multiply_the_edges():
     x = random_people(n=12)
     group = torch.arange(12).float().unsqueeze(-1) % 2
-    neighbours, weights = nearest_people(x, 3, group, torch.tensor([0.5]))
+    neighbours, weights = nearest_participants(x, 3, group, torch.tensor([0.5]))
     assert (neighbours % 2 == torch.arange(12).unsqueeze(-1) % 2).all()
     assert (weights > 0).all()
     columns = {"sex": ["F", "M"] * 5, "age": np.linspace(8, 20, 10)}
@@ -127,10 +133,9 @@ def test_equal_and_uncorrelated_views_have_no_loss():
 
 def test_windows_of_other_lengths_share_their_centres_and_stay_in_the_scan():
     series = torch.randn(50, R, generator=torch.Generator().manual_seed(0))
-    method = GATE(window=12, other_windows=(6, 16), n_windows=4, stride=8)
     rows, columns = np.triu_indices(R, 1)
     for length in (12, 6, 16):
-        got = method.windows(series, length).numpy()
+        got = window_connectivity(series, length, window=12, n_windows=4, stride=8).numpy()
         for i, start in enumerate([0, 8, 16, 24]):
             first = max(0, int(start + 6 - length / 2))
             expected = ledoit_wolf(series[first : first + length].numpy())[rows, columns]
@@ -140,7 +145,7 @@ def test_windows_of_other_lengths_share_their_centres_and_stay_in_the_scan():
 def test_fc_of_a_window_is_nilearns_default():
     connectome = pytest.importorskip("nilearn.connectome")
     series = torch.randn(40, R, generator=torch.Generator().manual_seed(1))
-    got = GATE(window=30, n_windows=2, stride=10).windows(series, 30).numpy()
+    got = window_connectivity(series, 30, window=30, n_windows=2, stride=10).numpy()
     measure = connectome.ConnectivityMeasure(kind="correlation")
     expected = measure.fit_transform([series[:30].numpy(), series[10:40].numpy()])
     np.testing.assert_allclose(got, expected[:, *np.triu_indices(R, 1)], atol=1e-5)
@@ -149,7 +154,7 @@ def test_fc_of_a_window_is_nilearns_default():
 def test_edges_are_of_the_component_scores_and_not_of_fc():
     data = cohort()
     fitted = gate().fit(data)
-    batch = fitted.source(data).batch(np.array([0]))
+    batch = fitted.dataset(data).batch(np.array([0]))
     for length, window in ((0, 0), (2, 3)):
         scores = batch["features"][length, window].numpy()  # (participants, components)
         distance = 1 - np.corrcoef(scores)
@@ -208,7 +213,7 @@ class Fixed:
 def test_views_are_consecutive_windows_the_second_also_of_another_length(choice, window, length):
     data = cohort()
     fitted = gate(dropout=0.0).fit(data)
-    batch = fitted.source(data).batch(np.array([0]))
+    batch = fitted.dataset(data).batch(np.array([0]))
     module = fitted.module_
     a = module.embed(
         *(batch[n][0, window] if n == "features" else batch[n][0, window, :, :1] for n in batch)
@@ -222,13 +227,13 @@ def test_views_are_consecutive_windows_the_second_also_of_another_length(choice,
 def test_the_features_are_the_mean_over_windows_on_the_graph_of_the_cohort_given():
     data, other = cohort(), cohort(seed=5, n=7)
     fitted = gate().fit(data)
-    windows = fitted.source(other).batch(np.array([0]))["features"][0]
+    windows = fitted.dataset(other).batch(np.array([0]))["features"][0]
     expected = 0
     with torch.no_grad():
         for people in windows:
-            expected = expected + fitted.module_.embed(people, *nearest_people(people, 1)) / len(
-                windows
-            )
+            expected = expected + fitted.module_.embed(
+                people, *nearest_participants(people, 1)
+            ) / len(windows)
     np.testing.assert_allclose(fitted.transform(other), expected.numpy(), rtol=1e-4, atol=1e-5)
     assert not np.allclose(fitted.transform(other.subset([0, 1])), fitted.transform(other)[:2])
 

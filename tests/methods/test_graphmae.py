@@ -7,9 +7,8 @@ from tests.methods.modules import untrained
 
 from nerve._utils.errors import NerveError
 from nerve.core.randomness import Draws
-from nerve.methods.graphmae import GraphMAE
-from nerve.models.graph import strongest_edges
-from nerve.models.graphmae import scaled_cosine_error
+from nerve.methods.graph_layers import strongest_edges
+from nerve.methods.graphmae import GraphMAE, scaled_cosine_error
 
 R = 16
 

@@ -16,10 +16,10 @@ import nerve
 from nerve._utils.errors import NerveError, NerveWarning, NotFitted
 from nerve.core.patching import Patching
 from nerve.data.parcellation import Parcellation
-from nerve.methods.config import PRESETS, parse_assignments, read_config, resolve
-from nerve.methods.runs import embed_file, resolved_yaml, run_config
+from nerve.methods.parameters import parse_assignments, read_settings
+from nerve.methods.runs import configured_encoder, embed_file, resolved_yaml
 
-TINY = {"preset": "small", "dim": 16, "depth": 1, "epochs": 2, "batch_size": 16, "device": "cpu"}
+TINY = {"dim": 16, "depth": 1, "epochs": 2, "batch_size": 16, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_saved_and_loaded_is_identical(fitted, cohort, tmp_path):
     loaded = nerve.NERVE.load(tmp_path, device="cpu")
     for pooling in ("pca", "mean", "cls", "tokens"):
         assert np.array_equal(loaded.transform(cohort, pooling), fitted.transform(cohort, pooling))
-    assert loaded.config() == fitted.config()
+    assert loaded.get_params() == fitted.get_params()
     assert loaded.score(cohort) == fitted.score(cohort)
     saved = json.loads((tmp_path / "config.json").read_text())
     assert saved["parcellation"]["regions"]["label"] == list(cohort.parcellation.labels)
@@ -243,17 +243,17 @@ def test_not_fitted():
 
 
 def test_every_preset_is_valid_and_settings_are_checked():
-    for preset in PRESETS:
-        resolve(preset, {})
+    for preset in nerve.NERVE.presets:
+        nerve.NERVE.from_preset(preset).check_parameters()
     with pytest.raises(NerveError, match=r"no setting 'leraning_rate'|Did you mean"):
-        resolve("small", {"leraning_rate": 1})
+        nerve.NERVE.from_preset("small", leraning_rate=1)
     with pytest.raises(NerveError, match=r"mask_ratio is 1\.5, expected less than 1"):
-        resolve("small", {"mask_ratio": 1.5})
+        nerve.NERVE.from_preset("small", mask_ratio=1.5).check_parameters()
     with pytest.raises(NerveError, match="Did you mean 'paper'"):
-        resolve("papr", {})
-    with pytest.raises(NerveError, match="Did you mean 'epochs'"):
-        nerve.NERVE(epoch=3).config()
-    with pytest.raises(NerveError, match="Did you mean 'epochs'"):
+        nerve.NERVE.from_preset("papr")
+    with pytest.raises(TypeError, match="'epoch'"):
+        nerve.NERVE(epoch=3)
+    with pytest.raises(ValueError, match="'epoch'"):
         nerve.NERVE().set_params(epoch=3)
     with pytest.raises(NerveError, match="Did you mean 'epochs'"):
         nerve.NERVE.from_preset("small", epoch=3)
@@ -262,32 +262,26 @@ def test_every_preset_is_valid_and_settings_are_checked():
 @pytest.mark.parametrize("preset", ["paper", "default", "small"])
 def test_the_file_of_a_run_is_read_back_as_it_was(preset, tmp_path):
     """`--resume` reads it: 1e-06 is a number in JSON and a word in YAML."""
-    settings = resolve(preset, {"lr": 1e-6, "eps": 1e-12, "clip": None})
-    (tmp_path / "config.yaml").write_text(resolved_yaml(settings, preset))
-    named, read = read_config(tmp_path / "config.yaml")
-    assert (named, resolve(named, read)) == (preset, settings)
+    encoder = nerve.NERVE.from_preset(preset, lr=1e-6, eps=1e-12, clip=None)
+    (tmp_path / "config.yaml").write_text(resolved_yaml(encoder))
+    again = configured_encoder(tmp_path, None, None, [], resume=True)
+    assert again.check_parameters() == encoder.check_parameters()
+    assert again.preset_name() == preset
 
 
 def test_yaml_and_assignments(tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text("preset: small\nlr: 1e-3\nclip: null\n")
-    preset, settings = read_config(file)
-    config = resolve(
-        preset, settings | parse_assignments(["dim=32", "lr=2e-4", "keep=last", "betas=[0.8, 0.9]"])
-    )
-    assert (config.lr, config.clip, config.dim, config.keep, config.betas) == (
-        2e-4,
-        None,
-        32,
-        "last",
-        (0.8, 0.9),
-    )
+    preset, settings = read_settings(file)
+    assigned = parse_assignments(["dim=32", "lr=2e-4", "keep=last", "betas=[0.8, 0.9]"])
+    chosen = nerve.NERVE.from_preset(preset, **settings | assigned).training_settings()
+    assert (chosen.lr, chosen.clip, chosen.keep, chosen.betas) == (2e-4, None, "last", (0.8, 0.9))
     file.write_text("- a list")
     with pytest.raises(NerveError, match="holds no settings"):
-        read_config(file)
+        read_settings(file)
     file.write_text("!!python/object/apply:os.system ['true']")
     with pytest.raises(NerveError, match="not valid YAML"):
-        read_config(file)
+        read_settings(file)
     with pytest.raises(NerveError, match="expected key=value"):
         parse_assignments(["lr"])
 
@@ -298,12 +292,12 @@ def test_a_wrong_setting_is_blamed_on_where_it_stands(tmp_path):
     with pytest.raises(
         NerveError, match=r"^--set: there is no setting 'epoch'.*Did you mean 'epochs'"
     ):
-        run_config(tmp_path, None, file, ["epoch=3"], False)
+        configured_encoder(tmp_path, None, file, ["epoch=3"], False)
     with pytest.raises(NerveError, match=r"^--set: epochs is -3"):
-        run_config(tmp_path, None, file, ["epochs=-3"], False)
+        configured_encoder(tmp_path, None, file, ["epochs=-3"], False)
     file.write_text("epoch: 3\n")
     with pytest.raises(NerveError, match=r"c\.yaml: there is no setting 'epoch'"):
-        run_config(tmp_path, None, file, ["lr=0.1"], False)
+        configured_encoder(tmp_path, None, file, ["lr=0.1"], False)
 
 
 def test_embeddings_are_not_overwritten_unasked(tmp_path):
@@ -320,8 +314,8 @@ def test_a_large_cohort_is_packed_into_a_file_and_read_from_it(cohort, tmp_path,
 
     expected = nerve.NERVE(**TINY).fit(cohort).transform(cohort)
     monkeypatch.setattr(packing, "IN_MEMORY_BELOW", 0)
-    source = packing.packed_source(
-        packing.PackingSource(cohort, Patching.from_parcellation(cohort.parcellation)), tmp_path
+    source = packing.packed_dataset(
+        packing.PatchDataset(cohort, Patching.from_parcellation(cohort.parcellation)), tmp_path
     )
     assert isinstance(source.array, np.memmap)
     assert np.array_equal(nerve.NERVE(**TINY).fit(cohort).transform(cohort), expected)
@@ -341,4 +335,4 @@ def test_half_precision_cohort_trains(cohort):
 
 def test_a_misspelt_tokenizer_is_corrected():
     with pytest.raises(NerveError, match="Did you mean 'bilinear'"):
-        nerve.NERVE(tokenizer="bilinar").config()
+        nerve.NERVE(tokenizer="bilinar").check_parameters()

@@ -14,7 +14,7 @@ from nerve.core import TOKENIZERS, Tokenizer
 from nerve.core.masked_autoencoder import POOLINGS
 from nerve.core.views import VIEWS
 from nerve.interpret import interpret_to
-from nerve.methods.config import PRESETS
+from nerve.methods.nerve import PRESETS
 
 QUICK = {"dim": 16, "depth": 1, "epochs": 1, "batch_size": 16, "device": "cpu"}
 every_preset = pytest.mark.parametrize("preset", PRESETS)
@@ -38,9 +38,9 @@ def cohort() -> nerve.Cohort:
 def fitted(cohort):
     """Each preset fitted once; `pca` needs components, so `paper` is asked for them too."""
     return {
-        preset: nerve.NERVE(preset=preset, pooling="pca", **QUICK, heads=2, n_components=16).fit(
-            cohort
-        )
+        preset: nerve.NERVE.from_preset(
+            preset, pooling="pca", **QUICK, heads=2, n_components=16
+        ).fit(cohort)
         for preset in PRESETS
     }
 
@@ -104,7 +104,7 @@ def test_pca_is_principal_components_of_what_sets_the_tokens_of_everyone_apart(
     encoder = fitted[preset]
     module, packed = (
         encoder.module_,
-        torch.from_numpy(encoder.packing(cohort).packed(np.arange(40))),
+        torch.from_numpy(encoder.patch_dataset(cohort).packed(np.arange(40))),
     )
     with torch.inference_mode():
         group = module.encoder(module.token_sequence(packed.mean(0, keepdim=True), None))
@@ -142,7 +142,7 @@ def test_a_view_is_fitted_on_those_given_to_fit_and_saved_with_the_model(view, c
     encoder = nerve.NERVE(view=view, **QUICK, n_components=8).fit(cohort)
     expected = VIEWS[view]().fit(cohort.connectivity).apply(cohort.connectivity)
     np.testing.assert_allclose(
-        encoder.packing(cohort).packed(np.arange(40)), encoder.patching_.pack(expected)
+        encoder.patch_dataset(cohort).packed(np.arange(40)), encoder.patching_.pack(expected)
     )
     encoder.save(tmp_path)
     loaded = nerve.NERVE.load(tmp_path, device="cpu")
@@ -153,7 +153,7 @@ def test_a_view_is_fitted_on_those_given_to_fit_and_saved_with_the_model(view, c
         VIEWS[view]().fit(cohort.connectivity[:20]).apply(cohort.connectivity)
     )  # nothing of those who came later
     np.testing.assert_allclose(
-        first.packing(cohort).packed(np.arange(40)), first.patching_.pack(own), atol=1e-6
+        first.patch_dataset(cohort).packed(np.arange(40)), first.patching_.pack(own), atol=1e-6
     )
     label = "# NERVE\n" if view == "fc" else f"# NERVE, {view} view\n"
     assert (tmp_path / "README.md").read_text().startswith(label)
@@ -207,5 +207,7 @@ def test_a_tokenizer_class_is_accepted_and_loaded_only_if_it_is_given(cohort, tm
     ):
         nerve.NERVE.load(tmp_path, tokenizer=OtherTokenizer)
     with pytest.raises(NerveError, match="class derived from"):
-        nerve.NERVE(tokenizer=dict).config()
-    assert nerve.NERVE(tokenizer=TOKENIZERS["shared"]).config().tokenizer == "shared"
+        nerve.NERVE(tokenizer=dict).check_parameters()
+    assert (
+        nerve.NERVE(tokenizer=TOKENIZERS["shared"]).described_parameters()["tokenizer"] == "shared"
+    )

@@ -6,9 +6,11 @@ import pytest
 
 from nerve import Cohort, Parcellation
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.methods.data import CohortDataset, checked_embeddings
+from nerve.methods.base import checked_features
+from nerve.methods.inputs import CohortDataset
+from nerve.methods.pca import PrincipalComponents
 from nerve.methods.ppca import PPCA
-from nerve.methods.references import PrincipalComponents, RawFC
+from nerve.methods.raw import RawFC
 
 REGIONS = Parcellation.from_table(
     pd.DataFrame({"label": list("abcd"), "network": list("XXYY")}), name="four"
@@ -35,12 +37,12 @@ def test_people_without_numbers_are_named(fc):
     values = np.zeros((12, 2, 3))
     values[5, 1, 2], values[9] = np.nan, np.inf
     with pytest.raises(NerveError, match="embedding of sub-05, sub-09 is not finite"):
-        checked_embeddings(values, cohort_of(fc))
+        checked_features(values, cohort_of(fc))
 
 
 def test_everyone_alike_is_said(fc):
     with pytest.warns(NerveWarning, match="all 12 participants have one embedding"):
-        checked_embeddings(np.ones((12, 3)), cohort_of(fc))
+        checked_features(np.ones((12, 3)), cohort_of(fc))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e20])

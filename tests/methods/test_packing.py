@@ -29,7 +29,7 @@ def folder(people, tmp_path):
 
 
 def encoder(view: str = "tangent") -> NERVE:
-    return NERVE(preset="small", view=view, dim=8, epochs=1, device="cpu", n_components=4)
+    return NERVE.from_preset("small", view=view, dim=8, epochs=1, device="cpu", n_components=4)
 
 
 @pytest.mark.slow

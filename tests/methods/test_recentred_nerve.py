@@ -22,7 +22,6 @@ from nerve.methods.recentring import UNSEEN
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, R, SITES = 150, 12, 5
 SMALL = {
-    "preset": "small",
     "view": "tangent",
     "dim": 16,
     "epochs": 0,
@@ -103,7 +102,7 @@ def test_matrices_have_the_common_mean_at_every_site_that_was_trained_on_or_not(
     common = fitted.view_.apply(known.connectivity).mean(axis=0)
     plain, moved = (
         fitted.view_.apply(planted.connectivity),
-        fitted.packing(planted).matrices(everyone(planted)),
+        fitted.patch_dataset(planted).matrices(everyone(planted)),
     )
     n = N // SITES
     for site in range(SITES):

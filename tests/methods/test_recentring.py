@@ -104,7 +104,7 @@ def test_one_participant_alone_keeps_half_of_what_sets_them_apart():
     shifts = SiteShifts.of(np.zeros((4, 2)).__getitem__, np.array(list("aabb")))
     alone, site = np.array([[2.0, 4.0]]), np.array(["c"])
     np.testing.assert_allclose(
-        shifts.meeting(alone.__getitem__, site).apply(alone, site), [[1.0, 2.0]]
+        shifts.with_new_sites(alone.__getitem__, site).apply(alone, site), [[1.0, 2.0]]
     )
 
 
@@ -159,7 +159,7 @@ def test_of_a_site_of_few_participants_nothing_is_kept_and_it_is_recentred_by_it
     shifts = SiteShifts.of(features.__getitem__, sites)
     assert dict(shifts.sizes) == {"large": 12}
     assert shifts.shifts.shape == (1, 5)
-    moved = shifts.meeting(features.__getitem__, sites).apply(features, sites)
+    moved = shifts.with_new_sites(features.__getitem__, sites).apply(features, sites)
     own = features[12:16].mean(axis=0)
     np.testing.assert_allclose(
         moved[12:16], features[12:16] - 4 / 5 * (own - features.mean(axis=0)), atol=1e-5

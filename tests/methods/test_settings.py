@@ -8,7 +8,6 @@ import pytest
 
 from nerve._utils.errors import NerveError
 from nerve.methods import METHODS, make_method, method_class
-from nerve.methods.config import NerveConfig
 
 ODD = [
     "abc",
@@ -30,12 +29,7 @@ ODD = [
 
 
 def settings_of(name: str) -> list[str]:
-    own = list(inspect.signature(method_class(name)).parameters)
-    return (
-        sorted({*own, *NerveConfig.model_fields} - {"preset", "parcellation"})
-        if name == "nerve"
-        else own
-    )
+    return list(inspect.signature(method_class(name)).parameters)
 
 
 def refusal(name: str, settings: dict) -> str:
@@ -48,8 +42,8 @@ def refusal(name: str, settings: dict) -> str:
 
 
 # Which odd values make sense, by what a setting means; everything else must be refused.
-NAMES = {"patching", "recentre"}  # of a table of groups, of a column
-MAY_BE_NONE = {"patching", "recentre", "n_components", "clip", "max_steps"}
+NAMES = {"patching", "recentre", "parcellation"}  # of a table of groups, of a column, of an atlas
+MAY_BE_NONE = {"parcellation", "recentre", "n_components", "clip", "max_steps"}
 MAY_BE_LISTS = {"columns", "phenotypes", "hidden", "other_windows"}
 MAY_BE_PARTS = {"warmup_epochs"}  # of whole numbers
 MAY_BE_NEGATIVE = {"threshold"}  # of correlations
@@ -80,12 +74,7 @@ def makes_sense(setting: str, value: object, default: object) -> bool:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_odd_values_are_refused_with_a_sentence_unless_they_make_sense(name):
-    defaults = (
-        {key: field.default for key, field in NerveConfig.model_fields.items()}
-        if name == "nerve"
-        else {}
-    )
-    defaults |= make_method(name, "small").get_params()
+    defaults = make_method(name, "small").get_params()
     for setting in settings_of(name):
         for value in ODD:
             sentence = refusal(name, {setting: value})

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from nerve.cli import app
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
+from nerve.methods.base import read_configuration
 from nerve.methods.nerve import NERVE
-from nerve.methods.pretrained import packaged_models
+from nerve.methods.pretrained import located, packaged_models
 
 NAME = "nerve-small-419"
 REGIONS = load_parcellation("schaefer400-17+aseg19")
@@ -22,6 +23,14 @@ N, VOLUMES = 12, 25  # so many independent volumes let entries spread as in a re
 @pytest.fixture(scope="module")
 def encoder():
     return NERVE.from_pretrained(NAME, device="cpu")
+
+
+def test_its_settings_are_compared_with_its_preset_and_none_that_it_does_not_name():
+    with located(NAME) as folder:
+        config = read_configuration(folder)
+    assert NERVE.saved_preset(config) == "small"
+    expected = {"n_directions": 16, "dim": 32, "n_components": 32}
+    assert NERVE.differences(config["parameters"], "small") == expected
 
 
 def like_the_training(encoder, change=lambda series: series):

@@ -16,10 +16,11 @@ from nerve.data.parcellation import Parcellation
 from nerve.evaluation import KernelRidge
 from nerve.methods import METHODS, make_method, method_class
 from nerve.methods.nerve import NERVE
+from nerve.methods.pca import PrincipalComponents
 from nerve.methods.ppca import PPCA
-from nerve.methods.references import PrincipalComponents, RawFC
+from nerve.methods.raw import RawFC
 from nerve.methods.tangent import TangentSpace
-from nerve.methods.trained import Trained
+from nerve.methods.trained import TrainedMethod
 
 REGIONS = Parcellation(tuple("abcdefgh"), tuple("AABBCCDD"), name="letters")
 
@@ -126,7 +127,7 @@ def test_tables_have_participants_as_rows(cohort, method):
     "name", [name for name in METHODS if method_class(name).role != "supervised"]
 )
 def test_every_transformer_knows_its_width(cohort, name):
-    short = {"epochs": 1} if issubclass(method_class(name), Trained) else {}
+    short = {"epochs": 1} if issubclass(method_class(name), TrainedMethod) else {}
     if name == "gate":
         short |= {"window": 10, "other_windows": (12,), "n_windows": 2, "n_components": 4}
     method = make_method(name, "small", short, device="cpu").fit(cohort)
@@ -193,7 +194,6 @@ class FlatPrincipalComponents(_Flat, PrincipalComponents):
 class FlatNERVE(_Flat, NERVE):
     def __init__(
         self,
-        preset="small",
         view="fc",
         dim=8,
         depth=1,
@@ -203,7 +203,7 @@ class FlatNERVE(_Flat, NERVE):
         seed=0,
     ):
         settings = {"view": view, "dim": dim, "depth": depth, "epochs": epochs, "pooling": pooling}
-        super().__init__(preset=preset, device=device, seed=seed, **settings)
+        super().__init__(device=device, seed=seed, **settings)
 
 
 # check -> why it does not apply

@@ -276,8 +276,8 @@ def test_patches_of_the_users_own_table_travel_as_groups_without_its_path(tmp_pa
     table = pd.DataFrame({"label": list("abcdefgh"), "network": list("XXYYXXYY")})
     path = tmp_path / "secret.tsv"
     table.to_csv(path, sep="\t", index=False)
-    options = {"preset": "small", "epochs": 1, "dim": 8, "depth": 1, "device": "cpu"}
-    model = nerve.NERVE(parcellation, str(path), **options).fit(fc)
+    options = {"epochs": 1, "dim": 8, "depth": 1, "device": "cpu"}
+    model = nerve.NERVE(parcellation, patching=str(path), **options).fit(fc)
     folder = model.save(tmp_path / "model")
     path.unlink()
     assert "secret" not in (folder / "config.json").read_text() + (folder / "README.md").read_text()

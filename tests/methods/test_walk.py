@@ -19,7 +19,6 @@ REGIONS = Parcellation(
     tuple(f"{name}{i}" for i, name in enumerate(NETWORKS)), NETWORKS, name="twelve"
 )
 SMALL = {
-    "preset": "small",
     "view": "tangent",
     "dim": 8,
     "epochs": 1,
@@ -45,7 +44,7 @@ def counted(monkeypatch):
     count(nerve.Cohort, "concat")
     count(TangentView, "fit")
     count(TangentView, "apply", lambda _, fc: len(fc))
-    count(packing.PackingSource, "packed", lambda _, rows: len(rows))
+    count(packing.PatchDataset, "packed", lambda _, rows: len(rows))
     count(trained, "principal_components")
     count(MaskedAutoencoder, "embed", lambda _, packed, *__: len(packed))
     return counts

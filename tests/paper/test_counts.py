@@ -5,7 +5,6 @@ import pytest
 import nerve
 from nerve.core import TOKENIZERS, count_parameters
 from nerve.core.patching import Patching
-from nerve.methods.config import resolve
 
 
 @pytest.fixture(scope="module")
@@ -13,10 +12,12 @@ def patching() -> Patching:
     return Patching.from_parcellation(nerve.load_parcellation("schaefer400-17"))
 
 
-def test_the_papers_model_has_exactly_3403712_parameters(patching):
-    counts = count_parameters(patching, **resolve("paper", {}).model_options())
-    assert counts["total"] == 3_403_712
-    assert counts["tokenizer"] == 102_400
+def test_the_papers_model_has_exactly_3403712_parameters():
+    parcellation = nerve.load_parcellation("schaefer400-17")
+    model = nerve.NERVE.from_preset("paper")
+    assert model.parameter_count(parcellation) == 3_403_712
+    tokenizer = model.build(parcellation).tokenizer
+    assert tokenizer.embed_factors.numel() == 102_400
 
 
 def test_shared_and_specific_as_released_with_their_biases(patching):
@@ -43,7 +44,7 @@ def test_growth_is_as_the_paper_states(patching):
 
 
 def test_the_papers_hyperparameters():
-    config = resolve("paper", {})
+    config = nerve.NERVE.from_preset("paper")
     stated = {
         "epochs": 4000,
         "warmup_epochs": 400,
@@ -77,7 +78,7 @@ def test_the_papers_hyperparameters():
 def test_twelve_thousand_steps_on_the_papers_cohorts():
     from nerve.core.training import split_rows
 
-    config = resolve("paper", {}).training_settings()
+    config = nerve.NERVE.from_preset("paper").training_settings()
     training, _ = split_rows(
         1791 + 1416, config.validation_fraction, config.seed, ["ABCD"] * 1791 + ["PNC"] * 1416
     )

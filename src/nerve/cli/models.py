@@ -241,7 +241,7 @@ def methods(
         for one in rows[rows["parameters"] > 0].to_dict("records"):
             view = "" if one["view"] == "fc" else f", {one['view']} view"
             say(f"{'':<12} {one['parameters']:,} parameters ({one['preset']}{view})")
-        say(f"{'':<12} {row['paper']}")
+        say(f"{'':<12} {row['citation']}")
         if row["adapted"]:
             say(f"{'':<12} ours: {row['adapted']}")
     say(f"\nParameters that are trained, by preset, with {parcellation}.")

@@ -56,10 +56,10 @@ def predict(
 ) -> None:
     """Predict new participants by a probe that was kept. Regions are matched by label, covariates by name.
 
-    Example: `nerve predict probes/age cohorts/new predictions.tsv`
+    Example: `nerve predict models/age cohorts/new predictions.tsv`
     """
     from nerve.data.readers.ids import counted
-    from nerve.methods.probe import predict_file
+    from nerve.methods.kept_model import predict_file
 
     table = predict_file(probe, cohort, out)
     say(

@@ -29,8 +29,8 @@ from nerve.experiments.rehearse import rehearsal
 from nerve.experiments.screen import RunsProgress, duration, found, say, show_results, show_scores
 from nerve.experiments.store import DONE, UNAVAILABLE
 from nerve.methods import METHODS, load_method, make_method
+from nerve.methods.kept_model import KeptModel, free_folder
 from nerve.methods.pretrained import find_model, packaged_models
-from nerve.methods.probe import Probe, free_folder
 from nerve.report import page
 from nerve.report.load import CHECKS
 from nerve.report.results import ids_of
@@ -111,7 +111,7 @@ def _done(experiment: Experiment, launcher: str, jobs: int | None) -> ResultsFol
         return experiment.run(launcher, jobs, progress, shlex.join([program, *sys.argv[1:]]))
 
 
-def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> Probe:
+def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> KeptModel:
     """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
     if len(rows) != 1:
         raise problem(
@@ -120,7 +120,7 @@ def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> Probe:
             expected="one of --features: a probe reads one",
         )
     free_folder(folder)
-    probe = Probe(_probe_encoder(rows[0], protocol), protocol)
+    probe = KeptModel(_probe_encoder(rows[0], protocol), protocol)
     probe.check()
     return probe
 

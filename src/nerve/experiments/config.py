@@ -18,7 +18,7 @@ from nerve._utils.files import read_yaml
 from nerve.data.parcellation import Parcellation
 from nerve.evaluation.protocol import FIELDS, NONE, Protocol, known_fields
 from nerve.methods import make_method
-from nerve.methods.settings import Device, Seed, said
+from nerve.methods.parameters import Device, Seed
 
 Model = TypeVar("Model")
 # what an experiment file does unless it says otherwise: as the paper; `nerve evaluate` has the protocol's own defaults
@@ -27,6 +27,11 @@ PAPER_PROTOCOL: dict[str, Any] = {
     "motion": NONE,
     "pretrain_scope": "all",
 }
+
+
+def said(default: Any, meaning: str, **limits: Any) -> Any:
+    """A setting with its default and what it means, in one sentence."""
+    return Field(default, description=meaning, **limits)
 
 
 class _Strict(BaseModel):

@@ -34,7 +34,7 @@ def evaluate(
     ----------
     features : array, DataFrame, path, str, estimator, or a mapping of several
         (n, d) numbers in the order of the cohort's participants; a table or TSV with `participant_id`, joined by id;
-        the name of a reference row ("raw", "pca", "tangent", "factors", "covariates" …), fitted on training folds; or
+        the name of a reference row ("raw", "pca", "tangent", "covariates" …), fitted on training folds; or
         an estimator with `fit(cohort)` and `transform(cohort)`, or `fit(cohort, y)` and `predict(cohort)`, fitted
         inside each fold. ``{"NERVE": Z, "raw": "raw"}`` gives several.
     cohort : Cohort

@@ -354,7 +354,7 @@ def _about(workspace: Workspace, found: Found, command: str) -> dict[str, Any]:
         "target_labels": {
             name: dict(cohort.target_labels) for name, cohort in config.cohorts.items()
         },
-        "citations": {name: method_class(name).paper for name in methods},
+        "citations": {name: method_class(name).citation for name in methods},
         "seeds": list(config.seeds),
         "versions": versions(),
         "code": code,

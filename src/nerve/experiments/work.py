@@ -381,7 +381,7 @@ def given(path: str) -> tuple[type[FromTable], dict[str, Any]]:
             "Supervised methods are trained inside each fold: name the method itself."
         )
     cls, parameters = method_class(name), dict(config.get("parameters") or {})
-    preset = cls.nearest_preset(parameters)
+    preset = cls.saved_preset(config)
     about = {
         "method": name,
         "kind": str(cls.role),
@@ -451,7 +451,7 @@ def usable_cohorts(method: Any, cohorts: list[Cohort]) -> list[Cohort]:
 
 def is_readable(method: Any, cohort: Cohort) -> bool:
     """Whether a cohort has what a method reads."""
-    return method.kind != "timeseries" or cohort.timeseries is not None
+    return method.inputs != "timeseries" or cohort.timeseries is not None
 
 
 def _fitted_on(model: Any, workspace: Workspace, name: str) -> bool:

@@ -163,7 +163,7 @@ def _mean_maps(encoder: Any, cohort: Cohort, label: str) -> tuple[np.ndarray, np
     """Mean over participants of the maps (layers, heads, tokens, tokens) and of the rollout (tokens, tokens)."""
     import torch
 
-    module, source = encoder.module_.eval(), encoder.packing(cohort)
+    module, source = encoder.module_.eval(), encoder.patch_dataset(cohort)
     parts = list(
         chunks(np.arange(len(cohort)), 16)
     )  # maps of all layers and heads are in memory together

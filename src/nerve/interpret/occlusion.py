@@ -53,7 +53,7 @@ def embedding_of(encoder: Any, cohort: Cohort, patching: Patching) -> Embedding:
     """Of "raw" (FC above the diagonal), or of a fitted encoder; the cohort is in its region order."""
     if hasattr(encoder, "embed_matrices"):
         return Embedding(
-            encoder.embed_matrices, encoder.packing(cohort).matrices, patching, encoder.view_
+            encoder.embed_matrices, encoder.patch_dataset(cohort).matrices, patching, encoder.view_
         )
     embed = _upper if isinstance(encoder, str) else encoder.transform
     return Embedding(embed, partial(cohort.inputs, "fc"), patching)

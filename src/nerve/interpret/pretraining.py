@@ -23,8 +23,8 @@ from nerve._utils.files import atomic_file, write_json
 from nerve.core.patching import Patching
 from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import FEWEST
-from nerve.methods.data import as_cohort, chunks
-from nerve.methods.packing import PackingSource
+from nerve.methods.inputs import as_cohort, chunks
+from nerve.methods.packing import PatchDataset
 
 MOST_PEOPLE = 256  # held-out participants that are reconstructed
 MOST_SHOWN = (
@@ -150,12 +150,12 @@ def _write_example(
     return correlations
 
 
-def _source(method: Any, cohort: Cohort) -> PackingSource:
+def _source(method: Any, cohort: Cohort) -> PatchDataset:
     """The matrices of participants as the method reads them."""
     return (
-        method.packing(cohort)
-        if hasattr(method, "packing")
-        else PackingSource(cohort, method.patching_)
+        method.patch_dataset(cohort)
+        if hasattr(method, "patch_dataset")
+        else PatchDataset(cohort, method.patching_)
     )
 
 

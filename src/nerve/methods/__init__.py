@@ -25,22 +25,34 @@ METHODS: dict[str, str] = {
     "gate": "nerve.methods.gate:GATE",
     "braingsls": "nerve.methods.braingsls:BrainGSLs",
     "brainmass": "nerve.methods.brainmass:BrainMass",
-    "raw": "nerve.methods.references:RawFC",
-    "pca": "nerve.methods.references:PrincipalComponents",
+    "raw": "nerve.methods.raw:RawFC",
+    "pca": "nerve.methods.pca:PrincipalComponents",
     "ppca": "nerve.methods.ppca:PPCA",
     "tangent": "nerve.methods.tangent:TangentSpace",
     "shrunk": "nerve.methods.shrunk:ShrunkTangentSpace",
-    "factors": "nerve.methods.factors:Factors",
-    "covariates": "nerve.methods.references:Covariates",
+    "covariates": "nerve.methods.covariates:Covariates",
 }
-NAME_OF_CLASS = {
-    target.partition(":")[2]: name for name, target in METHODS.items()
-}  # as models on disk say it
-READS = {"fc": "FC", "upper": "FC", "timeseries": "time series", "participants": "covariates"}
+# class, as models on disk name it -> name
+NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}
+_INPUTS_IN_WORDS = {
+    "fc": "FC",
+    "upper": "FC",
+    "timeseries": "time series",
+    "participants": "covariates",
+}
 
 
 def method_class(name: str) -> Any:
     """The estimator class of a method.
+
+    Parameters
+    ----------
+    name : str
+        One of `METHODS`.
+
+    Returns
+    -------
+    type
 
     Examples
     --------
@@ -60,7 +72,7 @@ def make_method(
     device: str = "auto",
     parcellation: Any = None,
 ) -> Any:
-    """A method with all its settings checked, before anything runs; every mistake is a sentence (`NerveError`).
+    """Make a method by name and check all its parameters, before anything runs.
 
     Parameters
     ----------
@@ -75,6 +87,10 @@ def make_method(
     parcellation : Parcellation or str, optional
         Also try whether a model of these regions can be built, without allocating it.
 
+    Returns
+    -------
+    method
+
     Examples
     --------
     >>> make_method("brainnetcnn", "small", {"epochs": 3}).epochs
@@ -83,16 +99,30 @@ def make_method(
     'shrunk'
     """
     cls = method_class(name)
-    own = {"seed": seed, "device": device} if "seed" in cls._get_param_names() else {}
-    method = cls.from_preset(preset, **{**own, **(settings or {})})
-    method.check_settings()
+    changes: dict[str, Any] = {}
+    if "seed" in cls._get_param_names():
+        changes = {"seed": seed, "device": device}
+    method = cls.from_preset(preset, **{**changes, **(settings or {})})
+    method.check_parameters()
     if parcellation is not None:
         method.parameter_count(load_parcellation(parcellation))
     return method
 
 
 def load_method(path: str | os.PathLike[str], *, device: str = "auto") -> Any:
-    """The fitted method in a folder that `save` wrote, an archive of it or a packaged model, whichever it is."""
+    """Read a fitted method, whichever it is.
+
+    Parameters
+    ----------
+    path : path or str
+        A folder that `save` wrote, an archive of it, or the name of a packaged model.
+    device : str
+        Where it computes.
+
+    Returns
+    -------
+    method
+    """
     from nerve.methods.base import read_configuration
     from nerve.methods.pretrained import located
 
@@ -117,7 +147,7 @@ def method_table(
     Returns
     -------
     DataFrame
-        Columns method, title, role, needs, view, preset, parameters, paper, adapted.
+        Columns method, title, role, needs, view, preset, parameters, citation, adapted.
 
     Examples
     --------
@@ -125,27 +155,32 @@ def method_table(
     np.int64(13545257)
     """
     regions = load_parcellation(parcellation)
-    every = {name: method_class(name) for name in METHODS}
-    known = list(dict.fromkeys(name for cls in every.values() for name in cls.presets))
+    classes = {name: method_class(name) for name in METHODS}
     if preset is not None:
-        one_of("preset", preset, known)
+        known: dict[str, None] = {}
+        for cls in classes.values():
+            known |= dict.fromkeys(cls.presets)
+        one_of("preset", preset, list(known))
     rows = []
-    for name, cls in every.items():
-        for one in cls.presets if preset is None else {preset} & cls.presets.keys():
-            method = cls.from_preset(one)
-            said = {
-                "method": name,
-                "title": cls.title,
-                "role": cls.role,
-                "needs": READS[cls.kind],
-                "view": method.view,
-            }
-            said |= {"preset": one, "parameters": method.parameter_count(regions)}
-            rows.append({**said, "paper": cls.paper, "adapted": cls.adapted})
+    for name, cls in classes.items():
+        for preset_name in cls.presets:
+            if preset not in (None, preset_name):
+                continue
+            method = cls.from_preset(preset_name)
+            rows.append(
+                {
+                    "method": name,
+                    "title": cls.title,
+                    "role": cls.role,
+                    "needs": _INPUTS_IN_WORDS[cls.inputs],
+                    "view": method.view,
+                    "preset": preset_name,
+                    "parameters": method.parameter_count(regions),
+                    "citation": cls.citation,
+                    "adapted": cls.adapted,
+                }
+            )
     table = pd.DataFrame(rows)
     same = [column for column in table if column != "preset"]
-    return (
-        table.groupby(same, sort=False, dropna=False)["preset"]
-        .agg(", ".join)
-        .reset_index()[list(table)]
-    )
+    merged = table.groupby(same, sort=False, dropna=False)["preset"].agg(", ".join)
+    return merged.reset_index()[list(table)]

@@ -1,53 +1,67 @@
-"""What every method shares: what it is called, its presets, one check of its parameters, saving and loading.
+"""What every method shares: name and presets, check of parameters, saving, loading, model card.
 
-To add a method, write one file with one class and add a line to `METHODS`:
+To add a method, write one file with its torch module and its estimator, and add a line to
+`nerve.methods.METHODS`:
 
-1. Derive from `trained.Encoder` (``fit`` + ``transform``), `predictor.Predictor` (``fit`` + ``predict``), or, if
-   nothing is trained by gradient, `references.Reference`. Say in ``role`` what it is and, in methods.yaml or as
-   attributes of the class, in ``title`` what tables call it, in ``paper`` how to cite it, in ``adapted`` what we
-   changed, and give ``presets`` "paper" and "small".
-2. ``__init__`` only stores its arguments, all with defaults; their types (`settings`) say what is allowed.
-3. ``kind`` says what it reads: ``"fc"``, ``"upper"`` or ``"timeseries"`` (see `Cohort.inputs`).
-4. What else the class provides is said at the top of `trained` and `references`.
+1. Derive from `trained.Encoder` (``fit`` + ``transform``), `trained.SupervisedMethod` (``fit`` +
+   ``predict``), or, if nothing is trained by gradient, from `Reference` below.
+2. Write the class attributes ``title`` (what tables call it), ``citation``, ``adapted`` (what
+   differs from the paper's method), ``inputs`` (what it reads: ``"fc"``, ``"upper"`` or
+   ``"timeseries"``, see `Cohort.inputs`) and ``presets`` ("paper" and "small" at least).
+3. ``__init__`` has every parameter with a type of `parameters` and a default, and only stores
+   them. Each has a line in the docstring.
+4. What else a class provides is at the top of `trained` and in `Reference`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 
 import nerve
-from nerve._utils.errors import NerveError, NotFitted, facts_html, one_of, problem
+from nerve._utils.errors import (
+    NerveError,
+    NerveWarning,
+    NotFitted,
+    facts_html,
+    listed,
+    one_of,
+    problem,
+)
 from nerve._utils.files import claim, read_json, write_json, write_markdown
 from nerve._utils.privacy import printable_name
+from nerve._utils.progress import progress_bar
 from nerve.core.distributed import current_processes
+from nerve.core.views import check_array_shapes
 from nerve.data.cohort import Cohort
-from nerve.data.connectivity import CORRELATIONS, in_words
+from nerve.data.connectivity import CORRELATIONS, MEASURES, in_words
 from nerve.data.parcellation import Parcellation
 from nerve.evaluation.rows import setting_phrases, settings_in_words
-from nerve.methods.data import as_cohort, pool_of
+from nerve.methods.inputs import as_cohort, chunks, cohorts_in
+from nerve.methods.parameters import check_names, checked_parameters, plain
 from nerve.methods.run_folder import load_tensors, save_tensors, single_precision
-from nerve.methods.settings import SAID, check_names, signature_model, validated
 
 FORMAT_VERSION = 2
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+CARD = "README.md"
 Role = Literal["reference", "supervised", "self-supervised"]
-NOT_SETTINGS = (
-    "preset",
-    "seed",
-    "device",
-    "compile",
-    "checkpoint_seconds",
-)  # of no preset: a row says the seed
-_DAMAGE = (
+
+# rows of results name the seed beside their preset
+_NOT_COMPARED = ("seed", "preset")
+# the parcellation is stored whole beside the parameters; the others change no result
+_NOT_SAVED = ("parcellation", "device", "compile", "checkpoint_seconds")
+_ERRORS_OF_DAMAGED_FILES = (
     LookupError,
     TypeError,
     ValueError,
@@ -58,8 +72,8 @@ _DAMAGE = (
 )
 
 
-class Saved(NamedTuple):
-    """What `save` wrote."""
+class SavedModel(NamedTuple):
+    """What `Method.save` wrote."""
 
     folder: Path
     config: dict[str, Any]  # config.json
@@ -67,67 +81,180 @@ class Saved(NamedTuple):
 
 
 class Method(BaseEstimator):
-    """An estimator of scikit-learn's kind that can be saved. See the top of this file for how to add one."""
+    """A scikit-learn estimator that can be saved. How to add one is at the top of this file."""
 
-    title: ClassVar[str] = ""  # what tables call it
+    title: ClassVar[str] = ""
+    citation: ClassVar[str] = ""
+    adapted: ClassVar[str] = ""
     role: ClassVar[Role] = "self-supervised"
-    kind: ClassVar[str] = "fc"
-    view: Any = "fc"  # the view of FC that is read
-    measures: ClassVar[tuple[str, ...]] = (
-        CORRELATIONS  # what matrices may hold: see `nerve.data.connectivity`
-    )
-    paper: ClassVar[str] = ""  # how to cite it, in one line
-    adapted: ClassVar[str] = ""  # what differs from the paper's method, in one sentence
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {},
-        "small": {},
-    }  # what differs from the defaults
-    adapted_: str = (
-        ""  # after fit: the substitute that this cohort made necessary; tables mark such rows
-    )
+    inputs: ClassVar[str] = "fc"
+    # what differs from the defaults of the signature
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {}}
+    # what matrices may hold (`nerve.data.connectivity`)
+    measures: ClassVar[tuple[str, ...]] = CORRELATIONS
+    view: Any = "fc"
+
+    # the preset that `from_preset` or a saved model named
+    _preset: str | None = None
+
+    # after fit
     parcellation_: Parcellation
     n_features_in_: int
-    data_: dict[str, Any]  # what is remembered of the training participants: nobody by name
+    data_: dict[str, Any]  # about the training participants; contains no participant ids
+    adapted_: str = ""  # the substitute that this cohort made necessary; tables mark such rows
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """What methods.yaml says of a method of the package."""
-        super().__init_subclass__(**options)
-        for name, value in (
-            SAID.get(cls.__name__, {}).items()
-            if cls.__module__.startswith("nerve.methods.")
-            else ()
-        ):
-            setattr(cls, name, value)
+    # Parameters and presets
 
     @classmethod
-    def from_preset(cls, name: str = "paper", **changes: Any) -> Self:
-        """The method with the parameters of a preset, some of them changed."""
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Make the method with the parameters of a preset.
+
+        Parameters
+        ----------
+        name : str
+            One of ``presets``.
+        **changes
+            Parameters that differ from the preset.
+
+        Returns
+        -------
+        method
+        """
         preset = cls.presets[one_of("preset", name, list(cls.presets))]
         check_names(changes, cls._get_param_names(), cls.title or cls.__name__)
-        return cls(**{**preset, **changes})
+        method = cls(**{**preset, **changes})
+        method._preset = name
+        return method
 
-    def check_settings(self) -> None:
-        """Refuse parameters of the wrong type or out of range with a sentence; `fit` begins with this."""
-        cls: Any = type(self)
-        validated(signature_model(cls), self.get_params(deep=False), cls.title or cls.__name__)
+    def check_parameters(self, where: str = "") -> dict[str, Any]:
+        """Check the parameters against the types in the signature; `fit` begins with this.
+
+        Parameters
+        ----------
+        where : str
+            Where the parameters come from, for the error; the title of the method by default.
+
+        Returns
+        -------
+        dict
+            The parameters as plain values.
+        """
+        return checked_parameters(self, where or self.title or type(self).__name__)
+
+    def described_parameters(self) -> dict[str, Any]:
+        """The parameters as plain JSON, without those that change no result."""
+        parameters = self.check_parameters()
+        named = {name: value for name, value in parameters.items() if name not in _NOT_SAVED}
+        return json.loads(json.dumps(named, default=_described_object))
+
+    @classmethod
+    def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
+        """The parameters that differ from a preset.
+
+        Parameters
+        ----------
+        parameters : mapping
+            What `described_parameters` gives, or `parameters` of config.json.
+        preset : str
+            One of ``presets``.
+
+        Returns
+        -------
+        dict
+            Plain JSON.
+        """
+        usual = cls.from_preset(preset).described_parameters()
+        different = {}
+        for name, value in parameters.items():
+            if name not in _NOT_COMPARED and value != usual.get(name):
+                different[name] = value
+        return different
+
+    @classmethod
+    def nearest_preset(cls, parameters: Mapping[str, Any]) -> str:
+        """The preset that parameters differ least from.
+
+        Parameters
+        ----------
+        parameters : mapping
+            What `described_parameters` gives, or `parameters` of config.json.
+
+        Returns
+        -------
+        str
+        """
+        return min(cls.presets, key=lambda name: len(cls.differences(parameters, name)))
+
+    @classmethod
+    def saved_preset(cls, config: Mapping[str, Any]) -> str:
+        """The preset that a config.json names, or else the one that it differs least from.
+
+        Parameters
+        ----------
+        config : mapping
+            What `read_configuration` gives.
+
+        Returns
+        -------
+        str
+        """
+        parameters = config.get("parameters") or {}
+        # models of NERVE of earlier versions name their preset among the parameters
+        for preset in (config.get("preset"), parameters.get("preset")):
+            if preset in cls.presets:
+                return str(preset)
+        return cls.nearest_preset(parameters)
+
+    def preset_name(self) -> str:
+        """The preset that it was made from; if none was named, the one that it differs least from.
+
+        Empty for methods whose presets are all the same.
+        """
+        if not self.has_presets():
+            return ""
+        return self._preset or self.nearest_preset(self.described_parameters())
+
+    @classmethod
+    def has_presets(cls) -> bool:
+        """Whether the presets of the method differ from one another."""
+        first, *others = cls.presets.values()
+        return any(other != first for other in others)
+
+    def label(self) -> str:
+        """The title, and the view that it reads if that is not FC."""
+        name = self.title or type(self).__name__
+        return name if self.view in (None, "fc") else f"{name}, {self.view} view"
+
+    # Inputs
 
     def __sklearn_tags__(self) -> Any:
         """Matrices come as (n, R, R) arrays."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
         return tags
 
     def begin_fit(self, data: Any) -> Cohort:
-        """Parameters checked; the data as one cohort, whose regions are those of the method from now on."""
-        self.check_settings()
+        """Check the parameters, bring the data into one cohort and note what it is.
+
+        Parameters
+        ----------
+        data : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        Cohort
+            In the region order that the method keeps from now on.
+        """
+        self.check_parameters()
         cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
-        self.parcellation_, self.n_features_in_ = cohort.parcellation, cohort.n_regions
+        self.parcellation_ = cohort.parcellation
+        self.n_features_in_ = cohort.n_regions
         counts = cohort.cohort_names.value_counts(sort=False)
         self.data_ = {
             "fingerprint": cohort.fingerprint,
-            "fc": [
-                one.fc_fingerprint for one in pool_of(data) or [cohort]
-            ],  # see `trained_on_all_of`
+            # see `trained_on_all_of`
+            "fc": [part.fc_fingerprint for part in cohorts_in(data) or [cohort]],
             "cohorts": {printable_name(name): int(n) for name, n in counts.items()},
         }
         return cohort
@@ -135,28 +262,27 @@ class Method(BaseEstimator):
     def trained_on_all_of(self, cohort: Cohort) -> bool:
         """Whether the FC of this cohort is that of one that the method was fitted on.
 
-        Tables may have changed since. Of a part of such a cohort, or of one that holds it, this is not known: models
-        are passed on, and keep nothing of any one participant.
+        The participants table may have changed since. Of a part of such a cohort, or of one that
+        holds it, this is not known: models are passed on, and keep nothing of any participant.
         """
         return cohort.fc_fingerprint in self.data_.get("fc", ())
 
     def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
-        """The data as a cohort in this order, if their measure is one that the method can work with."""
+        """Bring data into the order of a parcellation, and refuse a measure that cannot be used."""
         cohort = as_cohort(data, parcellation)
         if cohort.measure in self.measures:
             return cohort
-        remedy = (
-            "Ingest it again with --values z, which makes r of it."
-            if cohort.measure == "fisher_z"
-            else ""
-        )
+        remedy = "The feature sets raw and pca take any measure."
+        if cohort.measure == "fisher_z":
+            remedy = "Ingest it again with --values z, which makes r of it."
+        needed = " or ".join(in_words(measure) for measure in self.measures)
         raise NerveError(
-            f"Cohort {cohort.name!r} holds {in_words(cohort.measure)}, and {type(self).__name__} needs "
-            f"{' or '.join(map(in_words, self.measures))}. {remedy or 'The feature sets raw and pca take any measure.'}"
+            f"Cohort {cohort.name!r} holds {in_words(cohort.measure)}, "
+            f"and {type(self).__name__} needs {needed}. {remedy}"
         )
 
     def fitted_cohort(self, data: Any) -> Cohort:
-        """The data in the region order that the method was fitted in; regions that it lacks are an error."""
+        """Bring data into the region order that the method was fitted in."""
         self.check_fitted()
         return self.checked_cohort(data, self.parcellation_)
 
@@ -167,19 +293,11 @@ class Method(BaseEstimator):
                 f"This {type(self).__name__} is not fitted. Call fit first, or load a saved one."
             )
 
-    def _html_repr(self) -> str:
-        """What notebooks show: what a fitted method was fitted on, above scikit-learn's list of parameters."""
-        diagram = super()._html_repr()
-        if not hasattr(self, "parcellation_"):
-            return diagram
-        facts = {
-            "regions": f"{self.parcellation_.n_regions} in {self.parcellation_.n_networks} networks",
-            "parcellation": self.parcellation_.name,
-            **dict(line.split(": ", 1) for line in self.card_lines() if ": " in line),
-        }
-        return facts_html(self.label(), facts) + diagram
+    def parameter_count(self, parcellation: Parcellation) -> int:
+        """How many numbers are trained for the regions of a parcellation."""
+        raise NotImplementedError
 
-    # ---- files
+    # Files
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """What was learned, by name."""
@@ -189,12 +307,22 @@ class Method(BaseEstimator):
         """What else was learned, for config.json."""
         return {}
 
-    def restore(self, saved: Saved) -> None:
-        """The inverse of `tensors` and `state`; what does not fit is refused."""
+    def restore(self, saved: SavedModel) -> None:
+        """Take back what `tensors` and `state` gave; what does not fit is refused."""
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write model.safetensors, config.json and a model card into a folder; no participant is named."""
+        """Write model.safetensors, config.json and a model card; no participant is named.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+
+        Returns
+        -------
+        Path
+        """
         self.check_fitted()
         folder = claim(path)
         if current_processes().first:
@@ -203,25 +331,59 @@ class Method(BaseEstimator):
         return folder
 
     def save_description(self, folder: Path) -> None:
-        """Write the model card, and config.json last: a folder with it is complete."""
+        """Write the model card, and config.json last: a folder that holds it is complete."""
         write_markdown(folder / CARD, self.model_card())
         write_json(folder / CONFIG, self.configuration())
 
+    def configuration(self) -> dict[str, Any]:
+        """What config.json holds."""
+        table = self.parcellation_.to_table()
+        regions = {}
+        for column in table.columns:
+            values = table[column].tolist()
+            regions[str(column)] = [None if pd.isna(value) else value for value in values]
+        parameters = self.described_parameters()
+        preset = self.preset_name()
+        # for the reader: `load` takes all parameters from above
+        differences = self.differences(parameters, preset or next(iter(self.presets)))
+        return {
+            "format_version": FORMAT_VERSION,
+            "nerve_version": nerve.__version__,
+            "torch_version": torch.__version__,
+            "method": type(self).__name__,
+            "parameters": parameters,
+            "preset": preset,
+            "differences": differences,
+            "parcellation": {
+                "name": self.parcellation_.name,
+                "fingerprint": self.parcellation_.fingerprint,
+                "regions": regions,
+            },
+            "data": self.data_,
+            "adapted": self.adapted_,
+            **self.state(),
+        }
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "auto") -> Self:
-        """Read what `save` wrote. A newer format, missing file or changed shape is refused by name.
+        """Read what `save` wrote. A newer format, missing file or changed shape is refused.
 
         Parameters
         ----------
         path : path
+            The folder.
         device : str
             Where a trained method computes.
+
+        Returns
+        -------
+        method
         """
         return cls.from_files(Path(path), read_configuration(path), device)
 
     @classmethod
     def from_files(cls, folder: Path, config: dict[str, Any], device: str) -> Self:
-        """The method that a config.json describes, with the arrays beside it."""
+        """Make the method that a config.json describes, with the arrays beside it."""
         if config.get("method") != cls.__name__:
             raise problem(
                 folder, f"it holds a {config.get('method')}", expected=f"a {cls.__name__}"
@@ -230,144 +392,108 @@ class Method(BaseEstimator):
             method = cls.from_configuration(config)
             regions = pd.DataFrame(config["parcellation"]["regions"])
             regions[["x", "y", "z"]] = regions[["x", "y", "z"]].astype(float)
-            method.parcellation_ = Parcellation.from_table(
-                regions, name=str(config["parcellation"]["name"])
-            )
-            if (
-                config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint
-            ):  # data are matched by label
-                found = "its regions are not those that the model was saved with (their fingerprint differs)."
-                raise NerveError(f"{found} Copy the folder again from where it was made.")
+            name = str(config["parcellation"]["name"])
+            method.parcellation_ = Parcellation.from_table(regions, name=name)
+            # data are matched by label: a changed label would match other regions
+            if config["parcellation"]["fingerprint"] != method.parcellation_.fingerprint:
+                raise NerveError(
+                    "its regions are not those that the model was saved with (their fingerprint "
+                    "differs). Copy the folder again from where it was made."
+                )
             if "device" in cls._get_param_names():
                 method.set_params(device=device)
-            method.check_settings()
+            method.check_parameters()
             method.n_features_in_ = method.parcellation_.n_regions
-            method.data_, method.adapted_ = config.get("data", {}), config.get("adapted", "")
-            method.restore(Saved(folder, config, single_precision(load_tensors(folder / WEIGHTS))))
+            method.data_ = config.get("data", {})
+            method.adapted_ = config.get("adapted", "")
+            tensors = single_precision(load_tensors(folder / WEIGHTS))
+            method.restore(SavedModel(folder, config, tensors))
         except NerveError as error:
-            raise (
-                error if str(folder) in str(error) else NerveError(f"{folder / CONFIG}: {error}")
-            ) from error
-        except _DAMAGE as error:
+            if str(folder) in str(error):
+                raise
+            raise NerveError(f"{folder / CONFIG}: {error}") from error
+        except _ERRORS_OF_DAMAGED_FILES as error:
             raise problem(
                 folder / CONFIG, f"no model can be made of what it says ({error})"
             ) from error
         return method
 
     @classmethod
-    def from_configuration(cls, config: dict[str, Any]) -> Self:
-        """The unfitted method that a config.json describes."""
-        check_names(config["parameters"], cls._get_param_names(), "parameters")
-        return cls(**config["parameters"])
-
-    def configuration(self) -> dict[str, Any]:
-        """What config.json holds."""
-        parcellation, table = self.parcellation_, self.parcellation_.to_table()
-        regions = {
-            str(c): [None if pd.isna(v) else v for v in table[c].tolist()] for c in table.columns
-        }
-        parameters = self.described_parameters()
-        preset = self.nearest_preset(parameters)
-        return {
-            "format_version": FORMAT_VERSION,
-            "nerve_version": nerve.__version__,
-            "torch_version": torch.__version__,
-            "method": type(self).__name__,
-            "parameters": parameters,
-            "preset": preset if self.has_presets() else "",
-            "differences": self.differences(parameters, preset),  # from the preset, for the reader
-            "parcellation": {
-                "name": parcellation.name,
-                "fingerprint": parcellation.fingerprint,
-                "regions": regions,
-            },
-            "data": self.data_,
-            "adapted": self.adapted_,
-            **self.state(),
-        }
-
-    def described_parameters(self) -> dict[str, Any]:
-        """The parameters as plain JSON; the parcellation is stored whole beside them, the device not at all."""
-        named = {
-            name: value
-            for name, value in self.get_params().items()
-            if name not in ("parcellation", "device")
-        }
-        return json.loads(json.dumps(named, default=np.generic.item))  # type: ignore[arg-type]
-
-    @classmethod
-    def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
-        """The settings that differ from those of a preset, as plain JSON.
-
-        Parameters
-        ----------
-        parameters : mapping
-            What `described_parameters` gives, or `parameters` of config.json.
-        preset : str
-        """
-        usual = cls.from_preset(preset).described_parameters()
-        names = [name for name in {**usual, **parameters} if name not in NOT_SETTINGS]
-        return {
-            name: parameters.get(name) for name in names if parameters.get(name) != usual.get(name)
-        }
-
-    @classmethod
-    def nearest_preset(cls, parameters: Mapping[str, Any]) -> str:
-        """The preset that parameters name, or else the one that they differ least from."""
-        if parameters.get("preset") in cls.presets:
-            return str(parameters["preset"])
-        return min(cls.presets, key=lambda name: len(cls.differences(parameters, name)))
-
-    @classmethod
-    def has_presets(cls) -> bool:
-        """Whether presets of the method differ from one another."""
-        first, *others = cls.presets.values()
-        return any(other != first for other in others)
-
-    def label(self) -> str:
-        """What it is, in words: its title, and the view that it reads if that is not FC."""
-        name = self.title or type(self).__name__
-        return name if self.view in (None, "fc") else f"{name}, {self.view} view"
+    def from_configuration(cls, config: Mapping[str, Any]) -> Self:
+        """Make the unfitted method that a config.json describes."""
+        parameters = dict(config["parameters"])
+        parameters.pop("preset", None)  # see `saved_preset`
+        check_names(parameters, cls._get_param_names(), "parameters")
+        method = cls(**plain(parameters))
+        method._preset = cls.saved_preset(config)
+        return method
 
     def model_card(self) -> str:
-        """A page for whoever is handed the folder: what it is, what it was fitted on, how to use it."""
-        parameters = "\n".join(
-            f"- {name}: {value}" for name, value in self.described_parameters().items()
-        )
+        """A page for whoever is handed the folder: what it is, its training data, how to use it."""
+        described = self.described_parameters().items()
+        parameters = "\n".join(f"- {name}: {value}" for name, value in described)
+        facts = "".join(f"- {line}\n" for line in self.card_lines())
         name = type(self).__name__
         return (
             f"# {self.label()}\n\n"
-            f"A model of brain functional connectivity, made with nerve {nerve.__version__}. {self.paper}.\n\n"
+            f"A model of brain functional connectivity, made with nerve {nerve.__version__}. "
+            f"{self.citation}.\n\n"
             f"- Regions: {self.parcellation_.n_regions}, {self.parcellation_.n_networks} networks "
             f"({self.parcellation_.name}); labels in config.json, data are matched by label\n"
-            + "".join(f"- {line}\n" for line in self.card_lines())
-            + f"\n## Parameters\n\n{parameters}\n\n"
+            f"{facts}"
+            f"\n## Parameters\n\n{parameters}\n\n"
             "## Use\n\n```python\n"
             f"from {type(self).__module__} import {name}\n\n"
             f'model = {name}.load("this folder")\n```\n\n'
-            "For research. Weights can carry information on the participants they were fitted on: share them under\n"
-            "the terms of the data. What the embeddings predict must be tested on other participants than these.\n"
+            "For research. Weights can carry information on the participants they were fitted on: "
+            "share them under\n"
+            "the terms of the data. What the embeddings predict must be tested on other "
+            "participants than these.\n"
         )
 
     def card_lines(self) -> list[str]:
         """Facts about the fitted method, for the model card."""
-        cohorts = ", ".join(
-            f"{name} ({count})" for name, count in self.data_.get("cohorts", {}).items()
+        counts = self.data_.get("cohorts", {}).items()
+        cohorts = ", ".join(f"{name} ({count})" for name, count in counts)
+        lines = [f"Fitted on: {cohorts or 'not recorded'}"]
+        preset = self.preset_name()
+        differences = self.differences(
+            self.described_parameters(), preset or next(iter(self.presets))
         )
-        parameters = self.described_parameters()
-        preset = self.nearest_preset(parameters)
-        differences = self.differences(parameters, preset)
-        settings = settings_in_words(
-            preset if self.has_presets() else "", setting_phrases(differences)
-        )
-        return [
-            f"Fitted on: {cohorts or 'not recorded'}",
-            *([f"Settings: {settings}"] if settings else []),
-        ]
+        settings = settings_in_words(preset, setting_phrases(differences))
+        if settings:
+            lines.append(f"Settings: {settings}")
+        return lines
+
+    def _html_repr(self) -> str:
+        """What notebooks show: what it was fitted on, above scikit-learn's list of parameters."""
+        diagram = super()._html_repr()
+        if not hasattr(self, "parcellation_"):
+            return diagram
+        parcellation = self.parcellation_
+        facts = {
+            "regions": f"{parcellation.n_regions} in {parcellation.n_networks} networks",
+            "parcellation": parcellation.name,
+        }
+        for line in self.card_lines():
+            name, colon, fact = line.partition(": ")
+            if colon:
+                facts[name] = fact
+        return facts_html(self.label(), facts) + diagram
 
 
 def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The config.json of a saved method; anything else is refused."""
+    """Read the config.json of a saved method.
+
+    Parameters
+    ----------
+    folder : path
+        A folder that `Method.save` wrote; anything else is refused.
+
+    Returns
+    -------
+    dict
+    """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         found = f"it holds no {CONFIG}" if folder.is_dir() else "there is no such folder"
@@ -376,12 +502,187 @@ def read_configuration(folder: str | os.PathLike[str]) -> dict[str, Any]:
     config = read_json(folder / CONFIG)
     if not isinstance(config, dict) or not isinstance(config.get("format_version"), int):
         raise problem(folder / CONFIG, "it does not describe a model of this package")
-    if config["format_version"] != FORMAT_VERSION:
-        found = f"it was written in format {config['format_version']} by nerve {config.get('nerve_version')}"
-        remedy = (
-            "Update nerve to read it."
-            if config["format_version"] > FORMAT_VERSION
-            else "Fit the model again."
-        )
+    version = config["format_version"]
+    if version != FORMAT_VERSION:
+        found = f"it was written in format {version} by nerve {config.get('nerve_version')}"
+        remedy = "Fit the model again."
+        if version > FORMAT_VERSION:
+            remedy = "Update nerve to read it."
         raise problem(folder, found, expected=f"format {FORMAT_VERSION}", remedy=remedy)
     return config
+
+
+def _described_object(value: Any) -> str:
+    """How a parameter that is no plain value is written down; `NERVE` writes out its patching."""
+    return class_name(value if isinstance(value, type) else type(value))
+
+
+def class_name(value: type) -> str:
+    """How a class is written down: where it can be imported from. `load` never imports it.
+
+    Examples
+    --------
+    >>> class_name(Method)
+    'nerve.methods.base:Method'
+    """
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+class FeatureMixin(TransformerMixin):
+    """`transform` for methods that provide `features`, and `n_features` where they have no `width`.
+
+    With ``set_output(transform="pandas")``, rows are participant ids where the data are cohorts.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # scikit-learn wraps `transform` here, so that it returns tables where asked to
+        super().__init_subclass__(**options)
+        if "transform" in vars(cls):
+            cls.transform = _indexed_by_participant(vars(cls)["transform"])  # type: ignore[method-assign]
+
+    def __sklearn_tags__(self) -> Any:
+        """Features are float32, whatever comes in."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Features of the same participants in the same order.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        (n, n_features) array
+        """
+        cohort = self.fitted_cohort(X)  # type: ignore[attr-defined]
+        return checked_features(self.features(cohort), cohort)
+
+    def features(self, cohort: Cohort) -> np.ndarray:
+        """What `transform` returns, for a cohort in the region order of the method."""
+        raise NotImplementedError
+
+    @property
+    def n_features(self) -> int:
+        """Numbers per participant; known after `fit`."""
+        return self.width  # type: ignore[attr-defined, no-any-return]
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """dim0 … of the representation."""
+        self.check_fitted()  # type: ignore[attr-defined]
+        return np.array([f"dim{k}" for k in range(self.n_features)], object)
+
+
+def _indexed_by_participant(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """A `transform` whose table, if it returns one, has participants as its index."""
+
+    @wraps(transform)
+    def transform_and_index(self: Any, X: Any, *arguments: Any, **options: Any) -> Any:
+        features = transform(self, X, *arguments, **options)
+        cohorts = cohorts_in(X)
+        if isinstance(features, pd.DataFrame) and cohorts:
+            ids = pd.concat([cohort.participants["participant_id"] for cohort in cohorts])
+            features = features.set_axis(pd.Index(ids, name="participant_id"))
+        return features
+
+    return transform_and_index
+
+
+# `__init_subclass__` reaches the classes below this one, not this one itself
+FeatureMixin.transform = _indexed_by_participant(FeatureMixin.transform)  # type: ignore[method-assign]
+
+
+def checked_features(features: np.ndarray, cohort: Cohort) -> np.ndarray:
+    """Refuse features that are not finite, and warn where all participants have the same ones.
+
+    Parameters
+    ----------
+    features : (n, …) array
+    cohort : Cohort
+        The same participants in the same order.
+
+    Returns
+    -------
+    (n, …) array
+        The features themselves.
+    """
+    flat = features.reshape(len(features), -1)
+    # by sums, so that no copy is made: tokens of a large cohort are gigabytes
+    not_finite = ~np.isfinite(flat.sum(axis=1, dtype=float))
+    if not_finite.any():
+        ids = listed(cohort.participants["participant_id"][not_finite], most=5)
+        remedy = "`nerve check` lists participants whose FC holds missing or infinite values."
+        raise problem(
+            f"Cohort {cohort.name!r}",
+            f"the embedding of {ids} is not finite",
+            expected="numbers",
+            remedy=remedy,
+        )
+    if len(flat) > 1 and (flat.min(axis=0) == flat.max(axis=0)).all():
+        warnings.warn(
+            f"Cohort {cohort.name!r}: all {len(flat)} participants have one embedding. Check that "
+            "their FC differs (`nerve check`) and that its values are of the size that the model "
+            "was trained on.",
+            NerveWarning,
+            stacklevel=3,
+        )
+    return features
+
+
+class Reference(FeatureMixin, Method):
+    """A method without training by gradient, which looks at the cohort once.
+
+    Beside what `Method` asks for, a reference provides ``learn(cohort)``, which returns named
+    arrays, ``features(cohort)``, and ``shapes()`` of the arrays.
+    """
+
+    role: ClassVar[Role] = "reference"
+    measures: ClassVar[tuple[str, ...]] = tuple(MEASURES)
+    arrays_: dict[str, np.ndarray]
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from the participants.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+        y : ignored
+
+        Returns
+        -------
+        method
+        """
+        cohort = self.begin_fit(X)
+        learned = self.learn(cohort)
+        cohort.check_unchanged()  # the model says by its fingerprint what it was fitted on
+        # in the order that they are loaded in, so that products with them have the same bits
+        self.arrays_ = {name: np.array(array, order="C") for name, array in learned.items()}
+        return self
+
+    def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
+        """Compute whatever has to be known before `transform`."""
+        return {}
+
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """Shapes of what `learn` returns, with None for a length that depends on the data."""
+        return {}
+
+    def parts(self, cohort: Cohort) -> Iterator[np.ndarray]:
+        """The rows of a cohort, some at a time, with a progress bar."""
+        parts = chunks(len(cohort))
+        return iter(progress_bar(parts, label=type(self).__name__, unit="batches"))
+
+    def parameter_count(self, parcellation: Parcellation) -> int:
+        """Nothing is trained."""
+        return 0
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The arrays."""
+        return {name: torch.from_numpy(array) for name, array in self.arrays_.items()}
+
+    def restore(self, saved: SavedModel) -> None:
+        """Take the arrays, if they have the shapes of this method."""
+        check_array_shapes(saved.tensors, self.shapes(), saved.folder)
+        self.arrays_ = {name: np.array(tensor.numpy()) for name, tensor in saved.tensors.items()}

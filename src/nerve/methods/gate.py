@@ -1,39 +1,63 @@
-"""GATE: agreement of two windows of a scan on a graph of participants (self-supervised, needs time series).
+"""GATE: participants are nodes of a population graph, seen in different windows of their scans.
 
-Its input is FC of windows of a scan, projected to principal components, for a whole population at once.
+Its input is FC of windows of a scan, projected to principal components, for a whole population at
+once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
 from pydantic import Field
+from torch import Tensor, nn
 
 from nerve._utils.errors import known_columns, problem
 from nerve._utils.linalg import principal_components
-from nerve.core.training import Dataset, TrainingSettings, choose_device
+from nerve.core.training import TrainingSettings, choose_device
 from nerve.data.cohort import Cohort
-from nerve.methods.data import series_of
-from nerve.methods.settings import Count, Epochs, Names, NotNegative, Positive, Share, Width
+from nerve.data.parcellation import Parcellation
+from nerve.methods.brainmass import shrunk_correlation
+from nerve.methods.graph_layers import GraphConvolution
+from nerve.methods.inputs import required_timeseries
+from nerve.methods.parameters import (
+    TORCH_BETAS,
+    TORCH_EPS,
+    Count,
+    Device,
+    Epochs,
+    Names,
+    NotNegative,
+    Positive,
+    Seed,
+    Share,
+    Width,
+)
 from nerve.methods.trained import Encoder
-from nerve.models.brainmass import shrunk_correlation
-from nerve.models.gate import GATEModel, nearest_people
 
-_PCA_WINDOWS = 2048  # windows that the projection is fitted on: at R = 400 they take 0.6 GiB
+# windows that the projection is fitted on: at R = 400 they take 0.6 GiB
+_MOST_WINDOWS_FOR_COMPONENTS = 2048
 _AGE_TOLERANCE = 2.0  # two numbers count as alike when they differ by less (years, in the original)
 
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "small": {
+        "n_components": 128,
+        "width": 128,
+        "epochs": 600,
+        "lr": 0.003,
+    },
+}
 
-@dataclass(kw_only=True, eq=False, repr=False)
+
 class GATE(Encoder):
-    """GATE: participants are nodes of a graph, and what their scan shows in one window must agree with the next.
+    """GATE: participants are nodes of a graph, and one window of a scan must agree with the next.
 
-    With A and B the embeddings of two views of all participants, columns standardised:
-    L = 1 - mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
+    With A and B the embeddings of two views of all participants, columns standardised: L = 1 -
+    mean_i cos(A_i, sg(B_i)) + 0.2 [D(A) + D(B)], D(Z) being the mean squared entry of ZᵀZ/N - I.
     The feature is the mean embedding over the windows.
 
     *The method's own*: 15 windows of 30 volumes, 15 apart, and windows of 10 to 50 volumes about
@@ -56,24 +80,45 @@ class GATE(Encoder):
     `transform` builds the graph of the cohort it is given; a participant's features differ between
     cohorts, and between a cohort and a part of it.
 
-    *Not said* by the paper whose tables we follow: windows and scan lengths used, projection, phenotypes.
+    *Not said* by the paper whose tables we follow: windows and scan lengths used, projection,
+    phenotypes.
 
     Parameters
     ----------
-    n_components, width : int
-        Principal components read; width of the embedding.
-    n_windows, window, stride : int
-        Windows a scan, their volumes, volumes between two starts.
+    n_components : int
+        Principal components that the graph convolution reads.
+    width : int
+        Width of the embedding.
+    n_windows : int
+        Windows per scan.
+    window : int
+        Volumes of a window.
+    stride : int
+        Volumes between the starts of two windows.
     other_windows : tuple of int
-        Lengths of the second family.
+        Lengths of the second family of windows.
     n_neighbours : int
-        Neighbours a participant in the second view; the first has one.
-    feature_drop, edge_drop, dropout, decorrelation : float
-        See `GATEModel`.
+        Neighbours per participant in the second view; the first has one.
+    feature_drop : float
+        Share of components set to zero for everyone, in each view.
+    edge_drop : float
+        Share of edges removed, in each view.
+    dropout : float
+        Share of single numbers set to zero, in each view.
+    decorrelation : float
+        Weight of the loss that keeps dimensions uncorrelated.
     phenotypes : tuple of str
         Columns of the participants table that multiply the edges.
-    epochs, lr, weight_decay, seed, device
-        Of the training loop; an epoch is one step.
+    epochs : int
+        Steps: an epoch is one step on the whole population.
+    lr : float
+        Learning rate.
+    weight_decay : float
+        Weight decay.
+    seed : int
+        Fixes initial weights, split, data order and whatever else is random.
+    device : str
+        auto, cpu, cuda, cuda:1, mps.
 
     Examples
     --------
@@ -83,40 +128,111 @@ class GATE(Encoder):
     (12, 8)
     """
 
-    model: ClassVar[Any] = GATEModel
-    kind: ClassVar[str] = "timeseries"
+    title: ClassVar[str] = "GATE"
+    citation: ClassVar[str] = (
+        "Peng et al. (2023) GATE: graph CCA for temporal self-supervised learning for "
+        "label-efficient fMRI analysis. IEEE Trans. Med. Imaging 42:391-402."
+    )
+    adapted: ClassVar[str] = "Reads 512 principal components of FC; no phenotypes in the graph."
+    presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
+    inputs: ClassVar[str] = "timeseries"
 
-    n_components: Width = 512
-    width: Width = 256
-    n_windows: Annotated[int, Field(ge=2, le=10000)] = 15
-    window: Annotated[int, Field(ge=2, le=10**9)] = 30
-    stride: Count = 15
-    other_windows: Annotated[tuple[int, ...], Field(strict=False)] = (10, 20, 40, 50)
-    n_neighbours: Count = 5
-    feature_drop: Share = 0.3
-    edge_drop: Share = 0.3
-    dropout: Share = 0.2
-    decorrelation: NotNegative = 0.2
-    phenotypes: Names = ()
-    epochs: Epochs = 400
-    lr: Positive = 1e-3
-    weight_decay: NotNegative = 1e-5
+    def __init__(
+        self,
+        *,
+        n_components: Width = 512,
+        width: Width = 256,
+        n_windows: Annotated[int, Field(ge=2, le=10000)] = 15,
+        window: Annotated[int, Field(ge=2, le=10**9)] = 30,
+        stride: Count = 15,
+        other_windows: Annotated[tuple[int, ...], Field(strict=False)] = (10, 20, 40, 50),
+        n_neighbours: Count = 5,
+        feature_drop: Share = 0.3,
+        edge_drop: Share = 0.3,
+        dropout: Share = 0.2,
+        decorrelation: NotNegative = 0.2,
+        phenotypes: Names = (),
+        epochs: Epochs = 400,
+        lr: Positive = 1e-3,
+        weight_decay: NotNegative = 1e-5,
+        seed: Seed = 0,
+        device: Device = "auto",
+    ) -> None:
+        self.n_components = n_components
+        self.width = width
+        self.n_windows = n_windows
+        self.window = window
+        self.stride = stride
+        self.other_windows = other_windows
+        self.n_neighbours = n_neighbours
+        self.feature_drop = feature_drop
+        self.edge_drop = edge_drop
+        self.dropout = dropout
+        self.decorrelation = decorrelation
+        self.phenotypes = phenotypes
+        self.epochs = epochs
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.seed = seed
+        self.device = device
 
-    def source(self, cohort: Cohort) -> Dataset:
+    def build(self, parcellation: Parcellation) -> GATEModel:
+        """Make the untrained module."""
+        return GATEModel(
+            parcellation.n_regions,
+            n_components=self.n_components,
+            width=self.width,
+            feature_drop=self.feature_drop,
+            edge_drop=self.edge_drop,
+            dropout=self.dropout,
+            decorrelation=self.decorrelation,
+        )
+
+    def training_settings(self) -> TrainingSettings:
+        """How it is trained."""
+        return TrainingSettings(
+            epochs=self.epochs,
+            # a batch is everyone, so nobody is held out
+            batch_size=1,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            betas=TORCH_BETAS,
+            eps=TORCH_EPS,
+            schedule="constant",
+            clip=None,
+            validation_fraction=0.0,
+            keep="last",
+            precision="float32",
+            seed=self.seed,
+            device=self.device,
+        )
+
+    def dataset(self, cohort: Cohort) -> PopulationDataset:
         """The population, as one sample."""
-        return Population(cohort, self)
+        return PopulationDataset(
+            cohort,
+            self.module_,
+            n_windows=self.n_windows,
+            window=self.window,
+            other_windows=self.other_windows,
+            stride=self.stride,
+            n_neighbours=self.n_neighbours,
+            phenotypes=self.phenotypes,
+        )
 
-    def prepare(self, module: Any, source: Any, rows: np.ndarray) -> None:
-        """Put mean and principal components of the windows' FC into the module, from a random choice of windows."""
-        cohort, total = source.cohort, len(source.cohort) * self.n_windows
-        chosen = np.sort(np.random.default_rng([self.seed, 3]).permutation(total)[:_PCA_WINDOWS])
-        person, window = np.divmod(chosen, self.n_windows)
+    def prepare(self, module: Any, dataset: Any, rows: np.ndarray) -> None:
+        """Give the module mean and components of the FC of a random choice of windows."""
+        cohort = dataset.cohort
+        n_total = len(cohort) * self.n_windows
+        order = np.random.default_rng([self.seed, 3]).permutation(n_total)
+        chosen = np.sort(order[:_MOST_WINDOWS_FOR_COMPONENTS])
+        participant, window = np.divmod(chosen, self.n_windows)
         sample = np.empty((len(chosen), module.mean.shape[0]), np.float32)
-        for one in np.unique(person):
-            (series,) = cohort.inputs("timeseries", [one])
-            sample[person == one] = self.windows(torch.tensor(series), self.window)[
-                window[person == one]
-            ].numpy()
+        for row in np.unique(participant):
+            (series,) = cohort.inputs("timeseries", [row])
+            fc = dataset.windows(torch.tensor(series), self.window)
+            of_row = participant == row
+            sample[of_row] = fc[window[of_row]].numpy()
         mean, components, _ = principal_components(sample, module.components.shape[0])
         module.mean.copy_(torch.from_numpy(mean))
         module.components.zero_()  # fewer windows than components leave the last ones empty
@@ -128,41 +244,162 @@ class GATE(Encoder):
         """The population is one sample, and trained on."""
         return np.arange(1), np.zeros(0, int)
 
-    def finish(self, module: Any, source: Any) -> None:
+    def finish(self, module: Any, dataset: Any) -> None:
         """Count participants, of whom a sample holds all."""
-        self.data_["n_training"] = len(source.cohort)
+        self.data_["n_training"] = len(dataset.cohort)
 
     @torch.inference_mode()
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, width), from a graph of the participants given here."""
         module = self.module_.to(choose_device(self.device)).eval()
-        graphs = Population(cohort, self).graphs([self.window], 1)
-        total: Any = sum(
-            module.embed(*window) for window in zip(*(part[0] for part in graphs), strict=True)
-        )
+        features, neighbours, weights = self.dataset(cohort).graphs([self.window], 1)
+        total: Any = 0
+        for window in range(self.n_windows):
+            total = total + module.embed(
+                features[0, window], neighbours[0, window], weights[0, window]
+            )
         return (total / self.n_windows).cpu().numpy()
 
-    def windows(self, series: torch.Tensor, length: int) -> torch.Tensor:
-        """FC above the diagonal of every window of a (volumes, R) scan, of a length, about the centres of the first
-        family, by the Ledoit–Wolf covariance: (windows, R (R - 1) / 2).
+
+class PopulationDataset:
+    """One sample, the whole population: windows, and a graph of participants in each.
+
+    They are computed when first asked for, with the projection that the module then has.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        With time series.
+    module : GATEModel
+        Whose projection is used.
+    n_windows, window, stride : int
+        Windows per scan, their volumes, volumes between two starts.
+    other_windows : tuple of int
+        Lengths of the second family.
+    n_neighbours : int
+        Neighbours per participant.
+    phenotypes : tuple of str
+        Columns of the participants table that multiply the edges.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        module: GATEModel,
+        *,
+        n_windows: int,
+        window: int,
+        other_windows: Sequence[int],
+        stride: int,
+        n_neighbours: int,
+        phenotypes: Sequence[str],
+    ) -> None:
+        series = required_timeseries(
+            cohort, "GATE reads windows of", "It cannot be run on this cohort."
+        )
+        for row in np.flatnonzero(series.lengths < window):
+            raise problem(
+                cohort.participants["participant_id"].iloc[row],
+                f"the scan has {series.lengths[row]} volumes",
+                expected=f"at least {window}, the length of GATE's windows",
+                remedy="Leave the participant out or use a smaller window.",
+            )
+        self.cohort = cohort
+        self.module = module
+        self.n_windows = n_windows
+        self.window = window
+        self.other_windows = other_windows
+        self.stride = stride
+        self.n_neighbours = n_neighbours
+        self.phenotypes = phenotype_codes(cohort, phenotypes)
+        self._sample: dict[str, Tensor] = {}
+
+    def __len__(self) -> int:
+        return 1
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """What `GATEModel.training_loss` reads, on the device of the module."""
+        if not self._sample:
+            lengths = [self.window, *self.other_windows]
+            features, neighbours, weights = self.graphs(lengths, self.n_neighbours)
+            self._sample = {"features": features, "neighbours": neighbours, "weights": weights}
+        return self._sample
+
+    @torch.no_grad()
+    def graphs(self, lengths: Sequence[int], k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Everyone's windows of each length, and the nearest participants in each.
+
+        Parameters
+        ----------
+        lengths : sequence of int
+            Volumes of a window.
+        k : int
+            Neighbours.
+
+        Returns
+        -------
+        features : (lengths, windows, participants, components) tensor
+        neighbours, weights : (lengths, windows, participants, k) tensors
         """
-        n_volumes = len(series)
-        length = min(length, n_volumes)
-        centres = (
-            window_starts(n_volumes, self.window, self.n_windows, self.stride) + self.window / 2
+        module = self.module
+        device = module.mean.device
+        n_components = module.components.shape[0]
+        features = torch.empty(len(lengths), self.n_windows, len(self.cohort), n_components)
+        for row in range(len(self.cohort)):
+            series = torch.tensor(self.cohort.inputs("timeseries", [row])[0], device=device)
+            for i, length in enumerate(lengths):
+                features[i, :, row] = module.project(self.windows(series, length)).cpu()
+        neighbours = []
+        weights = []
+        for window_features in features.flatten(0, 1):  # (participants, components)
+            nearest, similarity = nearest_participants(window_features, k, *self.phenotypes)
+            neighbours.append(nearest)
+            weights.append(similarity)
+        shape = features.shape[:2]
+        return (
+            features.to(device),
+            torch.stack(neighbours).unflatten(0, shape).to(device),
+            torch.stack(weights).unflatten(0, shape).to(device),
         )
-        starts = np.clip((centres - length / 2).astype(int), 0, n_volumes - length)
-        cut = torch.stack(
-            [series[start : start + length] for start in starts]
-        )  # (windows, length, regions)
-        rows, columns = torch.triu_indices(
-            series.shape[1], series.shape[1], 1, device=series.device
+
+    def windows(self, series: Tensor, length: int) -> Tensor:
+        """FC of every window of a scan, of a length: (windows, R (R - 1) / 2)."""
+        return window_connectivity(
+            series, length, window=self.window, n_windows=self.n_windows, stride=self.stride
         )
-        return shrunk_correlation(cut)[:, rows, columns]
+
+
+def window_connectivity(
+    series: Tensor, length: int, *, window: int, n_windows: int, stride: int
+) -> Tensor:
+    """FC of every window of a scan, by the Ledoit–Wolf covariance.
+
+    Parameters
+    ----------
+    series : (volumes, R) tensor
+        The scan.
+    length : int
+        Volumes of a window. Windows have the centres of those of `window` volumes.
+    window, n_windows, stride : int
+        Volumes of a window of the first family, how many there are, volumes between two starts.
+
+    Returns
+    -------
+    (windows, R (R - 1) / 2) tensor
+        Entries above the diagonal.
+    """
+    n_volumes, n_regions = series.shape
+    length = min(length, n_volumes)
+    centres = window_starts(n_volumes, window, n_windows, stride) + window / 2
+    starts = np.clip((centres - length / 2).astype(int), 0, n_volumes - length)
+    cut = torch.stack([series[start : start + length] for start in starts])
+    fc = shrunk_correlation(cut)  # (windows, R, R)
+    rows, columns = torch.triu_indices(n_regions, n_regions, 1, device=series.device)
+    return fc[:, rows, columns]
 
 
 def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:
-    """First volumes of the windows, `stride` apart; in a scan too short for that, evenly spread over it.
+    """First volumes of the windows, `stride` apart; in a short scan, evenly spread.
 
     Examples
     --------
@@ -174,82 +411,201 @@ def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> n
     return np.linspace(0, n_volumes - length, n_windows).round().astype(int)
 
 
-def phenotype_codes(
-    cohort: Cohort, columns: Sequence[str]
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Columns as numbers with the difference below which two participants are alike; None of both without columns."""
+def phenotype_codes(cohort: Cohort, columns: Sequence[str]) -> tuple[Tensor | None, Tensor | None]:
+    """Columns as numbers, and the difference below which two participants are alike.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    columns : sequence of str
+        Of the participants table.
+
+    Returns
+    -------
+    codes : (participants, columns) tensor, or None without columns
+    tolerances : (columns,) tensor, or None without columns
+    """
     names = known_columns(columns, cohort.participants.columns, f"Cohort {cohort.name!r}")
     if not names:
         return None, None
-    codes, tolerances = [], []
+    codes = []
+    tolerances = []
     for name in names:
         column = cohort.participants[name]
-        numeric = pd.api.types.is_numeric_dtype(column) and column.nunique() > 10
-        values = (
-            column.astype(float)
-            if numeric
-            else pd.Series(column.astype("category").cat.codes, dtype=float)
-        )
-        codes.append(values.to_numpy(np.float32))
-        tolerances.append(_AGE_TOLERANCE if numeric else 0.5)
+        is_number = pd.api.types.is_numeric_dtype(column) and column.nunique() > 10
+        values = column if is_number else column.astype("category").cat.codes
+        codes.append(values.astype(float).to_numpy(np.float32))
+        tolerances.append(_AGE_TOLERANCE if is_number else 0.5)
     return torch.from_numpy(np.stack(codes, -1)), torch.tensor(tolerances)
 
 
-class Population:
-    """A source with one sample, the whole population: everyone's windows, and a graph of participants in each.
+class GATEModel(nn.Module):
+    """One graph convolution, ELU and a linear layer; and the projection of FC that it reads.
 
-    They are computed when first asked for, with the projection that the module then has.
+    The loss of two views, embedded as A and B with columns brought to zero mean and unit variance
+    over the N participants:
+
+    L = 1 - mean_i cos(A_i, sg(B_i)) + γ [D(A) + D(B)],  D(Z) = mean over entries of (Zᵀ Z / N - I)²
+
+    with sg the stop of the gradient: the views agree, and the dimensions of each stay uncorrelated,
+    which is the soft form of canonical correlation analysis.
+
+    Parameters
+    ----------
+    n_regions : int
+        Regions of FC, R.
+    n_components : int
+        Principal components that the graph convolution reads.
+    width : int
+        Of convolution and embedding.
+    feature_drop, edge_drop, dropout : float
+        Share of components set to zero for everyone, of edges removed, and of single numbers set to
+        zero, in each view.
+    decorrelation : float
+        γ above.
     """
 
-    def __init__(self, cohort: Cohort, method: GATE) -> None:
-        lengths = series_of(
-            cohort, "GATE reads windows of", "It cannot be run on this cohort."
-        ).lengths
-        for short in np.flatnonzero(lengths < method.window):
-            person, found = (
-                cohort.participants["participant_id"].iloc[short],
-                f"the scan has {lengths[short]} volumes",
-            )
-            expected = f"at least {method.window}, the length of GATE's windows"
-            raise problem(
-                person,
-                found,
-                expected=expected,
-                remedy="Leave the participant out or use a smaller window.",
-            )
-        self.cohort, self.method = cohort, method
-        self.phenotypes = phenotype_codes(cohort, method.phenotypes)
-        self.tensors: dict[str, torch.Tensor] = {}
+    def __init__(
+        self,
+        n_regions: int,
+        *,
+        n_components: int,
+        width: int,
+        feature_drop: float,
+        edge_drop: float,
+        dropout: float,
+        decorrelation: float,
+    ) -> None:
+        super().__init__()
+        self.feature_drop = feature_drop
+        self.edge_drop = edge_drop
+        self.decorrelation = decorrelation
+        n_features = n_regions * (n_regions - 1) // 2
+        n_components = min(n_components, n_features)
+        self.dropout = nn.Dropout(dropout)
+        self.convolution = PopulationConvolution(n_components, width)
+        # columns are standardised: a bias would have no gradient
+        self.linear = nn.Linear(width, width, bias=False)
+        self.mean = nn.Buffer(torch.zeros(n_features))
+        self.components = nn.Buffer(torch.zeros(n_components, n_features))
 
-    def __len__(self) -> int:
-        return 1
+    def project(self, upper: Tensor) -> Tensor:
+        """Principal components of FC entries: (…, n_features) → (…, n_components)."""
+        return (upper - self.mean) @ self.components.T
 
-    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """What `GATEModel.training_loss` reads, on the device of the module."""
-        if not self.tensors:
-            graphs = self.graphs(
-                [self.method.window, *self.method.other_windows], self.method.n_neighbours
-            )
-            self.tensors = dict(zip(("features", "neighbours", "weights"), graphs, strict=True))
-        return self.tensors
+    def training_loss(self, batch: dict[str, Tensor], draws: Any) -> Tensor:
+        """The loss above, for two views of everyone in `batch`.
 
-    @torch.no_grad()
-    def graphs(self, lengths: Sequence[int], k: int) -> list[torch.Tensor]:
-        """Features of everyone in windows of each length, (lengths, windows, participants, components); and the k
-        nearest participants with the weights of the edges to them, (lengths, windows, participants, k) each.
+        View a is a random window with edges to the nearest participant, view b the next window with
+        all edges; half of the time b has another length.
+
+        Parameters
+        ----------
+        batch : dict
+            `features` (lengths, windows, participants, components), the usual length first;
+            `neighbours` and `weights` (lengths, windows, participants, k), nearest first.
         """
-        method, module = self.method, self.method.module_
-        device = module.mean.device
-        features = torch.empty(
-            len(lengths), method.n_windows, len(self.cohort), module.components.shape[0]
-        )
-        for person in range(len(self.cohort)):
-            series = torch.tensor(self.cohort.inputs("timeseries", [person])[0], device=device)
-            for i, length in enumerate(lengths):
-                features[i, :, person] = module.project(method.windows(series, length)).cpu()
-        nearest = [nearest_people(people, k, *self.phenotypes) for people in features.flatten(0, 1)]
-        edges = (
-            torch.stack(part).unflatten(0, features.shape[:2])
-            for part in zip(*nearest, strict=True)
-        )
-        return [part.to(device) for part in (features, *edges)]
+        n_lengths, n_windows = batch["features"].shape[:2]
+        place, other, which = draws.shared_uniform(3).tolist()
+        window = int(place * (n_windows - 1))
+        length = 1 + int(which * (n_lengths - 1)) if other >= 0.5 and n_lengths > 1 else 0
+        a = self.view(batch, 0, window, 1, draws)
+        b = self.view(batch, length, window + 1, batch["weights"].shape[-1], draws)
+        return agreement_loss(a, b, self.decorrelation)
+
+    def view(
+        self, batch: dict[str, Tensor], length: int, window: int, k: int, draws: Any
+    ) -> Tensor:
+        """One window on the graph of the k nearest, with drops: (participants, width)."""
+        x = batch["features"][length, window]  # (participants, components)
+        neighbours = batch["neighbours"][length, window, :, :k]  # (participants, k)
+        weights = batch["weights"][length, window, :, :k]  # (participants, k)
+        x = x * (draws.shared_uniform(x.shape[-1]) >= self.feature_drop)
+        weights = weights * (draws.shared_uniform(*weights.shape) >= self.edge_drop)
+        return self.embed(self.dropout(x), neighbours, weights)
+
+    def embed(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:
+        """(participants, components) and their graph → (participants, width)."""
+        return self.linear(nn.functional.elu(self.convolution(x, neighbours, weights)))
+
+
+def agreement_loss(a: Tensor, b: Tensor, decorrelation: float) -> Tensor:
+    """GATE's loss of two embedded views, (participants, width) each."""
+    a = standardised(a)
+    b = standardised(b)
+    agreement = nn.functional.cosine_similarity(a, b.detach(), dim=-1).mean()
+    return 1 - agreement + decorrelation * (decorrelation_loss(a) + decorrelation_loss(b))
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Columns with zero mean and unit variance."""
+    centred = x - x.mean(0)
+    return centred / (centred.square().mean(0) + 1e-8).sqrt()
+
+
+def decorrelation_loss(x: Tensor) -> Tensor:
+    """Mean squared difference of the columns' correlation matrix from the identity."""
+    identity = torch.eye(x.shape[-1], device=x.device)
+    return (x.T @ x / len(x) - identity).square().mean()
+
+
+def nearest_participants(
+    features: Tensor,
+    k: int,
+    phenotypes: Tensor | None = None,
+    tolerances: Tensor | None = None,
+    block: int = 1024,
+) -> tuple[Tensor, Tensor]:
+    """The k most similar others of each participant, and the weights of the edges to them.
+
+    The weight is exp(-d² / (2 σ²)), d = 1 - r being the correlation distance of features and σ its
+    mean over all pairs; with phenotypes, times the number of them that differ by less than their
+    tolerance. Rows are computed a block at a time: a population of tens of thousands needs no
+    square matrix.
+
+    Parameters
+    ----------
+    features : (participants, components)
+    phenotypes : (participants, columns), optional
+    tolerances : (columns,), optional
+    """
+    unit = features - features.mean(-1, keepdim=True)
+    unit = unit / unit.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    n = len(unit)
+    sigma = max(1 - (float(unit.sum(0).double().square().sum()) - n) / max(n * (n - 1), 1), 1e-6)
+    neighbours = []
+    weights = []
+    for start in range(0, n, block):
+        rows = slice(start, start + block)
+        distance = 1 - unit[rows] @ unit.T  # (block, participants)
+        similarity = torch.exp(-distance.square() / (2 * sigma**2))
+        if phenotypes is not None and tolerances is not None:
+            difference = phenotypes[rows].unsqueeze(1) - phenotypes
+            is_close = difference.abs() < tolerances  # (block, participants, columns)
+            similarity = similarity * is_close.sum(-1)
+        own = torch.arange(len(similarity), device=unit.device)
+        similarity[own, own + start] = -1.0  # nobody is a neighbour of their own
+        nearest = similarity.topk(min(k, n - 1))
+        neighbours.append(nearest.indices)
+        weights.append(nearest.values)
+    return torch.cat(neighbours), torch.cat(weights)
+
+
+class PopulationConvolution(GraphConvolution):
+    """A graph convolution over participants whose graph is a list of neighbours per participant.
+
+    With weights A_ij from participant i to its neighbours j, self-loops added and both degrees of A
+    + I taken: H'_i = Σ_j (A + I)_ij / √(out_i · in_j) · H_j W + b. The (participants ×
+    participants) matrix is never formed.
+    """
+
+    def forward(self, x: Tensor, neighbours: Tensor, weights: Tensor) -> Tensor:  # type: ignore[override]
+        """(subjects, width_in), (subjects, k) of int, (subjects, k) → (subjects, width_out)."""
+        outgoing = 1 + weights.sum(-1)  # (participants,)
+        incoming = torch.ones_like(outgoing).index_add(0, neighbours.flatten(), weights.flatten())
+        projected = self.linear(x)  # (participants, width_out)
+        received = projected / incoming.sqrt().unsqueeze(-1)
+        # `embedding` adds gradients in a fixed order, unlike received[neighbours]
+        theirs = nn.functional.embedding(neighbours, received) * weights.unsqueeze(-1)
+        total = received + theirs.sum(1)  # (participants, width_out)
+        return total / outgoing.sqrt().unsqueeze(-1) + self.bias

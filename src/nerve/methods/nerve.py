@@ -1,15 +1,17 @@
-"""NERVE as a scikit-learn estimator."""
+"""NERVE as a scikit-learn estimator; the model itself is `nerve.core`."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from pydantic import Field, PlainValidator
 
 from nerve._utils.errors import NerveWarning, one_of, problem
 from nerve.core.masked_autoencoder import POOLINGS, MaskedAutoencoder
@@ -17,219 +19,502 @@ from nerve.core.patching import Patching
 from nerve.core.randomness import VALIDATION_STEP, Draws
 from nerve.core.tokenizers import TOKENIZERS, Tokenizer
 from nerve.core.training import ArrayDataset, Dataset, TrainingSettings
-from nerve.core.views import View, check_array_shapes, make_view
+from nerve.core.views import N_DIRECTIONS, View, check_array_shapes, make_view
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import is_patching_name, patching_for
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality.likeness import FEWEST, Likeness, Signature, likeness
-from nerve.methods.base import CONFIG, WEIGHTS, Saved, read_configuration
-from nerve.methods.config import PRESETS, NerveConfig, resolve, tokenizer_name
-from nerve.methods.data import checked_embeddings, chunks
-from nerve.methods.packing import PackingSource, fit_view
+from nerve.methods.base import (
+    CONFIG,
+    WEIGHTS,
+    SavedModel,
+    checked_features,
+    class_name,
+    read_configuration,
+)
+from nerve.methods.inputs import chunks
+from nerve.methods.packing import PatchDataset, fit_view, packed_dataset
+from nerve.methods.parameters import (
+    Count,
+    Device,
+    Epochs,
+    Factor,
+    LayersOrNone,
+    NotNegative,
+    Part,
+    Positive,
+    Seed,
+    Share,
+    Width,
+    plain,
+)
 from nerve.methods.pretrained import located
-from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
-from nerve.methods.settings import check_names
+from nerve.methods.recentring import UNSEEN, SiteShifts, site_card_lines, sites_of
 from nerve.methods.trained import Encoder, mean_sample
 
-_AT_A_TIME = 512  # participants read together for mean and size
+PRESETS: dict[str, dict[str, Any]] = {
+    # half of the paper's layers on another view of FC, in minutes on two CPU cores; chosen on ABIDE
+    "default": {},
+    # the paper's text, and its released code where the text is silent
+    "paper": {
+        "view": "fc",
+        "depth": 4,
+        "init": "released",
+        "standardise": False,
+        "tokenizer_bias": True,
+        "pooling": "mean",
+        "epochs": 4000,
+        "batch_size": 1024,
+        "equal_batches": False,
+        "lr": 0.01,
+        "weight_decay": 0.01,
+        "betas": (0.9, 0.98),
+        "eps": 1e-6,
+        "warmup_epochs": 400,
+        "warmup": "steps_from_zero",
+        "clip": 1.0,
+        "validation_fraction": 0.1,
+    },
+    # the default, narrower
+    "small": {"dim": 64},
+}
+
+_PARTICIPANTS_AT_A_TIME = 512  # read together for mean and size of the entries
+
+
+def _checked_tokenizer(value: Any) -> str | type[Tokenizer]:
+    """The name of a tokenizer, or a class that is none of ours."""
+    if isinstance(value, str):
+        return one_of("tokenizer", value, list(TOKENIZERS))
+    if isinstance(value, type) and issubclass(value, Tokenizer):
+        for name, cls in TOKENIZERS.items():
+            if value is cls:
+                return name
+        return value
+    names = ", ".join(TOKENIZERS)
+    raise ValueError(f"one of {names}, or a class derived from nerve.core.Tokenizer")
+
+
+def _checked_patching(value: Any) -> str | Patching:
+    if isinstance(value, str | Patching):
+        return value
+    raise ValueError("networks, grid16, permuted0, the name of an atlas, or a Patching")
+
+
+TokenizerChoice = Annotated[Any, PlainValidator(_checked_tokenizer)]
+PatchingChoice = Annotated[Any, PlainValidator(_checked_patching)]
 
 
 class NERVE(Encoder):
     """Network-aware representations of functional connectivity by bilinear tokenization.
 
-    A view of FC (FC itself, in the paper) is cut into one patch for each pair of networks, each patch becomes a token,
-    half of the tokens are masked, a transformer encodes the others and a light decoder reconstructs the masked patches.
-    The representation of a participant is made from the encoder's tokens with nothing masked.
+    A view of FC (FC itself, in the paper) is cut into one patch for each pair of networks, each
+    patch becomes a token, half of the tokens are masked, a transformer encodes the others and a
+    light decoder reconstructs the masked patches. The representation of a participant is made from
+    the encoder's tokens with nothing masked.
+
+    The defaults are the preset ``default``. `NERVE.from_preset` makes the others: ``paper``, the
+    paper's settings, and ``small``.
 
     Parameters
     ----------
     parcellation : Parcellation or str, optional
-        Regions and networks to work in. Cohorts are brought into its order by label, arrays must be in it. By default
-        that of the cohort; for an array, none: consecutive regions are then grouped by sixteens.
-    patching : Patching or str, optional
-        Groups of regions other than the networks: a `Patching`, or ``"grid16"``, ``"permuted0"``,
-        ``"schaefer400-7"``.
-    preset : {"default", "paper", "small"}
-        Where every setting that is not given comes from.
+        Regions and networks to work in; by default those of the cohort.
+    view : {"fc", "tangent", "shrunk"}
+        The matrix that is cut into patches: fc (the paper), tangent or shrunk.
+    n_directions : int
+        Directions that the view shrunk keeps, at most.
+    recentre : str, optional
+        Column of the site, whose mean is carried to the common one; tangent, shrunk.
+    patching : str or Patching
+        networks, grid16 (any size), permuted0 (any seed), or an atlas for its networks.
+    tokenizer : str or type
+        How patches become tokens: bilinear, shared or specific.
+    mask_ratio : float
+        Share of the patches that is masked.
+    dim : int
+        Width of the encoder.
+    depth : int
+        Layers of the encoder.
+    heads : int
+        Attention heads of the encoder.
+    decoder_dim : int
+        Width of the decoder.
+    decoder_depth : int
+        Layers of the decoder.
+    decoder_heads : int
+        Attention heads of the decoder.
+    loss : {"patch_mean", "sum"}
+        Mean or sum over a patch's entries.
+    init : {"scaled", "released", "signs"}
+        How weights are drawn.
+    standardise : bool
+        Entries minus their training mean, brought to unit size together.
+    tokenizer_bias : bool
+        Biases in shared and specific tokenizers, as released.
+    pooling : {"pca", "mean", "cls", "tokens"}
+        The representation: components of the tokens, their mean, the CLS token, or all tokens.
+    n_components : int
+        Numbers of the pooling pca.
+    epochs : int
+        Passes over the training participants; 0: none, a control.
+    max_steps : int, optional
+        Stop after this many steps, whatever `epochs` says.
+    batch_size : int
+        Participants per step, in all processes together.
+    equal_batches : bool
+        Batches of equal size, none above batch_size; False: full ones, then a smaller last one.
+    optimizer : {"adamw", "adam", "sgd"}
+        Which optimiser.
+    lr : float
+        Largest learning rate.
+    min_lr : float
+        Learning rate at the end of the schedule.
+    weight_decay : float
+        Weight decay, on every parameter.
+    betas : tuple of two floats
+        Momenta of Adam and AdamW.
+    eps : float
+        Stabiliser of Adam and AdamW.
+    momentum : float
+        Momentum of SGD.
+    schedule : {"cosine", "constant", "step"}
+        After the warm-up.
+    warmup_epochs : float
+        Epochs of linear warm-up.
+    warmup : {"steps", "steps_from_zero", "epochs"}
+        How it rises: at every step, at every step from lr 0 on, or at every epoch.
+    decay_epochs : int
+        Schedule `step`: epochs between two cuts.
+    decay_factor : float
+        Schedule `step`: factor of a cut.
+    clip : float, optional
+        Largest norm of the gradient; none to leave it.
+    validation_fraction : float
+        Share of each cohort held out for validation.
+    validate_every : int
+        Epochs between two validations.
+    keep : {"best", "last"}
+        Weights at the end: of least validation loss, or last.
+    precision : {"auto", "float32", "bf16", "fp16"}
+        auto: bf16 or fp16 autocast on CUDA, float32 on CPU.
+    compile : bool
+        Use torch.compile.
+    checkpoint_seconds : float
+        Seconds between checkpoints; 0 for every step.
     seed : int
-        Fixes initial weights, split, data order and masks.
+        Fixes initial weights, split, data order, masks and dropout.
     device : str
-        ``auto``, ``cpu``, ``cuda`` …
-    **settings
-        Any setting of `nerve.methods.config.NerveConfig`, instead of the preset's. Among them:
-
-        - view : {"fc", "tangent", "shrunk"}, the matrix that is cut into patches (see `nerve.core.views`); one other than
-          ``fc`` is not the paper's.
-        - recentre : column of the participants table, the site: in the view, the mean of each site is carried to the
-          common mean, and that of a site that was not trained on by its own participants
-          (`nerve.methods.recentring`). Not for ``fc``.
-        - tokenizer : {"bilinear", "shared", "specific"} or a class derived from `nerve.core.Tokenizer`.
-        - mask_ratio, dim, depth (width and layers of the encoder), epochs, batch_size, lr.
-        - pooling : {"pca", "mean", "cls", "tokens"}, what `transform` returns: principal components of the patch
-          tokens, their mean, the CLS token, or all of them.
+        auto, cpu, cuda, cuda:1, mps.
 
     Attributes
     ----------
     module_ : MaskedAutoencoder
+        The trained model.
     patching_ : Patching
         The patches, in the order of the tokens.
     view_ : View
+        Fitted on everyone given to `fit`.
     shifts_ : SiteShifts or None
         Of the sites of `recentre`.
     parcellation_ : Parcellation
+        The regions, in the order of the model.
     history_ : DataFrame
         One row per epoch.
-    config_ : NerveConfig
-        All settings, resolved.
+
+    Notes
+    -----
+    Cohorts are brought into the order of `parcellation` by label; arrays must be in it. An array
+    without a parcellation has no networks: consecutive regions are then grouped by sixteens.
+
+    `recentre`: the mean of each site is carried to the common mean in the view, and that of a site
+    that was not trained on by its own participants (`nerve.methods.recentring`).
 
     Examples
     --------
-    >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 32, 50))])
-    >>> encoder = NERVE(patching="grid8", preset="small", dim=16, epochs=2, device="cpu", n_components=8)
+    >>> rng = np.random.default_rng(0)
+    >>> fc = np.stack([np.corrcoef(x) for x in rng.normal(size=(12, 32, 50))])
+    >>> encoder = NERVE(patching="grid8", dim=16, epochs=2, device="cpu", n_components=8)
     >>> encoder.fit(fc).transform(fc).shape
     (12, 8)
     >>> encoder.transform(fc, pooling="tokens").shape, encoder.patching_.n_patches
     ((12, 10, 16), 10)
+    >>> NERVE.from_preset("paper", epochs=10).lr
+    0.01
     """
 
+    title: ClassVar[str] = "NERVE"
+    citation: ClassVar[str] = (
+        "NERVE: network-aware bilinear tokenization for brain functional connectivity "
+        "representation learning"
+    )
+    presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
     batch_size_apply: ClassVar[int] = 64  # larger batches gain nothing on a CPU and spill its cache
+
     patching_: Patching
     view_: View
     shifts_: SiteShifts | None = None
     signature_: Signature | None  # of the training cohort, where it had ten participants
-    config_: NerveConfig
 
     def __init__(
         self,
         parcellation: Parcellation | str | None = None,
-        patching: Patching | str | None = None,
-        preset: str = "default",
         *,
-        seed: int = 0,
-        device: str = "auto",
-        **settings: Any,
+        view: Literal["fc", "tangent", "shrunk"] = "shrunk",
+        n_directions: Width = N_DIRECTIONS,
+        recentre: str | None = None,
+        patching: PatchingChoice = "networks",
+        tokenizer: TokenizerChoice = "bilinear",
+        mask_ratio: Part = 0.5,
+        dim: Width = 256,
+        depth: LayersOrNone = 2,
+        heads: Width = 4,
+        decoder_dim: Width = 64,
+        decoder_depth: LayersOrNone = 1,
+        decoder_heads: Width = 2,
+        loss: Literal["patch_mean", "sum"] = "patch_mean",
+        init: Literal["scaled", "released", "signs"] = "signs",
+        standardise: bool = True,
+        tokenizer_bias: bool = False,
+        pooling: Literal["pca", "mean", "cls", "tokens"] = "pca",
+        n_components: Annotated[int, Field(ge=2, le=65536)] = 256,
+        epochs: Epochs = 3,
+        max_steps: Count | None = None,
+        batch_size: Count = 16,
+        equal_batches: bool = True,
+        optimizer: Literal["adamw", "adam", "sgd"] = "adamw",
+        lr: Positive = 3e-4,
+        min_lr: NotNegative = 0.0,
+        weight_decay: NotNegative = 0.0,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: Positive = 1e-6,
+        momentum: Share = 0.9,
+        schedule: Literal["cosine", "constant", "step"] = "cosine",
+        warmup_epochs: NotNegative = 0.5,
+        warmup: Literal["steps", "steps_from_zero", "epochs"] = "steps",
+        decay_epochs: Count = 20,
+        decay_factor: Factor = 0.5,
+        clip: Positive | None = 1.0,
+        validation_fraction: Share = 0.1,
+        validate_every: Count = 1,
+        keep: Literal["best", "last"] = "best",
+        precision: Literal["auto", "float32", "bf16", "fp16"] = "auto",
+        compile: bool = False,
+        checkpoint_seconds: NotNegative = 60.0,
+        seed: Seed = 0,
+        device: Device = "auto",
     ) -> None:
-        self.parcellation, self.patching, self.preset = parcellation, patching, preset
-        self.seed, self.device = seed, device
-        self.__dict__.update(settings)
+        self.parcellation = parcellation
+        self.view = view
+        self.n_directions = n_directions
+        self.recentre = recentre
+        self.patching = patching
+        self.tokenizer = tokenizer
+        self.mask_ratio = mask_ratio
+        self.dim = dim
+        self.depth = depth
+        self.heads = heads
+        self.decoder_dim = decoder_dim
+        self.decoder_depth = decoder_depth
+        self.decoder_heads = decoder_heads
+        self.loss = loss
+        self.init = init
+        self.standardise = standardise
+        self.tokenizer_bias = tokenizer_bias
+        self.pooling = pooling
+        self.n_components = n_components
+        self.epochs = epochs
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.equal_batches = equal_batches
+        self.optimizer = optimizer
+        self.lr = lr
+        self.min_lr = min_lr
+        self.weight_decay = weight_decay
+        self.betas = betas
+        self.eps = eps
+        self.momentum = momentum
+        self.schedule = schedule
+        self.warmup_epochs = warmup_epochs
+        self.warmup = warmup
+        self.decay_epochs = decay_epochs
+        self.decay_factor = decay_factor
+        self.clip = clip
+        self.validation_fraction = validation_fraction
+        self.validate_every = validate_every
+        self.keep = keep
+        self.precision = precision
+        self.compile = compile
+        self.checkpoint_seconds = checkpoint_seconds
+        self.seed = seed
+        self.device = device
+
+    def check_parameters(self, where: str = "") -> dict[str, Any]:
+        """Check the parameters against the types in the signature, and that they go together.
+
+        Parameters
+        ----------
+        where : str
+            Where the parameters come from, for the error; the title of the method by default.
+
+        Returns
+        -------
+        dict
+            The parameters as plain values.
+        """
+        parameters = super().check_parameters(where)
+        if self.recentre is not None and self.view == "fc":
+            raise problem(
+                where or self.title,
+                f"recentre is {self.recentre!r} and view is fc",
+                expected="the view tangent or shrunk: FC moved by its site is no FC",
+                remedy="Say view=tangent, or leave recentre out.",
+            )
+        return parameters
+
+    def described_parameters(self) -> dict[str, Any]:
+        """The parameters as plain JSON; groups of the user's own are written out."""
+        parameters = super().described_parameters()
+        if self.recentre is None:
+            parameters.pop("recentre", None)
+        patching = self.patching
+        if isinstance(patching, str) and not is_patching_name(patching):
+            # the groups themselves: the path of a table means nothing to others
+            patching = getattr(self, "patching_", patching)
+        if isinstance(patching, Patching):
+            parameters["patching"] = {
+                "group_of": patching.group_of.tolist(),
+                "group_names": list(patching.group_names),
+            }
+        return parameters
 
     @classmethod
-    def from_preset(cls, name: str = "default", **changes: Any) -> Self:
-        """A preset with parameters and settings given by name; names that do not exist are refused here.
+    def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
+        """The parameters that differ from a preset; groups of the user's own are counted.
 
-        Examples
-        --------
-        >>> NERVE.from_preset("small", epochs=3, clip=None).config().clip is None
-        True
+        Parameters
+        ----------
+        parameters : mapping
+            What `described_parameters` gives, or `parameters` of config.json.
+        preset : str
+            One of ``presets``.
+
+        Returns
+        -------
+        dict
+            Plain JSON.
         """
-        return cls(preset=one_of("preset", name, list(PRESETS))).set_params(**changes)
+        different = super().differences(parameters, preset)
+        if isinstance(different.get("patching"), Mapping):
+            n_groups = len(different["patching"]["group_names"])
+            different["patching"] = f"own groups ({n_groups})"
+        return different
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, and those settings that are given."""
-        fixed = set(NERVE._get_param_names()) - set(self._get_param_names())  # by a derived class
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name.strip("_") == name and name not in fixed
-        }
-
-    def set_params(self, **params: Any) -> Self:
-        """Any parameter or setting, given before or not."""
-        check_names(params, sorted({*self.get_params(), *NerveConfig.model_fields}), self.title)
-        self.__dict__.update(params)
-        return self
-
-    def config(self) -> NerveConfig:
-        """All settings: those of the preset, with what is given over them."""
-        given = {
-            name: value
-            for name, value in self.get_params().items()
-            if name not in ("parcellation", "preset")
-        }
-        if self.patching is None or isinstance(self.patching, Patching):
-            given.pop("patching", None)
-        return resolve(self.preset, given, where=self.title)
-
-    @property
-    def view(self) -> str:  # type: ignore[override]
-        """The view of FC that is cut into patches: as given, or the preset's."""
-        return self.config().view
-
-    def check_settings(self) -> None:
-        """Refuse settings that do not exist or cannot be."""
-        self.config()
-
-    # ---- what the base asks for
+    # What the training asks for
 
     def build(self, parcellation: Parcellation) -> MaskedAutoencoder:
-        """The untrained model for the regions of a parcellation."""
-        self.config_ = self.config()
+        """Make the untrained model for the regions of a parcellation."""
         self.patching_ = self._patching(parcellation)
-        return MaskedAutoencoder(self.patching_, **self.config_.model_options())
-
-    def training_settings(self) -> TrainingSettings:
-        """How it is trained."""
-        return self.config().training_settings()
-
-    def source(self, cohort: Cohort) -> Dataset:
-        """Packed matrices of a view that is fitted on everyone given to `fit`, for the reason in `set_components`."""
-        config, self.shifts_, self.adapted_ = self.config(), None, ""
-        sites = None if config.recentre is None else sites_of(cohort, config.recentre)
-        self.view_ = fit_view(make_view(config.view, config.n_directions), cohort)
-        self.signature_ = Signature.of(cohort)
-        source = PackingSource(cohort, self.patching_, self.view_)
-        if sites is not None:
-            self.shifts_ = SiteShifts.of(source.viewed.matrices, sites)
-            source.recentre(self.shifts_, sites)
-        return source
-
-    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
-        """Mean and size of the entries, where the configuration asks for them.
-
-        Of everyone where fewer than ten are held out: the view and the signature are everyone's, and from them and the
-        mean of the others the few could be told.
-        """
-        rows = np.arange(len(source)) if len(source) - len(rows) < FEWEST else rows
-        module.fit_standardisation(
-            source.batch(np.sort(rows[some])) for some in chunks(len(rows), _AT_A_TIME)
+        return MaskedAutoencoder(
+            self.patching_,
+            self.tokenizer,
+            dim=self.dim,
+            depth=self.depth,
+            heads=self.heads,
+            decoder_dim=self.decoder_dim,
+            decoder_depth=self.decoder_depth,
+            decoder_heads=self.decoder_heads,
+            mask_ratio=self.mask_ratio,
+            loss=self.loss,
+            init=self.init,
+            standardise=self.standardise,
+            tokenizer_bias=self.tokenizer_bias,
+            n_components=self.n_components if self.pooling == "pca" else 0,
         )
 
-    def finish(self, module: Any, source: Dataset) -> None:
-        """Components of what sets the tokens of everyone given to `fit` apart from those of the mean, for ``pca``."""
+    def training_settings(self) -> TrainingSettings:
+        """How it is trained: every setting of the loop is a parameter of the same name."""
+        names = [field.name for field in fields(TrainingSettings)]
+        return TrainingSettings(**{name: plain(getattr(self, name)) for name in names})
+
+    def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
+        """Packed matrices in a view that is fitted on everyone given to `fit`.
+
+        Why on everyone is said in `Encoder.set_components`.
+        """
+        self.shifts_ = None
+        self.adapted_ = ""
+        sites = None if self.recentre is None else sites_of(cohort, self.recentre)
+        self.view_ = fit_view(make_view(self.view, self.n_directions), cohort)
+        self.signature_ = Signature.of(cohort)
+        dataset = PatchDataset(cohort, self.patching_, self.view_)
+        if sites is not None:
+            self.shifts_ = SiteShifts.of(dataset.viewed.matrices, sites)
+            dataset.recentre(self.shifts_, sites)
+        return packed_dataset(dataset, folder)
+
+    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+        """Mean and size of the entries of the training participants, where they are standardised.
+
+        Of everyone where fewer than ten are held out: view and signature are those of everyone, and
+        from them and the mean of the others the few could be told.
+        """
+        if len(dataset) - len(rows) < FEWEST:
+            rows = np.arange(len(dataset))
+        parts = chunks(len(rows), _PARTICIPANTS_AT_A_TIME)
+        module.fit_standardisation(dataset.batch(np.sort(rows[places])) for places in parts)
+
+    def finish(self, module: Any, dataset: Dataset) -> None:
+        """For ``pca``: components of how the tokens of everyone differ from those of the mean."""
         if module.components is not None:
-            module.fit_origin(mean_sample(source, self.looked_at(len(source))))
-            self.set_components(module, module.centred_tokens, source)
+            rows = self.rows_for_components(len(dataset))
+            module.fit_origin(mean_sample(dataset, rows))
+            self.set_components(module, module.centred_tokens, dataset)
 
     def _patching(self, parcellation: Parcellation) -> Patching:
         if isinstance(self.patching, Patching):
             if self.patching.n_regions != parcellation.n_regions:
-                found = f"it groups {self.patching.n_regions} regions"
                 raise problem(
                     "patching",
-                    found,
+                    f"it groups {self.patching.n_regions} regions",
                     expected=f"the {parcellation.n_regions} of {parcellation.name}",
                 )
             return self.patching
-        name = self.config().patching
-        if name == "networks" and parcellation.n_networks == 1 and parcellation.name == "unnamed":
-            text = "No parcellation is given: consecutive regions are grouped by sixteens."
+        has_no_networks = parcellation.n_networks == 1 and parcellation.name == "unnamed"
+        if self.patching == "networks" and has_no_networks:
             warnings.warn(
-                f"{text} Give parcellation= to group them by network.", NerveWarning, stacklevel=2
+                "No parcellation is given: consecutive regions are grouped by sixteens. Give "
+                "parcellation= to group them by network.",
+                NerveWarning,
+                stacklevel=2,
             )
-            name = "grid16"
-        return patching_for(parcellation, name)
+            return patching_for(parcellation, "grid16")
+        return patching_for(parcellation, self.patching)
 
-    # ---- verbs
+    # Use
 
-    def packing(self, X: Any) -> PackingSource:
-        """The data as the model reads them: in its region order, its view and its patches, with sites recentred."""
-        cohort = self.fitted_cohort(X)
-        source = PackingSource(cohort, self.patching_, self.view_)
+    def dataset(self, cohort: Cohort) -> PatchDataset:
+        """A cohort as the model reads it: in its view and patches, with sites recentred."""
+        dataset = PatchDataset(cohort, self.patching_, self.view_)
         if self.shifts_ is not None:
-            sites = sites_of(cohort, str(self.config().recentre))
-            self.adapted_ = UNSEEN if self.shifts_.unseen(sites) else self.adapted_
-            source.recentre(self.shifts_, sites)
-        return source
+            sites = sites_of(cohort, str(self.recentre))
+            if self.shifts_.has_new_sites(sites):
+                self.adapted_ = UNSEEN
+            dataset.recentre(self.shifts_, sites)
+        return dataset
+
+    def patch_dataset(self, X: Any) -> PatchDataset:
+        """The data as the model reads them: in its region order, view and patches.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        PatchDataset
+        """
+        return self.dataset(self.fitted_cohort(X))
 
     def transform(self, X: Any, pooling: str | None = None) -> np.ndarray:
         """Representations of the same participants in the same order.
@@ -237,29 +522,42 @@ class NERVE(Encoder):
         Parameters
         ----------
         X : Cohort or (n, R, R) array
-            A cohort may have its regions in another order; one that lacks a region or network is refused by name.
+            A cohort may have its regions in another order; one that lacks a region or network is
+            refused by name.
         pooling : {"pca", "mean", "cls", "tokens"}, optional
-            As in the configuration by default.
+            The parameter of the same name by default.
 
         Returns
         -------
-        (n, n_components) array for ``pca``, (n, patches, dim) for ``tokens``, in the order of `patching_.pairs`, else
-        (n, dim)
+        array
+            (n, n_components) for ``pca``, (n, patches, dim) for ``tokens``, in the order of
+            `patching_.pairs`, else (n, dim).
         """
-        chosen = one_of("pooling", self.config().pooling if pooling is None else pooling, POOLINGS)
-        source = self.packing(X)
-        return checked_embeddings(self._embedded(source, chosen), source.cohort)
+        if pooling is None:
+            pooling = self.pooling
+        pooling = one_of("pooling", pooling, POOLINGS)
+        dataset = self.patch_dataset(X)
+        return checked_features(self._embedded(dataset, pooling), dataset.cohort)
 
     def embed_matrices(self, matrices: np.ndarray) -> np.ndarray:
-        """Representations of matrices that are in the model's view and region order already: (n, R, R) → (n, …)."""
-        packed = self.patching_.pack(np.asarray(matrices, np.float32))
-        return self._embedded(ArrayDataset(packed), self.config().pooling)
+        """Representations of matrices that are in the model's view and region order already.
 
-    def _embedded(self, source: Dataset, pooling: str) -> np.ndarray:
-        return self.apply(lambda packed: self.module_.embed(packed, pooling), source)
+        Parameters
+        ----------
+        matrices : (n, R, R) array
+
+        Returns
+        -------
+        (n, …) array
+        """
+        packed = self.patching_.pack(np.asarray(matrices, np.float32))
+        return self._embedded(ArrayDataset(packed), self.pooling)
+
+    def _embedded(self, dataset: Dataset, pooling: str) -> np.ndarray:
+        return self.apply(lambda packed: self.module_.embed(packed, pooling), dataset)
 
     def reconstruct(self, X: Any, masked: np.ndarray | None = None) -> np.ndarray:
-        """The matrices of the view (FC itself, for ``fc``) as the model predicts them from the visible patches.
+        """The matrices of the view as the model predicts them from the visible patches.
 
         Parameters
         ----------
@@ -269,78 +567,107 @@ class NERVE(Encoder):
 
         Returns
         -------
-        (n, R, R) array, in the region order of `parcellation_`
+        (n, R, R) array
+            In the region order of `parcellation_`.
         """
-        source = self.packing(X)
-        return self.patching_.unpack(self.apply(self.module_.reconstruct, source, masked))
+        dataset = self.patch_dataset(X)
+        return self.patching_.unpack(self.apply(self.module_.reconstruct, dataset, masked))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the reconstruction loss of masked patches, with masks fixed by the seed: larger is better."""
-        source, module = self.packing(X), self.module_
-        noise = Draws(self.seed, VALIDATION_STEP, len(source)).uniform(self.patching_.n_patches)
+        """Minus the reconstruction loss of masked patches, with masks fixed by the seed.
 
-        def verb(packed: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+        Parameters
+        ----------
+        X : Cohort or (n, R, R) array
+        y : ignored
+
+        Returns
+        -------
+        float
+            Larger is better.
+        """
+        dataset = self.patch_dataset(X)
+        module = self.module_
+        draws = Draws(self.seed, VALIDATION_STEP, len(dataset))
+        noise = draws.uniform(self.patching_.n_patches)
+
+        def loss(packed: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+            visible, masked = module.choose_masks(uniform)
             # a batch's mean counts once for each of its participants
-            return module.masked_loss(packed, *module.choose_masks(uniform)).expand(len(packed))
+            return module.masked_loss(packed, visible, masked).expand(len(packed))
 
-        return -float(self.apply(verb, source, noise.numpy()).mean(dtype=float))
+        return -float(self.apply(loss, dataset, noise.numpy()).mean(dtype=float))
+
+    def likeness(self, X: Any) -> Likeness:
+        """How like the training cohort these data look, with a sentence per clear difference.
+
+        Parameters
+        ----------
+        X : Cohort or (n, R, R) array
+
+        Returns
+        -------
+        Likeness
+        """
+        cohort = self.fitted_cohort(X)
+        if self.signature_ is None:
+            return Likeness("not compared: the model keeps no signature of its training cohort")
+        return likeness(self.signature_, cohort)
 
     @property
     def n_features(self) -> int:
         """Components, or the width of the encoder."""
-        config = self.config()
-        return config.n_components if config.pooling == "pca" else config.dim
+        return self.n_components if self.pooling == "pca" else self.dim
 
-    # ---- files
+    # Files
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Weights and buffers, and the arrays of the view, of the sites and of the signature."""
         arrays = {f"view.{name}": array for name, array in self.view_.arrays.items()}
         if self.shifts_ is not None:
-            arrays |= {"sites.common": self.shifts_.common, "sites.shifts": self.shifts_.shifts}
+            arrays["sites.common"] = self.shifts_.common
+            arrays["sites.shifts"] = self.shifts_.shifts
         if self.signature_ is not None:
             arrays["signature.mean"] = self.signature_.mean
         return super().tensors() | {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def state(self) -> dict[str, Any]:
         """With what the training cohort looked like, and its sites where they are recentred."""
-        numbers = None if self.signature_ is None else self.signature_.numbers()
-        sites = {} if self.shifts_ is None else {"sites": dict(self.shifts_.sizes)}
-        return {**super().state(), "signature": numbers, **sites}
+        state = super().state()
+        state["signature"] = None if self.signature_ is None else self.signature_.numbers()
+        if self.shifts_ is not None:
+            state["sites"] = dict(self.shifts_.sizes)
+        return state
 
     def card_lines(self) -> list[str]:
         """With the sites."""
-        return [
-            *super().card_lines(),
-            *card_lines({} if self.shifts_ is None else self.shifts_.sizes),
-        ]
+        sizes = {} if self.shifts_ is None else self.shifts_.sizes
+        return [*super().card_lines(), *site_card_lines(sizes)]
 
-    def restore(self, saved: Saved) -> None:
-        """The arrays of view, sites and signature, then the module."""
-        (folder, config, tensors), settings, regions = (
-            saved,
-            self.config(),
-            self.parcellation_.n_regions,
-        )
-        self.view_, self.signature_ = make_view(settings.view, settings.n_directions), None
-        shapes = {f"view.{name}": shape for name, shape in self.view_.shapes(regions).items()}
-        if settings.recentre is not None:
-            shapes |= {
-                "sites.common": (regions, regions),
-                "sites.shifts": (len(config["sites"]), regions, regions),
-            }
-        if "signature.mean" in tensors:
-            shapes["signature.mean"] = (regions * (regions - 1) // 2,)
-        names = [name for name in tensors if name.startswith(("view.", "sites.", "signature."))]
-        arrays = {name: tensors.pop(name).numpy() for name in names}
-        check_array_shapes(arrays, shapes, folder / WEIGHTS)
-        self.view_.arrays = {name: arrays[f"view.{name}"] for name in self.view_.shapes(regions)}
-        if settings.recentre is not None:
-            sizes = {site: int(n) for site, n in config["sites"].items()}
+    def restore(self, saved: SavedModel) -> None:
+        """Take the arrays of view, sites and signature, then those of the module."""
+        n_regions = self.parcellation_.n_regions
+        self.view_ = make_view(self.view, self.n_directions)
+        self.signature_ = None
+        view_shapes = self.view_.shapes(n_regions)
+        shapes = {f"view.{name}": shape for name, shape in view_shapes.items()}
+        if self.recentre is not None:
+            shapes["sites.common"] = (n_regions, n_regions)
+            shapes["sites.shifts"] = (len(saved.config["sites"]), n_regions, n_regions)
+        if "signature.mean" in saved.tensors:
+            shapes["signature.mean"] = (n_regions * (n_regions - 1) // 2,)
+
+        prefixes = ("view.", "sites.", "signature.")
+        names = [name for name in saved.tensors if name.startswith(prefixes)]
+        arrays = {name: saved.tensors.pop(name).numpy() for name in names}
+        check_array_shapes(arrays, shapes, saved.folder / WEIGHTS)
+        self.view_.arrays = {name: arrays[f"view.{name}"] for name in view_shapes}
+        if self.recentre is not None:
+            sizes = {site: int(n) for site, n in saved.config["sites"].items()}
             self.shifts_ = SiteShifts(sizes, arrays["sites.common"], arrays["sites.shifts"])
         if "signature.mean" in arrays:
             self.signature_ = Signature.saved(
-                arrays["signature.mean"], config.get("signature"), folder / CONFIG
+                arrays["signature.mean"], saved.config.get("signature"), saved.folder / CONFIG
             )
         super().restore(saved)
 
@@ -352,80 +679,66 @@ class NERVE(Encoder):
         device: str = "auto",
         tokenizer: type[Tokenizer] | None = None,
     ) -> Self:
-        """Read what `save` wrote. A newer format, missing file or changed shape is refused by name.
+        """Read what `save` wrote. A newer format, missing file or changed shape is refused.
 
         Parameters
         ----------
         path : path
+            The folder.
         device : str
             Where to compute.
         tokenizer : class, optional
             The class of a tokenizer of your own: no code is ever imported because a file names it.
+
+        Returns
+        -------
+        NERVE
         """
         config = read_configuration(path)
-        parameters = config["parameters"] = dict(config.get("parameters", {}))
-        named = str(parameters.get("tokenizer"))
+        parameters = dict(config.get("parameters", {}))
+        config["parameters"] = parameters
+        saved_name = str(parameters.get("tokenizer"))
         if tokenizer is not None:
-            if tokenizer_name(tokenizer) != named:
+            if class_name(tokenizer) != saved_name:
                 raise problem(
                     path,
-                    f"its tokenizer is {named}",
-                    expected=f"{tokenizer_name(tokenizer)}, as given",
+                    f"its tokenizer is {saved_name}",
+                    expected=f"{class_name(tokenizer)}, as given",
                 )
             parameters["tokenizer"] = tokenizer
-        elif ":" in named:
-            expected = f"one of {', '.join(TOKENIZERS)}, or to be given the class"
-            remedy = f"Load it in Python: NERVE.load(folder, tokenizer={named.rpartition(':')[2]})."
-            raise problem(path, f"its tokenizer is {named}", expected=expected, remedy=remedy)
+        elif ":" in saved_name:
+            bare_name = saved_name.rpartition(":")[2]
+            raise problem(
+                path,
+                f"its tokenizer is {saved_name}",
+                expected=f"one of {', '.join(TOKENIZERS)}, or to be given the class",
+                remedy=f"Load it in Python: NERVE.load(folder, tokenizer={bare_name}).",
+            )
         return cls.from_files(Path(path), config, device)
 
     @classmethod
+    def from_configuration(cls, config: Mapping[str, Any]) -> Self:
+        """Make the unfitted method that a config.json describes."""
+        parameters = dict(config["parameters"])
+        groups = parameters.get("patching")
+        if isinstance(groups, Mapping):
+            parameters["patching"] = Patching(groups["group_of"], groups["group_names"])
+        return super().from_configuration({**config, "parameters": parameters})
+
+    @classmethod
     def from_pretrained(cls, model: str | os.PathLike[str], *, device: str = "auto") -> Self:
-        """A trained model from a folder, an archive (`nerve pack`) or a name of `nerve models list`."""
+        """Read a trained model.
+
+        Parameters
+        ----------
+        model : path or str
+            A folder, an archive (`nerve pack`) or a name of `nerve models list`.
+        device : str
+            Where to compute.
+
+        Returns
+        -------
+        NERVE
+        """
         with located(model) as folder:
             return cls.load(folder, device=device)
-
-    def likeness(self, X: Any) -> Likeness:
-        """How like the training cohort these data look, with a sentence per clear difference (`quality.likeness`)."""
-        cohort = self.fitted_cohort(X)
-        if self.signature_ is None:
-            return Likeness("not compared: the model keeps no signature of its training cohort")
-        return likeness(self.signature_, cohort)
-
-    @classmethod
-    def from_configuration(cls, config: dict[str, Any]) -> Self:
-        """Every setting of the file, whatever its preset says now."""
-        parameters = dict(config["parameters"])
-        if isinstance(parameters.get("patching"), dict):
-            parameters["patching"] = Patching(
-                parameters["patching"]["group_of"], parameters["patching"]["group_names"]
-            )
-        return cls.from_preset(parameters.pop("preset"), **parameters)
-
-    @classmethod
-    def differences(cls, parameters: Mapping[str, Any], preset: str) -> dict[str, Any]:
-        """As in the base; groups of the user's own are counted, not listed."""
-        found = super().differences(parameters, preset)
-        if isinstance(found.get("patching"), Mapping):
-            found["patching"] = f"own groups ({len(found['patching']['group_names'])})"
-        return found
-
-    def described_parameters(self) -> dict[str, Any]:
-        """The preset's name for the reader, and every setting resolved, so that presets may change later."""
-        settings = self.config().model_dump(
-            mode="json", exclude={"device", "compile", "checkpoint_seconds"}
-        )
-        if settings["recentre"] is None:
-            del settings["recentre"]
-        patching = self.patching
-        if isinstance(patching, str) and not is_patching_name(patching):
-            patching = getattr(
-                self, "patching_", patching
-            )  # the groups: the path of a table means nothing to others
-        if isinstance(patching, Patching):
-            groups = {
-                "group_of": patching.group_of.tolist(),
-                "group_names": list(patching.group_names),
-            }
-            settings["patching"] = groups
-        return {"preset": self.preset, **settings}

@@ -18,7 +18,7 @@ from nerve.core.patching import Patching
 from nerve.core.training import ArrayDataset
 from nerve.core.views import FCView, View
 from nerve.data.cohort import Cohort
-from nerve.methods.data import check_numbers, chunks
+from nerve.methods.inputs import check_numbers, chunks
 from nerve.methods.recentring import SiteShifts
 
 IN_MEMORY_BELOW = 2 * 2**30  # bytes of packed matrices
@@ -26,16 +26,24 @@ PACKED = "packed.npy"
 
 
 class ViewedCohort:
-    """The matrices of a cohort in a view that was fitted, computed when they are asked for."""
+    """The matrices of a cohort in a view that was fitted, computed when they are asked for.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    view : View
+        Fitted.
+    """
 
     def __init__(self, cohort: Cohort, view: View) -> None:
-        self.cohort, self.view = cohort, view
-        self.above = np.triu_indices(cohort.n_regions)
-        self.shape = len(cohort), len(self.above[0])
+        self.cohort = cohort
+        self.view = view
+        self.on_and_above_diagonal = np.triu_indices(cohort.n_regions)
+        self.shape = (len(cohort), len(self.on_and_above_diagonal[0]))
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """(k, R (R + 1) / 2) float32: the matrices of these participants on and above the diagonal."""
-        return np.ascontiguousarray(self.matrices(rows)[:, *self.above])
+        """(k, R (R + 1) / 2) float32: matrices of these participants on and above the diagonal."""
+        return np.ascontiguousarray(self.matrices(rows)[:, *self.on_and_above_diagonal])
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
         """(k, R, R) float32 of these participants."""
@@ -45,21 +53,30 @@ class ViewedCohort:
             return self.view.apply(fc)
 
 
-class PackingSource:
-    """Packs the matrices of a batch when they are asked for: right for data that are read once."""
+class PatchDataset:
+    """The packed matrices of a cohort in a view, computed when a batch is asked for.
+
+    Right for data that are read once; `packed_dataset` is for data that are read at every epoch.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    patching : Patching
+    view : View, optional
+        Fitted; FC itself by default.
+    """
 
     shifts: SiteShifts | None = None
 
     def __init__(self, cohort: Cohort, patching: Patching, view: View | None = None) -> None:
-        self.cohort, self.patching, self.viewed = (
-            cohort,
-            patching,
-            ViewedCohort(cohort, view or FCView()),
-        )
+        self.cohort = cohort
+        self.patching = patching
+        self.viewed = ViewedCohort(cohort, view or FCView())
 
     def recentre(self, shifts: SiteShifts, sites: np.ndarray) -> None:
-        """From now on recentred; sites without a shift get theirs from their participants, in a pass over them."""
-        self.sites, self.shifts = sites, shifts.meeting(self.viewed.matrices, sites)
+        """Recentre from now on; a site without a shift gets it from its participants here."""
+        self.sites = sites
+        self.shifts = shifts.with_new_sites(self.viewed.matrices, sites)
 
     def __len__(self) -> int:
         return len(self.cohort)
@@ -74,47 +91,68 @@ class PackingSource:
 
     def matrices(self, rows: np.ndarray) -> np.ndarray:
         """(participants, R, R) that are cut into patches."""
-        viewed = self.viewed.matrices(rows)
-        return viewed if self.shifts is None else self.shifts.apply(viewed, self.sites[rows])
+        matrices = self.viewed.matrices(rows)
+        if self.shifts is None:
+            return matrices
+        return self.shifts.apply(matrices, self.sites[rows])
 
 
 def fit_view(view: View, cohort: Cohort) -> View:
-    """The view, fitted on a cohort; what is no number or has no logarithm is refused by name."""
-    for rows in (
-        chunks(len(cohort)) if view.name != "fc" else ()
-    ):  # FC itself is checked when it is packed
-        check_numbers(cohort.inputs("fc", rows), cohort, rows)
+    """Fit a view on a cohort; values that are not numbers are refused by participant.
+
+    Parameters
+    ----------
+    view : View
+    cohort : Cohort
+
+    Returns
+    -------
+    View
+        The same, fitted.
+    """
+    if view.name != "fc":  # FC itself is checked when it is packed
+        for rows in chunks(len(cohort)):
+            check_numbers(cohort.inputs("fc", rows), cohort, rows)
     with naming_participants(cohort.participants["participant_id"].to_numpy(object)):
         return view.fit(cohort.connectivity)
 
 
-def packed_source(source: PackingSource, run_dir: Path | None = None) -> ArrayDataset:
-    """Everyone packed, (n, S), for data that are read at every epoch.
+def packed_dataset(dataset: PatchDataset, run_dir: Path | None = None) -> ArrayDataset:
+    """Pack everyone, (n, S), for data that are read at every epoch.
 
-    FC in float16 stays so until a batch is read. A large array goes to a file in `run_dir` (written by the
-    first process, read by all), or to a temporary one.
+    FC in float16 stays so until a batch is read.
+
+    Parameters
+    ----------
+    dataset : PatchDataset
+    run_dir : path, optional
+        Where a large array is written (by the first process, read by all); by default a temporary
+        folder.
+
+    Returns
+    -------
+    ArrayDataset
     """
-    half = source.cohort.connectivity.dtype == np.float16 and source.viewed.view.name == "fc"
-    dtype = np.dtype(np.float16 if half else np.float32)
-    shape = (len(source), source.patching.n_entries)
+    is_half = dataset.cohort.connectivity.dtype == np.float16 and dataset.viewed.view.name == "fc"
+    dtype = np.dtype(np.float16 if is_half else np.float32)
+    shape = (len(dataset), dataset.patching.n_entries)
     if shape[0] * shape[1] * dtype.itemsize < IN_MEMORY_BELOW:
         array = np.empty(shape, dtype)
-        for rows in chunks(len(source)):
-            array[rows] = source.packed(rows)
+        for rows in chunks(len(dataset)):
+            array[rows] = dataset.packed(rows)
         return ArrayDataset(array)
     processes = current_processes()
     with tempfile.TemporaryDirectory() if run_dir is None else nullcontext(run_dir) as folder:
         path = Path(folder) / PACKED
         if processes.first or run_dir is None:
-            _write(path, shape, dtype, (source.packed(rows) for rows in chunks(len(source))))
+            _write(path, shape, dtype, (dataset.packed(rows) for rows in chunks(len(dataset))))
         processes.wait()
-        return ArrayDataset(
-            np.load(path, mmap_mode="r", allow_pickle=False)
-        )  # a map outlives its file
+        # a map outlives its file
+        return ArrayDataset(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:
-    """An array on disk, part by part, by ordinary writes: through a map, a full disk would end the process."""
+    """Write an array part by part, by ordinary writes: through a map, a full disk would end us."""
     with atomic_file(path) as stream:
         header = {
             "descr": np.lib.format.dtype_to_descr(np.dtype(dtype)),

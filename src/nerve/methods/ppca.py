@@ -1,8 +1,8 @@
-"""Probabilistic PCA of FC: the linear reference that embeds participants and fills in masked patches."""
+"""Probabilistic PCA of FC: the linear reference that also fills in masked patches."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,20 +12,23 @@ from nerve.core.patching import Patching
 from nerve.data.cohort import Cohort
 from nerve.data.named_patchings import patching_for
 from nerve.data.parcellation import Parcellation
-from nerve.methods.data import chunks
-from nerve.methods.packing import PackingSource
-from nerve.methods.references import Reference, everyone_alike
-from nerve.methods.settings import Width
+from nerve.methods.base import Reference
+from nerve.methods.inputs import chunks
+from nerve.methods.packing import PatchDataset
+from nerve.methods.parameters import Width
+from nerve.methods.pca import no_differences
 
 SMALLEST = 1e-12  # of the largest value: the squares of less are nothing in float32
 
 
 class PPCA(Reference):
-    """Probabilistic PCA (Tipping and Bishop, 1999) of packed FC: what a linear model knows of masked patches.
+    """Probabilistic PCA of packed FC (Tipping and Bishop, 1999).
 
-    x = μ + W z + ε with z ~ N(0, I), ε ~ N(0, σ² I). W and σ² are those of largest likelihood, from the principal
-    components of the training participants. With W_v, x_v, μ_v the rows of the visible patches, scores are the
-    posterior mean
+    It says what a linear model knows of masked patches.
+
+    x = μ + W z + ε with z ~ N(0, I), ε ~ N(0, σ² I). W and σ² are those of largest likelihood, from
+    the principal components of the training participants. With W_v, x_v, μ_v the rows of the
+    visible patches, scores are the posterior mean
 
         ẑ = (W_vᵀ W_v + σ² I)⁻¹ W_vᵀ (x_v - μ_v)
 
@@ -34,7 +37,8 @@ class PPCA(Reference):
     Parameters
     ----------
     n_components : int
-        At most; there are no more than participants less two, so that something is left for the noise.
+        At most; there are no more than participants less two, so that something is left for the
+        noise.
     patching : str
         Which patches can be masked: as for NERVE.
 
@@ -46,8 +50,13 @@ class PPCA(Reference):
     ((12, 3), (12, 8, 8))
     """
 
+    title: ClassVar[str] = "Probabilistic PCA"
+    citation: ClassVar[str] = "reference row: probabilistic principal components of FC"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "small": {"n_components": 32}}
+
     def __init__(self, n_components: Width = 200, patching: str = "networks") -> None:
-        self.n_components, self.patching = n_components, patching
+        self.n_components = n_components
+        self.patching = patching
 
     @property
     def patching_(self) -> Patching:
@@ -63,21 +72,24 @@ class PPCA(Reference):
         """μ, W and σ² of the cohort."""
         if len(cohort) < 3:
             raise NerveError(
-                f"There are {len(cohort)} participants, expected at least 3 for components and noise."
+                f"There are {len(cohort)} participants, expected at least 3 for components and "
+                "noise."
             )
-        source = PackingSource(cohort, self.patching_)
-        packed = np.concatenate([source.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
+        dataset = PatchDataset(cohort, self.patching_)
+        packed = np.concatenate([dataset.packed(rows) for rows in chunks(len(cohort))])  # (n, S)
         largest = float(np.abs(packed).max())
         if 0 < largest < SMALLEST:
-            where, found = f"Cohort {cohort.name!r}", f"no value of FC exceeds {largest:.0e}"
-            expected = f"correlations, or at least {SMALLEST:.0e} somewhere"
-            raise problem(where, found, expected=expected, remedy="Multiply the matrices.")
-        mean, components, variances = principal_components(
-            packed, min(self.n_components, len(cohort) - 2)
-        )
+            raise problem(
+                f"Cohort {cohort.name!r}",
+                f"no value of FC exceeds {largest:.0e}",
+                expected=f"correlations, or at least {SMALLEST:.0e} somewhere",
+                remedy="Multiply the matrices.",
+            )
+        most = min(self.n_components, len(cohort) - 2)
+        mean, components, variances = principal_components(packed, most)
         k = components.shape[1]  # participants who are copies of others add no component
         if k == 0:
-            raise everyone_alike(cohort)
+            raise no_differences(cohort)
         noise = max(variances[k:].sum() / max(packed.shape[1] - k, 1), 1e-9 * variances[0])
         loadings = components * np.sqrt(np.maximum(variances[:k] - noise, 0)).astype(np.float32)
         return {"mean": mean, "loadings": loadings, "noise": np.array(noise, np.float32)}
@@ -110,23 +122,22 @@ class PPCA(Reference):
     def _scores(self, cohort: Cohort, masked: np.ndarray | None) -> np.ndarray:
         patching = self.patching_
         if masked is not None and len(masked) != len(cohort):
-            raise problem(
-                "masked",
-                f"{len(masked)} rows",
-                expected=f"one for each of {len(cohort)} participants",
-            )
-        mean, loadings, noise = (self.arrays_[name] for name in ("mean", "loadings", "noise"))
+            expected = f"one for each of {len(cohort)} participants"
+            raise problem("masked", f"{len(masked)} rows", expected=expected)
+        mean = self.arrays_["mean"]
+        loadings = self.arrays_["loadings"]
         parts = np.split(loadings, patching.offsets[1:-1])  # one per patch
         grams = np.stack([part.T @ part for part in parts]).astype(float)  # (patches, k, k)
-        whole, ridge = grams.sum(axis=0), float(noise) * np.eye(loadings.shape[1])
+        gram_of_all = grams.sum(axis=0)
+        ridge = float(self.arrays_["noise"]) * np.eye(loadings.shape[1])
         scores = np.empty((len(cohort), loadings.shape[1]), np.float32)
-        source = PackingSource(cohort, patching)
+        dataset = PatchDataset(cohort, patching)
         for rows in self.parts(cohort):
-            for place, deviation in zip(rows, source.packed(rows) - mean, strict=True):
-                hidden = np.zeros(0, int) if masked is None else np.asarray(masked[place])
-                seen = ~np.isin(patching.patch_of, hidden)
-                precision = whole - grams[hidden].sum(axis=0)
-                scores[place] = np.linalg.solve(precision + ridge, (deviation * seen) @ loadings)
+            for row, deviation in zip(rows, dataset.packed(rows) - mean, strict=True):
+                hidden = np.zeros(0, int) if masked is None else np.asarray(masked[row])
+                visible = ~np.isin(patching.patch_of, hidden)
+                precision = gram_of_all - grams[hidden].sum(axis=0)
+                scores[row] = np.linalg.solve(precision + ridge, (deviation * visible) @ loadings)
         return scores
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:

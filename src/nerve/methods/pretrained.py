@@ -1,8 +1,8 @@
 """Where a trained model is: a folder, one file, or one that comes with the package, by name.
 
-The file is a zip of model.safetensors, config.json, README.md and history.tsv, and nothing else. They lie at the top,
-as model hubs have them, and the card begins with the few lines that hubs read. What an archive claims to hold is looked
-at before anything is unpacked.
+The file is a zip of model.safetensors, config.json, README.md and history.tsv, and nothing else.
+They lie at the top, as model hubs have them, and the card begins with the few lines that hubs read.
+What an archive claims to hold is looked at before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from nerve.methods.run_folder import HISTORY, half_precision
 PACKAGED = Path(__file__).parents[1] / "pretrained"
 NEEDED = (WEIGHTS, CONFIG, CARD)
 FILES = (*NEEDED, HISTORY)
-_THEN = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
-_FRONT = "---\nlibrary_name: nerve\ntags:\n- functional-connectivity\n- fmri\n---\n\n"  # what hubs read of a card
+_TIME_OF_FILES = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
+# what hubs read of a card
+_FRONT = "---\nlibrary_name: nerve\ntags:\n- functional-connectivity\n- fmri\n---\n\n"
 
 
 def packaged_models() -> dict[str, Path]:
@@ -35,18 +36,30 @@ def packaged_models() -> dict[str, Path]:
 
 
 def find_model(model: str | os.PathLike[str]) -> Path:
-    """The folder or archive of a model that is given as such or by name; what exists on disk comes first."""
-    path, known = Path(model), packaged_models()
-    if path.exists() or str(model) in known:
-        return path if path.exists() else known[str(model)]
-    expected = (
-        "a folder of a trained model, an archive of one (.zip), or a name of `nerve models list`"
-    )
+    """Find a model that is given as a path or by name; what exists on disk comes first.
+
+    Parameters
+    ----------
+    model : path or str
+        A folder, an archive, or a name of `nerve models list`.
+
+    Returns
+    -------
+    Path
+        The folder or archive.
+    """
+    path = Path(model)
+    if path.exists():
+        return path
+    packaged = packaged_models()
+    if str(model) in packaged:
+        return packaged[str(model)]
     raise problem(
         model,
         "there is no such model",
-        expected=expected,
-        remedy=did_you_mean(str(model), known).strip(),
+        expected="a folder of a trained model, an archive of one (.zip), or a name of "
+        "`nerve models list`",
+        remedy=did_you_mean(str(model), packaged).strip(),
     )
 
 
@@ -57,22 +70,32 @@ def located(model: str | os.PathLike[str]) -> AbstractContextManager[Path]:
 
 
 def model_card(model: str | os.PathLike[str]) -> str:
-    """The card of a model, without the lines for hubs."""
+    """The card of a model, without the lines for hubs.
+
+    Parameters
+    ----------
+    model : path or str
+        A folder, an archive, or a name of `nerve models list`.
+
+    Returns
+    -------
+    str
+    """
+    text = ""
     with located(model) as folder:
-        text = (
-            (folder / CARD).read_text(encoding="utf-8", errors="replace")
-            if (folder / CARD).is_file()
-            else ""
-        )
+        if (folder / CARD).is_file():
+            text = (folder / CARD).read_text(encoding="utf-8", errors="replace")
     if not text:
         raise problem(model, f"it holds no {CARD}", expected="the folder of a trained model")
-    return text.split("---\n", 2)[-1].lstrip() if text.startswith("---\n") else text
+    if text.startswith("---\n"):
+        text = text.split("---\n", 2)[-1].lstrip()
+    return text
 
 
 def pack(
     run: str | os.PathLike[str], archive: str | os.PathLike[str], *, half: bool = False
 ) -> Path:
-    """Write the model of a run folder as one .zip; checkpoints, figures and whatever else lies there stay behind.
+    """Write the model of a run folder as one .zip, without checkpoints, figures and other files.
 
     Parameters
     ----------
@@ -81,9 +104,16 @@ def pack(
     archive : path
         The .zip to write; an archive of a model is replaced, another file is not.
     half : bool
-        Numbers in half precision: a half or a quarter of the size, features that differ in the third decimal.
+        Numbers in half precision: a half or a quarter of the size, features that differ in the
+        third decimal.
+
+    Returns
+    -------
+    Path
+        The archive.
     """
-    folder, path = Path(run), Path(archive)
+    folder = Path(run)
+    path = Path(archive)
     read_configuration(folder)  # or it is refused
     if path.suffix.lower() != ".zip":
         raise problem(path, f"its ending is {path.suffix!r}", expected=".zip")
@@ -93,18 +123,17 @@ def pack(
     check_replaceable_file(path, _is_archive)
     with atomic_file(path) as stream, zipfile.ZipFile(stream, "w") as packed:
         for name in FILES:
-            if (folder / name).is_file():
-                content = (
-                    half_precision(folder / name)
-                    if half and name == WEIGHTS
-                    else (folder / name).read_bytes()
-                )
-                if name == CARD and not content.startswith(b"---"):
-                    content = _FRONT.encode() + content
-                how = (
-                    zipfile.ZIP_STORED if name == WEIGHTS else zipfile.ZIP_DEFLATED
-                )  # weights do not pack
-                packed.writestr(zipfile.ZipInfo(name, _THEN), content, how)
+            if not (folder / name).is_file():
+                continue
+            content = (folder / name).read_bytes()
+            compression = zipfile.ZIP_DEFLATED
+            if name == WEIGHTS:
+                compression = zipfile.ZIP_STORED  # weights do not get smaller
+                if half:
+                    content = half_precision(folder / name)
+            if name == CARD and not content.startswith(b"---"):
+                content = _FRONT.encode() + content
+            packed.writestr(zipfile.ZipInfo(name, _TIME_OF_FILES), content, compression)
     return path
 
 

@@ -153,7 +153,8 @@ def half_precision(path: Path) -> bytes:
     too_large = [name for name, tensor in halves.items() if not tensor.isfinite().all()]
     if too_large:
         raise NerveError(
-            f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too large."
+            f"{path}: {listed(too_large)} cannot be written in half precision: numbers are too "
+            "large."
         )
     return save(halves)
 

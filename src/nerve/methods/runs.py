@@ -1,4 +1,4 @@
-"""From cohort folders to a run folder, and from a run folder to a file of embeddings: the two commands' work."""
+"""The work of two commands: `nerve pretrain` (cohorts → run folder) and `nerve embed`."""
 
 from __future__ import annotations
 
@@ -21,25 +21,60 @@ from nerve.core.distributed import joined_processes
 from nerve.data.cohort import Cohort
 from nerve.data.quality.likeness import Likeness
 from nerve.methods.base import CONFIG, WEIGHTS
-from nerve.methods.config import NerveConfig, parse_assignments, read_config, resolve
 from nerve.methods.nerve import NERVE
+from nerve.methods.parameters import (
+    check_names,
+    parameter_descriptions,
+    parse_assignments,
+    read_settings,
+)
 from nerve.methods.run_folder import LAST
 
-RESOLVED, LOCK = "config.yaml", ".lock"
+RESOLVED = "config.yaml"
+LOCK = ".lock"
 
 
-def run_config(
+def configured_encoder(
     out: Path, preset: str | None, config: Path | None, assignments: Sequence[str], resume: bool
-) -> tuple[str, NerveConfig]:
-    """Settings of a run: preset, then file, then assignments; a resumed run without any of them keeps its own."""
+) -> NERVE:
+    """Make the encoder that a run trains: a preset, then a file, then single assignments.
+
+    Parameters
+    ----------
+    out : path
+        The run folder. A resumed run without any of the other options keeps its own settings.
+    preset : str, optional
+        By default the one that the file names, or else ``default``.
+    config : path, optional
+        A YAML file of settings.
+    assignments : sequence of str
+        Each ``key=value``.
+    resume : bool
+        Whether the run goes on.
+
+    Returns
+    -------
+    NERVE
+        Not trained.
+    """
     saved = out / RESOLVED
-    if resume and saved.is_file() and preset is None and config is None and not assignments:
+    has_options = preset is not None or config is not None or bool(assignments)
+    if resume and saved.is_file() and not has_options:
         config = saved
-    named, settings = (None, {}) if config is None else read_config(config)
-    name = preset or named or "default"
+    named_preset, settings = (None, {}) if config is None else read_settings(config)
+    name = preset or named_preset or "default"
+    known = NERVE._get_param_names()
+
+    # assignments alone first: a mistake there is not blamed on the file
     assigned = parse_assignments(assignments)
-    resolve(name, assigned, where="--set")  # a mistake there is not blamed on the file
-    return name, resolve(name, settings | assigned, where=str(config or "--set"))
+    check_names(assigned, known, "--set")
+    NERVE.from_preset(name, **assigned).check_parameters("--set")
+
+    where = str(config or "--set")
+    check_names(settings, known, where)
+    encoder = NERVE.from_preset(name, **{**settings, **assigned})
+    encoder.check_parameters(where)
+    return encoder
 
 
 def pretrain(
@@ -52,29 +87,30 @@ def pretrain(
     resume: bool = False,
     device: str | None = None,
 ) -> NERVE:
-    """Train NERVE on pooled cohorts and write a complete run folder; several processes share the work under torchrun.
+    """Train NERVE on pooled cohorts and write a complete run folder.
 
-    A run folder that another process is at is refused, naming that process.
+    Under torchrun several processes share the work. A run folder that another process is writing
+    is refused, naming that process.
 
     Parameters
     ----------
     cohorts : sequence of Cohort or path
         Pooled in the region order of the first.
     out : path
-        The run: config.yaml, history.tsv, checkpoints, and at the end model.safetensors, config.json, README.md.
+        The run: config.yaml, history.tsv, checkpoints, and at the end model.safetensors,
+        config.json, README.md.
     preset, config, assignments
-        See `run_config`; the preset is ``default`` if none is named.
+        See `configured_encoder`; the preset is ``default`` if none is named.
     resume : bool
         Go on from the last checkpoint in `out`.
     device : str, optional
         Instead of the configuration's.
     """
     folder = Path(out)
-    name, settings = run_config(
-        folder, preset, None if config is None else Path(config), assignments, resume
-    )
+    config_path = None if config is None else Path(config)
+    encoder = configured_encoder(folder, preset, config_path, assignments, resume)
     if device is not None:
-        settings = settings.model_copy(update={"device": device})
+        encoder.set_params(device=device)
     with (
         joined_processes() as processes,
         only_one(folder / LOCK, folder) if processes.first else nullcontext(),
@@ -84,8 +120,7 @@ def pretrain(
         ]
         _check_free(folder, resume)
         if processes.first and not (resume and (folder / LAST).is_file()):
-            files.write_text(folder / RESOLVED, resolved_yaml(settings, name))
-        encoder = NERVE.from_preset(name, **dict(settings))
+            files.write_text(folder / RESOLVED, resolved_yaml(encoder))
         encoder.fit(opened, run_dir=folder, resume=resume)
         encoder.save(folder)
         processes.wait()
@@ -102,17 +137,30 @@ def _check_free(folder: Path, resume: bool) -> None:
             )
     elif any((folder / name).is_file() for name in (WEIGHTS, CONFIG)):
         raise NerveError(
-            f"{folder}: already holds a trained model, which is not replaced. Choose another folder."
+            f"{folder}: already holds a trained model, which is not replaced. Choose another "
+            "folder."
         )
 
 
-def resolved_yaml(settings: NerveConfig, preset: str) -> str:
-    """Every setting with its description, as a file that `--config` reads."""
-    values, fields = settings.model_dump(mode="json"), NerveConfig.model_fields
+def resolved_yaml(encoder: NERVE) -> str:
+    """Every parameter with its description, as a file that `--config` reads.
+
+    Parameters
+    ----------
+    encoder : NERVE
+
+    Returns
+    -------
+    str
+    """
     lines = [
-        f"{name}: {json.dumps(values[name])}  # {one.description}\n" for name, one in fields.items()
-    ]  # JSON is YAML
-    return f"# Settings of a NERVE run, resolved by nerve {nerve.__version__}.\npreset: {preset}\n{''.join(lines)}"
+        f"# Settings of a NERVE run, resolved by nerve {nerve.__version__}.",
+        f"preset: {encoder.preset_name()}",
+    ]
+    parameters = encoder.check_parameters()
+    for name, meaning in parameter_descriptions(NERVE).items():
+        lines.append(f"{name}: {json.dumps(parameters[name])}  # {meaning}")  # JSON is YAML
+    return "\n".join(lines) + "\n"
 
 
 def embed_file(
@@ -127,12 +175,34 @@ def embed_file(
 ) -> np.ndarray:
     """Embed a cohort with a trained model and write the result.
 
-    A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name that says which
-    participant each row is and, for ``tokens``, which pair of networks each token is. The pooling is the model's own by
-    default. An existing file is refused unless `overwrite`. A cohort that does not look like what the model was trained
-    on (another preprocessing, Fisher z) is warned about; `on_difference` gets the comparison and its name.
+    A `.tsv` holds participant_id, dim0 …; a `.npy` the array alone, with a `.json` of the same name
+    that says which participant each row is and, for ``tokens``, which pair of networks each token
+    is. A cohort that does not look like what the model was trained on (another preprocessing,
+    Fisher z) is warned about.
+
+    Parameters
+    ----------
+    run : path or str
+        A trained model: a folder, an archive, or a name of `nerve models list`.
+    cohort : Cohort or path
+    out : path
+        The .tsv or .npy to write.
+    pooling : {"pca", "mean", "cls", "tokens"}, optional
+        The model's own by default.
+    device : str
+        Where to compute.
+    overwrite : bool
+        Replace an existing file of embeddings.
+    on_difference : callable, optional
+        Called with the comparison and the cohort's name where the cohort looks different.
+
+    Returns
+    -------
+    array
+        The embeddings.
     """
-    path, beside = Path(out), Path(out).with_suffix(".json")
+    path = Path(out)
+    beside = path.with_suffix(".json")
     suffix = path.suffix.lower()
     if suffix not in (".tsv", ".npy"):
         raise problem(path, f"its ending is {suffix!r}", expected=".tsv or .npy")
@@ -140,7 +210,7 @@ def embed_file(
         raise problem(path, "it already exists", remedy="Choose another name, or say --overwrite.")
     _check_out(path, beside)
     encoder = NERVE.from_pretrained(run, device=device)
-    pooling = pooling or encoder.config().pooling
+    pooling = pooling or encoder.pooling
     if pooling == "tokens" and suffix != ".npy":
         raise problem(
             path, "tokens are a three-dimensional array", remedy="Give the file an ending of .npy."
@@ -190,7 +260,18 @@ def _is_embedding(path: Path) -> bool:
 
 
 def compared(model: Any, cohort: Cohort) -> Likeness:
-    """How like a model's training cohort a cohort is; where it is not, that is warned about."""
+    """Compare a cohort with a model's training cohort, and warn where they differ.
+
+    Parameters
+    ----------
+    model : method
+        With `likeness`.
+    cohort : Cohort
+
+    Returns
+    -------
+    Likeness
+    """
     like: Likeness = model.likeness(cohort)
     for difference in like.differences:
         text = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,26 +11,28 @@ from nerve._utils.errors import NerveError
 from nerve._utils.linalg import Shrinkage, shrinkage_of, turned, unit_rows
 from nerve.core.views import N_DIRECTIONS, TangentView
 from nerve.data.cohort import Cohort
-from nerve.methods.data import chunks
+from nerve.methods.inputs import chunks
 from nerve.methods.packing import fit_view
-from nerve.methods.references import everyone_alike
-from nerve.methods.settings import Share, Width
+from nerve.methods.parameters import Share, Width
+from nerve.methods.pca import no_differences
 from nerve.methods.tangent import TangentSpace
 
-_LOOKED_AT = 2048  # participants, at most, from whom directions come
+_MOST_FOR_DIRECTIONS = 2048  # participants, at most, from whom directions come
 
 
 class ShrunkTangentSpace(TangentSpace):
-    """Tangent space shrunk towards the group: scores on the directions in which participants differ, less their noise.
+    """Tangent space shrunk towards the group: scores on directions in which participants differ.
 
-    With t the tangent vector of a participant less the mean of the training participants, at unit length, and u_k, v_k
-    the principal directions of the training participants and their variances, features are
+    With t the tangent vector of a participant less the mean of the training participants, at unit
+    length, and u_k, v_k the principal directions of the training participants and their variances,
+    features are
 
         w_k u_kᵀ t,      w_k = max(0, 1 - floor / v_k),   floor the median of the v_k
 
-    with other weights for participants who were not in `fit` (`nerve._utils.linalg.shrinkage_of`). Noise is nearly the
-    same in every direction of tangent space, so that w is what a posterior mean would have (after Rahim et al. 2019);
-    most of the length of t is noise, so that unit length makes it alike in all participants. No label is used.
+    with other weights for participants who were not in `fit` (`nerve._utils.linalg.shrinkage_of`).
+    Noise is nearly the same in every direction of tangent space, so that w is what a posterior mean
+    would have (after Rahim et al. 2019); most of the length of t is noise, so that unit length
+    makes it alike in all participants. No label is used.
 
     Parameters
     ----------
@@ -41,42 +44,43 @@ class ShrunkTangentSpace(TangentSpace):
     Examples
     --------
     >>> fc = np.stack([np.corrcoef(x) for x in np.random.default_rng(0).normal(size=(12, 8, 50))])
-    >>> ShrunkTangentSpace().fit_transform(fc).shape, ShrunkTangentSpace(n_components=3).fit_transform(fc).shape
-    ((12, 6), (12, 4))
+    >>> ShrunkTangentSpace().fit_transform(fc).shape
+    (12, 6)
+    >>> ShrunkTangentSpace(n_components=3).fit_transform(fc).shape
+    (12, 4)
     """
+
+    title: ClassVar[str] = "Shrunk tangent space"
+    citation: ClassVar[str] = "reference row: tangent space of FC, shrunk towards the group"
 
     recentre = None  # a shift of a site would change the length that the shrinkage relies on
 
-    _own: tuple[str, np.ndarray] = (
-        "",
-        np.zeros((0, 0)),
-    )  # fingerprint and scores of those in `fit`; not saved
+    # fingerprint and scores of the training participants; not saved
+    _training_scores: tuple[str, np.ndarray] = ("", np.zeros((0, 0)))
 
     def __init__(self, shrinkage: Share = 0.5, n_components: Width | None = None) -> None:
-        self.shrinkage, self.n_components = shrinkage, n_components
+        self.shrinkage = shrinkage
+        self.n_components = n_components
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """Whitening, mean, directions and weights of the cohort."""
         if len(cohort) < 3:
             raise NerveError(
-                f"There are {len(cohort)} participants, expected at least 3 to tell signal from noise."
+                f"There are {len(cohort)} participants, expected at least 3 to tell signal from "
+                "noise."
             )
         learned = fit_view(TangentView(self.shrinkage), cohort).arrays
-        rows = np.unique(
-            np.linspace(0, len(cohort) - 1, min(len(cohort), _LOOKED_AT)).round().astype(int)
-        )
+        n_rows = min(len(cohort), _MOST_FOR_DIRECTIONS)
+        rows = np.unique(np.linspace(0, len(cohort) - 1, n_rows).round().astype(int))
         vectors = self.entries(cohort.subset(rows), learned)
         mean = vectors.mean(axis=0, dtype=float).astype(np.float32)
-        found = Shrinkage(
-            *map(np.ascontiguousarray, shrinkage_of(_units(vectors, mean), N_DIRECTIONS))
-        )
-        if not found.directions.shape[1]:
-            raise everyone_alike(cohort)
-        scores = np.concatenate(
-            [found.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))]
-        )
-        self._own = cohort.fingerprint, scores
-        return learned | {"mean": mean, **found._asdict()}
+        arrays = shrinkage_of(_units(vectors, mean), N_DIRECTIONS)
+        shrinkage = Shrinkage(*(np.ascontiguousarray(array) for array in arrays))
+        if not shrinkage.directions.shape[1]:
+            raise no_differences(cohort)
+        parts = [shrinkage.scores(_units(vectors[rows], mean)) for rows in chunks(len(vectors))]
+        self._training_scores = (cohort.fingerprint, np.concatenate(parts))
+        return learned | {"mean": mean, **shrinkage._asdict()}
 
     @property
     def n_features(self) -> int:
@@ -86,32 +90,30 @@ class ShrunkTangentSpace(TangentSpace):
     def features(self, cohort: Cohort) -> np.ndarray:
         """(n, directions + 1) shrunk scores, turned so that those of a participant sum to zero."""
         features = np.empty((len(cohort), self.n_features), np.float32)
-        read = self._scores(cohort)
+        scores_of = self._scores(cohort)
         for rows in self.parts(cohort):
-            features[rows] = turned(read(rows)[:, : self.n_components])
+            features[rows] = turned(scores_of(rows)[:, : self.n_components])
         return features
 
     def _scores(self, cohort: Cohort) -> Callable[[np.ndarray], np.ndarray]:
-        """Rows → their scores; of the training participants those of `fit`, whose logarithms take longest of all."""
-        fingerprint, scores = self._own
+        """Rows → their scores; for the training participants those that `fit` has computed."""
+        fingerprint, scores = self._training_scores
         if len(scores) == len(cohort) and cohort.fingerprint == fingerprint:
             return scores.__getitem__
         viewed = self.viewed(cohort, self.arrays_)
-        found = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
-        return lambda rows: found.scores(_units(viewed.vectors(rows), self.arrays_["mean"]))
+        shrinkage = Shrinkage(*(self.arrays_[name] for name in Shrinkage._fields))
+        return lambda rows: shrinkage.scores(_units(viewed.vectors(rows), self.arrays_["mean"]))
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
         """Those of the view, the mean, and a column of directions per weight."""
         n_entries = self.parcellation_.n_regions * (self.parcellation_.n_regions + 1) // 2
-        own: dict[str, tuple[int | None, ...]] = {
+        return {
+            **TangentView().shapes(self.parcellation_.n_regions),
             "mean": (n_entries,),
             "directions": (n_entries, None),
+            "variances": (2, None),
+            "weights": (2, None),
         }
-        return (
-            TangentView().shapes(self.parcellation_.n_regions)
-            | own
-            | {"variances": (2, None), "weights": (2, None)}
-        )
 
 
 def _units(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Tangent space of FC: the reference row that is hard to beat, without anything learned but a mean."""
+"""Tangent space of FC: the reference row that is hard to beat. Only a mean is learned."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import numpy as np
 
 from nerve.core.views import TangentView
 from nerve.data.cohort import Cohort
-from nerve.methods.base import Saved
+from nerve.methods.base import Reference, SavedModel
 from nerve.methods.packing import ViewedCohort, fit_view
-from nerve.methods.recentring import UNSEEN, SiteShifts, card_lines, sites_of
-from nerve.methods.references import Reference, turned_components
-from nerve.methods.settings import Share, Width
+from nerve.methods.parameters import Share, Width
+from nerve.methods.pca import turned_components
+from nerve.methods.recentring import UNSEEN, SiteShifts, site_card_lines, sites_of
 
 
 class TangentSpace(Reference):
-    """How a participant's FC departs from the group's: the entries on and above the diagonal of the tangent view.
+    """How a participant's FC departs from the group's: the entries of the tangent view.
 
-    See `nerve.core.views.TangentView`; nothing is learned but the mean of the training participants.
+    See `nerve.core.views.TangentView`; nothing is learned but the mean of the training
+    participants.
 
     Parameters
     ----------
     shrinkage : float
-        Towards the identity. FC has no full rank where there are fewer volumes than regions; 0.5 is safe.
+        Towards the identity. FC has no full rank where there are fewer volumes than regions; 0.5 is
+        safe.
     n_components : int, optional
-        Scores on so many principal components of the training participants instead of all entries; at most, there are
-        no more than participants less one.
+        Scores on so many principal components of the training participants instead of all entries;
+        at most, there are no more than participants less one.
     recentre : str, optional
-        Column of the participants table, the site: the mean of each site is carried to the common mean, and that of a
-        site that was not trained on by its own participants (`nerve.methods.recentring`).
+        Column of the participants table, the site: the mean of each site is carried to the common
+        mean, and that of a site that was not trained on by its own participants
+        (`nerve.methods.recentring`).
 
     Examples
     --------
@@ -40,16 +43,19 @@ class TangentSpace(Reference):
     ((12, 36), (12, 5))
     """
 
-    measures: ClassVar[tuple[str, ...]] = (
-        "pearson",
-    )  # partial correlations need not be positive definite
+    title: ClassVar[str] = "Tangent space"
+    citation: ClassVar[str] = "reference row: tangent space of FC"
+    # partial correlations need not be positive definite
+    measures: ClassVar[tuple[str, ...]] = ("pearson",)
 
     sites_: Mapping[str, int] = MappingProxyType({})  # site → training participants
 
     def __init__(
         self, shrinkage: Share = 0.5, n_components: Width | None = None, recentre: str | None = None
     ) -> None:
-        self.shrinkage, self.n_components, self.recentre = shrinkage, n_components, recentre
+        self.shrinkage = shrinkage
+        self.n_components = n_components
+        self.recentre = recentre
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
         """What the view learns from the cohort."""
@@ -62,11 +68,10 @@ class TangentSpace(Reference):
             shifts = SiteShifts.of(entries.__getitem__, sites)
             self.sites_ = shifts.sizes
             learned |= {"common": shifts.common, "shifts": shifts.shifts}
-            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
+            entries = shifts.with_new_sites(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
-            learned["origin"], learned["components"] = turned_components(
-                entries, self.n_components, cohort
-            )
+            origin, components = turned_components(entries, self.n_components, cohort)
+            learned |= {"origin": origin, "components": components}
         return learned
 
     def viewed(self, cohort: Cohort, learned: dict[str, np.ndarray]) -> ViewedCohort:
@@ -88,8 +93,9 @@ class TangentSpace(Reference):
         if self.recentre is not None:
             sites = sites_of(cohort, self.recentre)
             shifts = SiteShifts(self.sites_, self.arrays_["common"], self.arrays_["shifts"])
-            self.adapted_ = UNSEEN if shifts.unseen(sites) else self.adapted_
-            entries = shifts.meeting(entries.__getitem__, sites).apply(entries, sites)
+            if shifts.has_new_sites(sites):
+                self.adapted_ = UNSEEN
+            entries = shifts.with_new_sites(entries.__getitem__, sites).apply(entries, sites)
         if self.n_components is not None:
             entries = (entries - self.arrays_["origin"]) @ self.arrays_["components"]
         return entries
@@ -116,11 +122,11 @@ class TangentSpace(Reference):
         """The sites."""
         return {"sites": dict(self.sites_)}
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, saved: SavedModel) -> None:
         """The sites, then the arrays."""
         self.sites_ = {site: int(n) for site, n in saved.config["sites"].items()}
         super().restore(saved)
 
     def card_lines(self) -> list[str]:
         """With the sites."""
-        return [*super().card_lines(), *card_lines(self.sites_)]
+        return [*super().card_lines(), *site_card_lines(self.sites_)]

@@ -1,17 +1,16 @@
-"""Methods that are trained by gradient: the path from a cohort to a trained module.
+"""Methods that are trained by gradient: the path from a cohort to a trained torch module.
 
-Beside what `base` asks for, the class is a dataclass whose fields are its parameters, and provides
+Beside what `base.Method` asks for, such a method provides
 
-1. ``model``: the class of the torch module, made with the number of regions and the method itself, from which it reads
-   the parameters. Where that is not enough, ``build(parcellation)`` makes the untrained module, from the parameters
-   and the parcellation alone (so that `load` can make it without data); random weights need no generator of their own,
-   the caller has seeded torch. The module has ``training_loss(batch, draws)`` and ``embed(batch)`` or
-   ``predict(batch)``.
-2. ``training``: settings of the training loop that are fixed; parameters named as settings of the loop are, are such.
-3. Optional: ``source(cohort)`` when batches are not simply the inputs of some participants (what a `PackingSource`
-   packs is kept for all epochs);
-   ``prepare(module, source, rows)`` for anything computed from the training participants before the first step (a mean,
-   say: keep it in a buffer); ``finish(module, source)`` for anything computed after the last.
+1. ``build(parcellation)``: the untrained module, from the parameters and the parcellation alone
+   (so that `load` can make it without data). torch is seeded when it is called. The module has
+   ``training_loss(batch, draws)``, and ``embed(batch)`` or ``predict(batch)``.
+2. ``training_settings()``: how it is trained.
+3. Optional: ``dataset(cohort)`` when a batch is not simply the inputs of some participants,
+   ``training_dataset(cohort, folder)`` when more is done for participants who are trained on;
+   ``prepare(module, dataset, rows)`` for anything computed from the training participants before
+   the first step (a mean, say: keep it in a buffer); ``finish(module, dataset)`` for anything
+   computed after the last.
 """
 
 from __future__ import annotations
@@ -19,15 +18,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import RegressorMixin
+from torch import Tensor, nn
+from torch.nn import functional
 
-from nerve._utils.errors import NerveError, problem
+from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import claim, read_tsv, write_tsv
 from nerve._utils.linalg import principal_components, turned
 from nerve._utils.progress import progress_bar
@@ -46,47 +48,50 @@ from nerve.core.training import (
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality.learned import learned_little
-from nerve.methods.base import WEIGHTS, Method, Saved
-from nerve.methods.data import CohortDataset, Transformer, chunks
-from nerve.methods.packing import PACKED, PackingSource, packed_source
+from nerve.evaluation.folds import complete_labels
+from nerve.methods.base import WEIGHTS, FeatureMixin, Method, Role, SavedModel
+from nerve.methods.inputs import CohortDataset, chunks
+from nerve.methods.packing import PACKED
+from nerve.methods.parameters import plain
 from nerve.methods.run_folder import HISTORY, RunFolder
-from nerve.methods.settings import Device, Seed
-from nerve.methods.training_options import TrainingOptions
 
-_LOOKED_AT = 2048  # participants, at most, from whom components come
+_MOST_FOR_COMPONENTS = 2048  # participants from whom components come
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class Trained(Method):
-    """A torch module with scikit-learn's manners. See the top of this file."""
+class TrainedMethod(Method):
+    """A torch module with the interface of scikit-learn. See the top of this file."""
 
-    model: ClassVar[Any]
-    training: ClassVar[dict[str, Any]] = {}
     batch_size_apply: ClassVar[int] = 128  # participants at a time in transform and predict
+    seed: int
+    device: str
 
-    seed: Seed = 0
-    device: Device = "auto"
+    # after fit
+    module_: Any
+    history_: pd.DataFrame  # one row per epoch
+    best_step_: int
 
-    # ---- what a method provides
+    # What a method provides
 
     def build(self, parcellation: Parcellation) -> Any:
-        """The untrained module."""
-        return self.model(parcellation.n_regions, self)
+        """Make the untrained module."""
+        raise NotImplementedError
 
     def training_settings(self) -> TrainingSettings:
         """How it is trained."""
-        own = self.get_params(deep=False).items()
-        named = {name: value for name, value in own if name in TrainingOptions.model_fields}
-        return TrainingOptions(**named | self.training).training_settings()
+        raise NotImplementedError
 
-    def source(self, cohort: Cohort) -> Dataset:
-        """Where batches come from."""
-        return CohortDataset(cohort, self.kind)
+    def dataset(self, cohort: Cohort) -> Dataset:
+        """Where batches of a cohort come from."""
+        return CohortDataset(cohort, self.inputs)
 
-    def prepare(self, module: Any, source: Dataset, rows: np.ndarray) -> None:
+    def training_dataset(self, cohort: Cohort, folder: Path | None) -> Dataset:
+        """Where batches of the cohort given to `fit` come from; a folder is that of the run."""
+        return self.dataset(cohort)
+
+    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
         """Set what the module takes from the training participants, before the first step."""
 
-    def finish(self, module: Any, source: Dataset) -> None:
+    def finish(self, module: Any, dataset: Dataset) -> None:
         """Set what the module takes from everyone given to `fit`, after the last step."""
 
     def learn_target(self, y: Any) -> np.ndarray | None:
@@ -97,12 +102,12 @@ class Trained(Method):
         self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation rows: the same share of each cohort."""
-        cohorts = (
-            cohort.participants["cohort"].to_numpy() if "cohort" in cohort.participants else None
-        )
+        cohorts = None
+        if "cohort" in cohort.participants:
+            cohorts = cohort.participants["cohort"].to_numpy()
         return split_rows(len(cohort), settings.validation_fraction, settings.seed, cohorts)
 
-    # ---- fit
+    # Fit
 
     def fit(
         self,
@@ -113,51 +118,57 @@ class Trained(Method):
         run_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
     ) -> Self:
-        """Train on a cohort, several cohorts, or an (n, R, R) array: build, prepare, train, finish.
+        """Train on participants: build, prepare, train, finish.
 
         Parameters
         ----------
         X : Cohort, sequence of Cohorts, or (n, R, R) array
         y : (n,) array
-            Numbers, or two different words, of methods that learn a target; others ignore it.
+            Numbers, or two different words, for methods that learn a target; others ignore it.
         groups : (n,) labels, optional
-            Families: where a target is learned, one is never split between training and inner validation.
+            Families: where a target is learned, one is never split between training and inner
+            validation.
         run_dir : path, optional
             Where checkpoints and history are written.
         resume : bool
             Go on from the checkpoints there.
+
+        Returns
+        -------
+        method
         """
         targets = self.learn_target(y)
-        cohort, settings = self.begin_fit(X), self.training_settings()
+        cohort = self.begin_fit(X)
+        settings = self.training_settings()
         folder = None if run_dir is None else claim(run_dir)
         split = self.split(cohort, settings, groups)
-        source = self.begin_training(cohort, split[0], folder)
+        dataset = self.begin_training(cohort, split[0], folder)
         # checkpoints and model say by its fingerprint what they were trained on
         cohort.check_unchanged()
-        identity = (
-            {}
-            if folder is None
-            else {"data": self.data_["fingerprint"], **self.described_parameters()}
-        )
-        checkpoints = None if folder is None else RunFolder(folder)
-        if checkpoints is not None and checkpoints.has_checkpoint() and not resume:
+        identity: dict[str, Any] = {}
+        checkpoints = None
+        if folder is not None:
+            identity = {"data": self.data_["fingerprint"], **self.described_parameters()}
+            checkpoints = RunFolder(folder)
+        has_checkpoint = checkpoints is not None and checkpoints.has_checkpoint()
+        if has_checkpoint and not resume:
             raise NerveError(
                 f"{folder}: already holds a training run. Add --resume, or choose another folder."
             )
         result = train(
             self.module_,
-            source if targets is None else LabelledDataset(source, targets),
+            dataset if targets is None else LabelledDataset(dataset, targets),
             settings,
             split=split,
             checkpoints=checkpoints,
-            resume=resume and checkpoints is not None and checkpoints.has_checkpoint(),
+            resume=has_checkpoint,
             identity=identity,
             label=type(self).__name__,
         )
         self.history_ = pd.DataFrame(result.history)
         self.best_step_ = result.best_step
         self.data_ |= {"n_training": len(split[0]), "n_validation": len(split[1])}
-        self.finish(self.module_, source)
+        self.finish(self.module_, dataset)
         cohort.check_unchanged()
         if folder is not None and current_processes().first:
             (folder / PACKED).unlink(missing_ok=True)  # it can be made again
@@ -166,26 +177,26 @@ class Trained(Method):
     def begin_training(
         self, cohort: Cohort, rows: np.ndarray, folder: Path | None = None
     ) -> Dataset:
-        """Build the module and prepare it from the training rows; returns where batches come from."""
-        self.module_ = self.seeded_build(cohort.parcellation)
-        source = self.source(cohort)
-        if isinstance(source, PackingSource):  # it is read at every epoch
-            source = packed_source(source, folder)
-        self.prepare(self.module_, source, rows)
-        return source
+        """Build the module and prepare it from the training rows.
 
-    def seconds_per_step(self, data: Any) -> tuple[float, int]:
-        """CPU seconds of one training step on these data, and how many samples they are; the method is not fitted."""
-        cohort, settings = self.begin_fit(data), self.training_settings()
-        source = self.begin_training(cohort, np.arange(len(cohort)))
-        rows = np.arange(min(settings.batch_size, len(source)))
-        if self.role == "supervised":
-            source = LabelledDataset(source, np.zeros(len(source)))
-        batch, device = source.batch(rows), choose_device(self.device)
-        began = time.process_time()
-        draws = Draws(settings.seed, 0, len(rows), slice(0, len(rows)), device)
-        self.module_.to(device).training_loss(to_device(batch, device), draws).backward()
-        return time.process_time() - began, len(source)
+        Parameters
+        ----------
+        cohort : Cohort
+            What `begin_fit` gave.
+        rows : array of int
+            The training participants.
+        folder : path, optional
+            The folder of the run.
+
+        Returns
+        -------
+        Dataset
+            Where batches come from.
+        """
+        self.module_ = self.seeded_build(cohort.parcellation)
+        dataset = self.training_dataset(cohort, folder)
+        self.prepare(self.module_, dataset, rows)
+        return dataset
 
     def seeded_build(self, parcellation: Parcellation) -> Any:
         """`build`, with torch's generator seeded for the time of the call only."""
@@ -197,86 +208,135 @@ class Trained(Method):
         """How many numbers are trained for these regions, counted without allocating them."""
         with torch.device("meta"):
             module = self.build(parcellation)
-        return _trainable(module)
+        return _count_trainable(module)
 
-    # ---- apply
+    def seconds_per_step(self, data: Any) -> tuple[float, int]:
+        """Time one training step; the method is not fitted by it.
+
+        Parameters
+        ----------
+        data : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        seconds : float
+            CPU seconds of one step.
+        n_samples : int
+            How many samples the data are.
+        """
+        cohort = self.begin_fit(data)
+        settings = self.training_settings()
+        dataset = self.begin_training(cohort, np.arange(len(cohort)))
+        rows = np.arange(min(settings.batch_size, len(dataset)))
+        if self.role == "supervised":
+            dataset = LabelledDataset(dataset, np.zeros(len(dataset)))
+        device = choose_device(self.device)
+        batch = dataset.batch(rows)
+        began = time.process_time()
+        draws = Draws(settings.seed, 0, len(rows), slice(0, len(rows)), device)
+        loss = self.module_.to(device).training_loss(to_device(batch, device), draws)
+        loss.backward()
+        return time.process_time() - began, len(dataset)
+
+    # Apply
 
     def apply(
         self,
-        verb: Callable[..., torch.Tensor],
-        source: Dataset,
+        function: Callable[..., Tensor],
+        dataset: Dataset,
         beside: np.ndarray | None = None,
         *,
         rows: np.ndarray | None = None,
     ) -> np.ndarray:
-        """``verb(batch)`` for all samples in order, or those at `rows`, stacked: (n, …) float32.
+        """Call a function of the module for all samples in order, a batch at a time.
 
-        With numbers `beside` the samples, masked patches say, it is ``verb(batch, numbers)``.
+        Parameters
+        ----------
+        function : callable
+            Called as ``function(batch)``, or ``function(batch, numbers)`` with `beside`.
+        dataset : Dataset
+        beside : (n, …) array, optional
+            Numbers that belong to the samples: masked patches, say.
+        rows : array of int, optional
+            Only these samples.
+
+        Returns
+        -------
+        (n, …) float32 array
         """
-        rows = np.arange(len(source)) if rows is None else rows
+        if rows is None:
+            rows = np.arange(len(dataset))
         if beside is not None and len(beside) != len(rows):
-            raise problem(
-                "masked",
-                f"{len(beside)} rows",
-                expected=f"one for each of {len(rows)} participants",
-            )
+            expected = f"one for each of {len(rows)} participants"
+            raise problem("masked", f"{len(beside)} rows", expected=expected)
         device = choose_device(self.device)
         self.module_.to(device).eval()
         values: np.ndarray | None = None
         parts = chunks(len(rows), self.batch_size_apply)
         with torch.inference_mode():
-            for some in progress_bar(parts, label=type(self).__name__, unit="batches"):
-                batch = [source.batch(rows[some])]
+            for places in progress_bar(parts, label=type(self).__name__, unit="batches"):
+                arguments = [dataset.batch(rows[places])]
                 if beside is not None:
-                    batch.append(torch.from_numpy(np.ascontiguousarray(beside[some])))
-                part = verb(*to_device(batch, device)).float().cpu().numpy()
-                if (
-                    values is None
-                ):  # a whole cohort's tokens are gigabytes: written in place, never joined
+                    arguments.append(torch.from_numpy(np.ascontiguousarray(beside[places])))
+                part = function(*to_device(arguments, device)).float().cpu().numpy()
+                # tokens of a whole cohort are gigabytes: written in place, never joined
+                if values is None:
                     values = np.empty((len(rows), *part.shape[1:]), np.float32)
-                values[some] = part
+                values[places] = part
         return np.zeros((0,), np.float32) if values is None else values
 
-    # ---- files
+    # Files
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write model.safetensors, config.json, history.tsv and a model card into a folder; no participant is named."""
+        """Write model.safetensors, config.json, history.tsv and a model card.
+
+        Parameters
+        ----------
+        path : path
+            The folder. No participant is named in it.
+
+        Returns
+        -------
+        Path
+        """
         if hasattr(self, "history_") and current_processes().first:
             write_tsv(claim(path) / HISTORY, self.history_)
         return super().save(path)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """Weights and buffers."""
         return self.module_.state_dict()
 
-    def restore(self, saved: Saved) -> None:
+    def state(self) -> dict[str, Any]:
+        """The settings of the training loop, and which step the weights come from."""
+        settings = plain(asdict(self.training_settings()))
+        return {"training": settings, "best_step": self.best_step_}
+
+    def restore(self, saved: SavedModel) -> None:
         """Build the module and give it its weights."""
-        weights, history = saved.folder / WEIGHTS, saved.folder / HISTORY
-        with torch.device(
-            "meta"
-        ):  # without numbers: a changed config cannot ask for more memory than the weights
-            check_weights(self.seeded_build(self.parcellation_), saved.tensors, weights)
+        # without numbers: a changed config cannot ask for more memory than the weights
+        with torch.device("meta"):
+            empty = self.seeded_build(self.parcellation_)
+        check_weights(empty, saved.tensors, saved.folder / WEIGHTS)
         self.module_ = self.seeded_build(self.parcellation_).eval()
         self.module_.load_state_dict(saved.tensors)
+        history = saved.folder / HISTORY
         if not history.is_file():
             raise problem(saved.folder, f"it holds no {HISTORY}", remedy="Copy the whole folder.")
-        self.history_, self.best_step_ = read_tsv(history), saved.config.get("best_step", 0)
-
-    def state(self) -> dict[str, Any]:
-        """The settings of the training loop, and where the weights come from."""
-        return {"training": asdict(self.training_settings()), "best_step": self.best_step_}
+        self.history_ = read_tsv(history)
+        self.best_step_ = saved.config.get("best_step", 0)
 
     def card_lines(self) -> list[str]:
         """With sizes and losses."""
-        last: Any = next(iter(self.history_.tail(1).to_dict("records")), {})
-        training, validation = (
-            _number(last.get(name)) for name in ("training_loss", "validation_loss")
-        )
-        data, trainable = self.data_, _trainable(self.module_)
+        last_epoch: Any = next(iter(self.history_.tail(1).to_dict("records")), {})
+        training = _loss_in_words(last_epoch.get("training_loss"))
+        validation = _loss_in_words(last_epoch.get("validation_loss"))
+        n_training = self.data_.get("n_training", "?")
+        n_validation = self.data_.get("n_validation", "?")
         return [
             *super().card_lines(),
-            f"{data.get('n_training', '?')} participants for training, {data.get('n_validation', '?')} for validation",
-            f"Trainable parameters: {trainable:,}",
+            f"{n_training} participants for training, {n_validation} for validation",
+            f"Trainable parameters: {_count_trainable(self.module_):,}",
             f"Loss at the end: training {training}, validation {validation}; "
             f"weights kept from step {self.best_step_ or 'last'}",
             *self._masked_error_lines(),
@@ -290,7 +350,8 @@ class Trained(Method):
         folder : path
             Where the method is saved.
         error_ratio : float
-            Error of masked patches as a share of the group mean's: `nerve.interpret.pretraining.describe_run`.
+            Error of masked patches as a share of the group mean's:
+            `nerve.interpret.pretraining.describe_run`.
 
         Returns
         -------
@@ -313,47 +374,246 @@ class Trained(Method):
         return [line, doubt] if doubt else [line]
 
 
-class Encoder(Transformer, Trained):
+class Encoder(FeatureMixin, TrainedMethod):
     """A method that learns without labels: ``fit`` and ``transform``."""
 
     def features(self, cohort: Cohort) -> np.ndarray:
-        """What `transform` returns, of a cohort in the region order of the method."""
-        return self.apply(self.module_.embed, self.source(cohort))
+        """What `transform` returns, for a cohort in the region order of the method."""
+        return self.apply(self.module_.embed, self.dataset(cohort))
 
-    def looked_at(self, n: int) -> np.ndarray:
-        """The rows from which components come: all, or so many drawn at random that they fit into memory."""
-        return np.sort(np.random.default_rng([self.seed, 6]).permutation(n)[:_LOOKED_AT])
+    def rows_for_components(self, n: int) -> np.ndarray:
+        """The rows from which components come: all, or a random choice that fits into memory."""
+        order = np.random.default_rng([self.seed, 6]).permutation(n)
+        return np.sort(order[:_MOST_FOR_COMPONENTS])
 
     def set_components(
-        self, module: Any, verb: Callable[..., torch.Tensor], source: Dataset
+        self, module: Any, function: Callable[..., Tensor], dataset: Dataset
     ) -> None:
-        """Give the module the principal components of ``verb(batch)``.
+        """Give the module the principal components of ``function(batch)``.
 
-        Of validation participants too: among fewer participants than numbers, those whom the components have not seen
-        come out shorter than the others, and a kernel between the two kinds is distorted. Not centred: the group is
-        the origin. Centred, the numbers of all would sum to zero, and who is tested be known from the others.
+        Validation participants count too: among fewer participants than numbers, those whom the
+        components have not seen come out shorter than the others, and a kernel between the two
+        groups is distorted. Values are not centred, the group is the origin: centred, the numbers
+        of all would sum to zero, and a tested participant be known from the others.
         """
-        values = self.apply(verb, source, rows=self.looked_at(len(source)))
+        rows = self.rows_for_components(len(dataset))
+        values = self.apply(function, dataset, rows=rows)
         width = module.components.shape[1]
         components = principal_components(values, width - 1, center=False)[1]
         with torch.no_grad():
             module.components.copy_(torch.from_numpy(turned(components, width)))
 
 
-def mean_sample(source: Dataset, rows: np.ndarray) -> torch.Tensor:
-    """The mean of the samples at some rows; of samples with something beside them, of the first part."""
+class SupervisedMethod(RegressorMixin, TrainedMethod):
+    """A method that learns one target from FC: ``fit`` and ``predict``.
+
+    A continuous target is z-scored on the training participants and learned by squared error. One
+    with two values is learned by cross-entropy, and predicted as its expected value (0/1: the
+    probability of 1), so that one call serves correlation, AUC and accuracy alike. Words instead of
+    numbers are given back as words.
+
+    The epoch is the one of least error on participants held out within the training set
+    (``validation_fraction``).
+    """
+
+    role: ClassVar[Role] = "supervised"
+    # mean, scale, binary, labels: y = mean + scale · what is learned
+    target_: dict[str, Any]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predictions in the target's own units; labels if the target was words.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        (n,) array
+        """
+        expected = self._expected(X)
+        target = self.target_
+        if target["labels"] is not None:
+            return np.asarray(target["labels"])[(expected > 0.5).astype(int)]
+        return expected * target["scale"] + target["mean"]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of the two values of a two-valued target, the lower (or first) one first.
+
+        Parameters
+        ----------
+        X : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        (n, 2) array
+        """
+        high = self._expected(X)
+        if not self.target_["binary"]:
+            raise NerveError(
+                "The target has more than two values: there are no probabilities. Call predict."
+            )
+        return np.column_stack([1 - high, high])
+
+    def _expected(self, X: Any) -> np.ndarray:
+        """What the module gives, (n,): z-scores, or probabilities of the higher value."""
+        cohort = self.fitted_cohort(X)
+        outputs = self.apply(self.module_.predict, self.dataset(cohort))
+        outputs = outputs.reshape(len(cohort)).astype(float)
+        return 1 / (1 + np.exp(-outputs)) if self.target_["binary"] else outputs
+
+    def learn_target(self, y: Any) -> np.ndarray:
+        """Check the target and find its scale."""
+        values, labels = _as_numbers(y)
+        distinct = np.unique(values)
+        binary = len(distinct) == 2
+        if binary:
+            mean = float(distinct[0])
+            scale = float(distinct[1]) - float(distinct[0])
+        else:
+            mean = float(values.mean())
+            scale = float(values.std()) or 1.0
+        self.target_ = {"mean": mean, "scale": scale, "binary": binary, "labels": labels}
+        return ((values - mean) / scale).astype(np.float32)
+
+    def prepare(self, module: Any, dataset: Dataset, rows: np.ndarray) -> None:
+        """Tell the module which error to train on."""
+        module.binary = hasattr(self, "target_") and self.target_["binary"]
+
+    def split(
+        self, cohort: Cohort, settings: TrainingSettings, groups: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Training and inner validation rows; families stay whole."""
+        if groups is None:
+            return super().split(cohort, settings, groups)
+        if len(groups) != len(cohort):
+            raise NerveError(
+                f"There are {len(groups)} groups for {len(cohort)} participants, expected one each."
+            )
+        return split_families(np.asarray(groups), settings)
+
+    def state(self) -> dict[str, Any]:
+        """With the scale of the target."""
+        return {**super().state(), "target": self.target_}
+
+    def restore(self, saved: SavedModel) -> None:
+        """With the scale of the target."""
+        super().restore(saved)
+        target = saved.config["target"]
+        self.target_ = {name: target[name] for name in ("mean", "scale", "binary", "labels")}
+
+
+class ScalarModule(nn.Module):
+    """A module whose ``forward(inputs)`` is one number per participant, for `SupervisedMethod`.
+
+    It is trained on (inputs, target) batches. The number is a z-score, learned by squared error, or
+    the logit of a two-valued target, learned by cross-entropy; the estimator sets `binary` before
+    training.
+    """
+
+    binary = False
+
+    def predict(self, inputs: Any) -> Tensor:
+        """(batch,) z-scores or logits."""
+        return self(inputs)
+
+    def error(self, predicted: Tensor, target: Tensor) -> Tensor:
+        """Mean squared error, or mean cross-entropy if the target is two-valued."""
+        if self.binary:
+            return functional.binary_cross_entropy_with_logits(predicted, target)
+        return functional.mse_loss(predicted, target)
+
+    def training_loss(self, batch: tuple[Any, Tensor], draws: Any) -> Tensor:
+        """The error over a batch; in evaluation mode without dropout and augmentation."""
+        inputs, target = batch
+        return self.error(self(inputs), target)
+
+
+def split_families(groups: np.ndarray, settings: TrainingSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Split into training and validation rows, whole groups at a time.
+
+    Parameters
+    ----------
+    groups : (n,) array
+        Labels; a participant without a label forms a group of its own.
+    settings : TrainingSettings
+        Share of the validation, and the seed.
+
+    Returns
+    -------
+    training, validation : arrays of int
+
+    Examples
+    --------
+    >>> settings = TrainingSettings(validation_fraction=0.3)
+    >>> training, validation = split_families(np.array(["a", "a", "b", "c"]), settings)
+    >>> bool(set(training) & set(validation)), len(training) + len(validation)
+    (False, 4)
+    >>> training, validation = split_families(np.array([None] * 9 + ["a"]), settings)
+    >>> len(validation)
+    3
+    """
+    family = np.unique(complete_labels(groups), return_inverse=True)[1]
+    order = np.random.default_rng([settings.seed, 3]).permutation(family.max() + 1)
+    sizes = np.bincount(family)[order]
+    n_wanted = settings.validation_fraction * len(family)
+    n_before = np.cumsum(sizes) - sizes
+    # one family at least is left to train on
+    chosen = order[n_before < n_wanted][: len(order) - 1]
+    held_out = np.isin(family, chosen)
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def mean_sample(dataset: Dataset, rows: np.ndarray) -> Tensor:
+    """The mean of some samples; where samples have several parts, of the first part.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    rows : array of int
+        Which samples.
+
+    Returns
+    -------
+    tensor
+        Shaped as one sample.
+    """
     total: Any = 0.0
-    for some in chunks(len(rows)):
-        batch = source.batch(np.sort(rows[some]))
-        total = total + (batch[0] if isinstance(batch, tuple) else batch).sum(
-            0, dtype=torch.float64
-        )
+    for places in chunks(len(rows)):
+        batch = dataset.batch(np.sort(rows[places]))
+        values = batch[0] if isinstance(batch, tuple) else batch
+        total = total + values.sum(0, dtype=torch.float64)
     return (total / len(rows)).float()
 
 
-def _trainable(module: Any) -> int:
+def _count_trainable(module: Any) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def _number(value: Any) -> str:
+def _loss_in_words(value: Any) -> str:
     return "none" if pd.isna(value) else f"{float(value):.4g}"
+
+
+def _as_numbers(y: Any) -> tuple[np.ndarray, list[str] | None]:
+    """The target as numbers, and the two words that they stand for if it was words."""
+    values = np.asarray(y)
+    if values.ndim != 1:
+        raise NerveError(
+            f"The target has shape {values.shape}, expected one value per participant."
+        )
+    try:
+        numbers = values.astype(float)
+    except (TypeError, ValueError):
+        words, codes = np.unique(values.astype(str), return_inverse=True)
+        if len(words) != 2:
+            raise NerveError(
+                f"The target is not numeric and has {len(words)} different values "
+                f"({listed(words, most=4)}), expected numbers, or two values."
+            ) from None
+        return codes.astype(float), [str(word) for word in words]
+    n_missing = int((~np.isfinite(numbers)).sum())
+    if n_missing:
+        raise NerveError(
+            f"The target has {n_missing} missing values. Leave these participants out."
+        )
+    return numbers, None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nerve.models.braingnn import (
+from nerve.methods.braingnn import (
     RegionConv,
     TopKPool,
     consistency_loss,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nerve.models.graph import (
+from nerve.methods.graph_layers import (
     GraphConvolution,
     GraphIsomorphism,
     normalised_adjacency,

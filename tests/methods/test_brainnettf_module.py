@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nerve.models.brainnettf import OCRead, cluster_centres
+from nerve.methods.brainnettf import OCRead, cluster_centres
 
 
 def test_centres_are_orthogonal_at_the_papers_size_and_the_first_keeps_its_length():

@@ -1,10 +1,13 @@
-"""Graph layers on dense, batched adjacency matrices, and the two ways that FC becomes a graph.
+"""Layers that methods share: on dense, batched adjacency matrices, and how FC becomes a graph.
 
-A brain graph has a few hundred nodes and thousands of edges, the same nodes for everyone: a batch of dense matrix
-products is simpler than message passing over edge lists, and faster (`benchmarks/graph_layers.py`).
+A brain graph has a few hundred nodes and thousands of edges, the same nodes for everyone: a batch
+of dense matrix products is simpler than message passing over edge lists, and faster
+(`benchmarks/graph_layers.py`).
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +20,8 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
     ----------
     fc : (batch, regions, regions)
     keep : float or int
-        A share of all pairs, below 1; or a whole number of neighbours that each region chooses, an edge being kept if
-        either end chose it.
+        A share of all pairs, below 1; or a whole number of neighbours that each region chooses, an
+        edge being kept if either end chose it.
 
     Returns
     -------
@@ -40,7 +43,7 @@ def strongest_edges(fc: Tensor, keep: float | int) -> Tensor:
 
 
 def normalised_adjacency(adjacency: Tensor) -> Tensor:
-    """Self-loops added, then D^-1/2 (A + I) D^-1/2, with D the degrees of A + I; (batch, nodes, nodes)."""
+    """D^-1/2 (A + I) D^-1/2, with D the degrees of A + I: (batch, nodes, nodes)."""
     looped = adjacency + torch.eye(
         adjacency.shape[-1], device=adjacency.device, dtype=adjacency.dtype
     )
@@ -83,5 +86,13 @@ class GraphConvolution(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
 
     def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        """(batch, nodes, width_in), (batch, nodes, nodes) without self-loops → (batch, nodes, width_out)."""
+        """(batch, nodes, width_in), (batch, nodes, nodes) → (batch, nodes, width_out)."""
         return normalised_adjacency(adjacency) @ self.linear(x) + self.bias
+
+
+def perceptron(*widths: int) -> nn.Sequential:
+    """Linear layers of these widths with leaky ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.LeakyReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from nerve.models.brainnetcnn import EdgeToEdge, EdgeToNode
+from nerve.methods.brainnetcnn import EdgeToEdge, EdgeToNode
 
 BATCH, CHANNELS, FILTERS, REGIONS = 2, 3, 4, 5
 

@@ -7,10 +7,11 @@ import pytest
 from tests.evaluation.test_transfer import planted
 from typer.testing import CliRunner
 
-from nerve import Cohort, NerveError, Probe, Protocol, evaluate
+from nerve import Cohort, KeptModel, NerveError, Protocol, evaluate
 from nerve._utils.files import read_tsv
 from nerve.cli import app
-from nerve.methods.references import PrincipalComponents, RawFC
+from nerve.methods.pca import PrincipalComponents
+from nerve.methods.raw import RawFC
 from nerve.methods.tangent import TangentSpace
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
@@ -45,8 +46,8 @@ def test_it_says_what_an_evaluation_on_the_other_cohort_says(
         "n_components": 6,
     }
     table = evaluate(features, here, test=there, **options)
-    Probe(encoder, Protocol(**options)).fit(here).save(tmp_path / "probe")
-    said = Probe.load(tmp_path / "probe").predict(there)
+    KeptModel(encoder, Protocol(**options)).fit(here).save(tmp_path / "probe")
+    said = KeptModel.load(tmp_path / "probe").predict(there)
     both = table.merge(
         said, left_on=["participant", "target"], right_on=["participant_id", "target"]
     )
@@ -71,8 +72,8 @@ def test_a_site_that_is_a_number_is_a_category_as_in_the_evaluation(here, there,
         numbered.append(Cohort(cohort.connectivity, table, cohort.parcellation, name=cohort.name))
     options = {"targets": "score", "covariates": "age,site", "site": "site"}
     table = evaluate("raw", numbered[0], test=numbered[1], **options)
-    Probe(RawFC(), Protocol(**options)).fit(numbered[0]).save(tmp_path / "probe")
-    said = Probe.load(tmp_path / "probe").predict(numbered[1])
+    KeptModel(RawFC(), Protocol(**options)).fit(numbered[0]).save(tmp_path / "probe")
+    said = KeptModel.load(tmp_path / "probe").predict(numbered[1])
     both = table.merge(
         said, left_on=["participant", "target"], right_on=["participant_id", "target"]
     )
@@ -83,7 +84,7 @@ def test_a_site_that_is_a_number_is_a_category_as_in_the_evaluation(here, there,
 
 
 def test_classes_are_named(here, there):
-    said = Probe(RawFC(), Protocol(targets="group,third")).fit(here).predict(there)
+    said = KeptModel(RawFC(), Protocol(targets="group,third")).fit(here).predict(there)
     group = said[said["target"] == "group"]
     assert (group["class"].to_numpy() == there.participants["group"].to_numpy()).mean() > 0.8
     assert set(said.loc[said["target"] == "third", "class"]) <= {"a", "b", "c"}
@@ -97,10 +98,10 @@ def test_what_it_cannot_keep_or_read_is_refused_in_a_sentence(here, there, tmp_p
         {"regress_features": True},
     ):
         with pytest.raises(NerveError, match=f"knows no .*{next(iter(options)).split('=')[0]}"):
-            Probe(RawFC(), Protocol(targets="score", **options)).fit(here)
-    probe = Probe(RawFC(), Protocol(targets="score", covariates="age")).fit(here)
+            KeptModel(RawFC(), Protocol(targets="score", **options)).fit(here)
+    probe = KeptModel(RawFC(), Protocol(targets="score", covariates="age")).fit(here)
     probe.save(tmp_path / "probe")
-    with pytest.raises(NerveError, match="already holds a probe"):
+    with pytest.raises(NerveError, match="already holds a kept model"):
         probe.save(tmp_path / "probe")
     table = there.participants
 
@@ -114,7 +115,7 @@ def test_what_it_cannot_keep_or_read_is_refused_in_a_sentence(here, there, tmp_p
     strange = there.parcellation.to_table().assign(label=[f"x{i}" for i in range(8)])
     with pytest.raises(NerveError, match="r0"):
         probe.predict(other(parcellation=type(there.parcellation).from_table(strange, name="x")))
-    tangent = Probe(TangentSpace(), Protocol(targets="score")).fit(here)
+    tangent = KeptModel(TangentSpace(), Protocol(targets="score")).fit(here)
     with pytest.raises(NerveError, match="partial"):
         tangent.predict(other(measure="partial"))
 
@@ -123,11 +124,11 @@ def test_what_it_cannot_keep_or_read_is_refused_in_a_sentence(here, there, tmp_p
     "change", [{"format": 9}, {"targets": ["a", "b"]}, {"regressions": [{}]}, {"kernel": "rbf"}]
 )
 def test_a_changed_probe_is_refused(here, tmp_path, change):
-    Probe(RawFC(), Protocol(targets="score")).fit(here).save(tmp_path / "probe")
+    KeptModel(RawFC(), Protocol(targets="score")).fit(here).save(tmp_path / "probe")
     path = tmp_path / "probe" / "probe.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(NerveError):
-        Probe.load(tmp_path / "probe")
+        KeptModel.load(tmp_path / "probe")
 
 
 @pytest.mark.slow
@@ -149,7 +150,9 @@ def test_the_command_line_keeps_a_probe_and_predicts_by_it(here, there, tmp_path
     assert said.exit_code == 0, said.output
     table = read_tsv(tmp_path / "said.tsv")
     wanted = (
-        Probe(TangentSpace(), Protocol(targets="score", covariates="age")).fit(here).predict(there)
+        KeptModel(TangentSpace(), Protocol(targets="score", covariates="age"))
+        .fit(here)
+        .predict(there)
     )
     assert table["predicted"].to_numpy() == pytest.approx(wanted["predicted"].to_numpy())
     everything = b"".join(
@@ -163,7 +166,7 @@ def test_rare_levels_and_dates_of_covariates_are_not_kept_and_count_as_the_avera
 ):
     cohort = here.subset(np.arange(len(here)))
     cohort.participants["clinic"] = ["north", "south"] * 42 + ["of Ann"] * 4 + ["1987-06-05"] * 2
-    probe = Probe(RawFC(), Protocol(targets="score", covariates="clinic")).fit(cohort)
+    probe = KeptModel(RawFC(), Protocol(targets="score", covariates="clinic")).fit(cohort)
     text = (probe.save(tmp_path / "probe") / "probe.json").read_text("utf-8")
     assert "north" in text
     assert "Ann" not in text
@@ -183,4 +186,4 @@ def test_a_covariate_whose_levels_nobody_shares_is_refused(here):
         NerveError,
         match="covariate 'scanned': no value of it is held by 5 participants, or all are",
     ):
-        Probe(RawFC(), Protocol(targets="score", covariates="scanned")).fit(cohort)
+        KeptModel(RawFC(), Protocol(targets="score", covariates="scanned")).fit(cohort)

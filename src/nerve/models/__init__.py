@@ -1,1 +1,0 @@
-"""Torch modules of the comparison methods. They know tensors, and no files."""
