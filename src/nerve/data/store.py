@@ -348,6 +348,27 @@ def text_digest(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
+def as_read_back(participants: pd.DataFrame) -> pd.DataFrame:
+    """Give a participants table the column types that it has when it is read back from its file.
+
+    Parameters
+    ----------
+    participants : DataFrame
+
+    Returns
+    -------
+    DataFrame
+    """
+    text = as_utf8(printable_table(participants).to_csv(sep="\t", index=False, na_rep="n/a"))
+    return pd.read_csv(
+        io.StringIO(text),
+        sep="\t",
+        na_values=MISSING,
+        keep_default_na=False,
+        dtype={"participant_id": str},
+    )
+
+
 def digests(
     connectivity: str,
     parcellation: Parcellation,
@@ -359,11 +380,7 @@ def digests(
 
     The table is hashed as it reads back from disk, so that a cohort in memory and the same one saved agree.
     """
-    text = as_utf8(participants.to_csv(sep="\t", index=False, na_rep="n/a"))
-    as_text = {"participant_id": str}
-    table = pd.read_csv(
-        io.StringIO(text), sep="\t", na_values=MISSING, keep_default_na=False, dtype=as_text
-    )
+    table = as_read_back(participants)
     found: dict[str, Any] = {
         "connectivity.npy": connectivity,
         "regions.tsv": parcellation.fingerprint,

@@ -12,7 +12,7 @@ import numpy as np
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
-from nerve.data.readers.base import Looked, Options
+from nerve.data.readers.base import Options, Probes
 
 TOLERANCE = (
     1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
@@ -22,7 +22,7 @@ MOST_NEGATIVE = (
 )
 LARGEST_Z = 10.0  # beyond it values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
-_THOROUGHLY = 5  # scans of which the eigenvalues are looked at
+_N_THOROUGH = 5  # scans of which eigenvalues are computed
 
 
 def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.ndarray:
@@ -115,7 +115,7 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
 
 
-def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
+def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     """What the entries of a matrix prove to be: "r", "z", or an empty string.
 
     An infinite diagonal, or one that is the same large number throughout, is that of Fisher z; so are entries beyond 1
@@ -125,7 +125,7 @@ def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     Examples
     --------
     >>> r = np.array([[1, 0.5], [0.5, 1]])
-    >>> shown_values(r), shown_values(np.array([[np.inf, 0.5], [0.5, np.inf]])), shown_values(r - np.eye(2))
+    >>> infer_values(r), infer_values(np.array([[np.inf, 0.5], [0.5, np.inf]])), infer_values(r - np.eye(2))
     ('r', 'z', '')
     """
     matrix = np.asarray(matrix, np.float64)
@@ -151,25 +151,48 @@ def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
     return "r" if ones else ""
 
 
-def decided_values(looked: Looked, options: Options, source: object) -> tuple[str, bool, list[str]]:
-    """r or Fisher z for the whole source, whether the user or the format says so, and what to tell the user."""
+def decide_values(probes: Probes, options: Options, source: object) -> tuple[str, bool, list[str]]:
+    """Decide for a whole source whether its matrices hold r or Fisher z.
+
+    Parameters
+    ----------
+    probes : list of (ScanFile, ScanData)
+        Scans that were read to learn about the source.
+    options : Options
+        With the user's `values`.
+    source : object
+        What errors call the source.
+
+    Returns
+    -------
+    values : {"r", "z"}
+    is_stated : bool
+        Whether the user or the format says so.
+    notes : list of str
+        What to tell the user.
+    """
     if options.values != "auto":
         return options.values, True, []
-    if any(reading.says_values for _, reading in looked):
+    if any(data.values_are_known for _, data in probes):
         return "r", True, []
-    files: dict[str, list[str]] = {"r": [], "z": [], "": []}
-    for i, (scan, reading) in enumerate(looked):
-        shown = shown_values(reading.array, thorough=i < _THOROUGHLY)
-        files[shown].append(scan.path.name if scan.key is None else scan.participant)
-    if files["r"] and files["z"]:
-        raise NerveError(mixed(source, files["r"], files["z"]))
-    if not files["z"]:
+    names: dict[str, list[str]] = {"r": [], "z": [], "": []}
+    for number, (scan, data) in enumerate(probes):
+        values = infer_values(data.array, thorough=number < _N_THOROUGH)
+        names[values].append(scan.path.name if scan.key is None else scan.participant)
+    if names["r"] and names["z"]:
+        raise NerveError(mixed_values_message(source, names["r"], names["z"]))
+    if not names["z"]:
         return "r", False, []
-    note = f"matrices hold Fisher z, as {len(files['z'])} of {len(looked)} looked at prove, and are turned to r"
+    note = (
+        f"matrices hold Fisher z, as {len(names['z'])} of {len(probes)} looked at prove, "
+        "and are turned to r"
+    )
     return "z", False, [note]
 
 
-def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)) -> str:
+def mixed_values_message(
+    where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)
+) -> str:
     """The sentence about a source of which some matrices are r and some Fisher z."""
     remedy = "keep the others out with --id-pattern, or say what all files hold with --values r or --values z"
     found = f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r"
@@ -191,7 +214,7 @@ def negative_share(matrix: np.ndarray) -> float:
     return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
 
 
-def average(matrices: np.ndarray, measure: str) -> np.ndarray:
+def average_matrices(matrices: np.ndarray, measure: str) -> np.ndarray:
     """The mean in Fisher z of (runs, R, R) matrices; a region that one run lacks is taken from the others.
 
     Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. Two regions that no

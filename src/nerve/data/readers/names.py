@@ -1,6 +1,6 @@
 """Who a file belongs to, by its name or its folder's: `sub-` where there is one, a known id, or what differs.
 
-Where two parts of the paths could be the participant, nothing is guessed: `TwoReadings` shows both, each with the
+Where two parts of the paths could be the participant, nothing is guessed: `AmbiguousParticipants` shows both, each with the
 `--id-pattern` that takes it.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.readers.base import Options, Scan
+from nerve.data.readers.base import Options, ScanFile
 from nerve.data.readers.ids import normal_id
 
 _GROUP = re.compile(
@@ -70,7 +70,7 @@ class Axis:
         )
 
 
-class TwoReadings(NerveError):
+class AmbiguousParticipants(NerveError):
     """The files can be read in several ways; `table` has a row per file and a column per way."""
 
     def __init__(self, sentence: str, paths: Sequence[str], axes: Sequence[Axis]) -> None:
@@ -85,18 +85,18 @@ class TwoReadings(NerveError):
         self.table = pd.DataFrame({"file": list(paths), **columns})
 
 
-def scans_of(paths: Sequence[Path], root: Path, options: Options) -> list[Scan]:
+def scans_of_files(paths: Sequence[Path], root: Path, options: Options) -> list[ScanFile]:
     """One scan per file, with the participants that the names of all files together tell.
 
     A name with `sub-` or with a known id tells its participant by itself. Elsewhere the part of the path that differs
-    from file to file is the id; where two parts could be, `TwoReadings` is raised. Files of one participant must differ
+    from file to file is the id; where two parts could be, `AmbiguousParticipants` is raised. Files of one participant must differ
     in something that names an occasion (session, run …): otherwise they are not the same measure twice.
     """
     ids = options.ids or ()
-    scans = [scan_of(path, root, ids) for path in paths]
+    scans = [scan_of_file(path, root, ids) for path in paths]
     if options.id_pattern is not None or len(scans) < 1:  # the user's pattern says who is who
         return scans
-    told = [_told(inside(path, root), ids) for path in paths]
+    told = [_told(path_below(path, root), ids) for path in paths]
     scans = [replace(scan, run=scan.run or bare_name(scan.path)[1]) for scan in scans]
     if not all(told):
         scans = _by_what_differs(scans, told, root)
@@ -104,12 +104,12 @@ def scans_of(paths: Sequence[Path], root: Path, options: Options) -> list[Scan]:
     return scans
 
 
-def _by_what_differs(scans: Sequence[Scan], told: Sequence[str], root: Path) -> list[Scan]:
+def _by_what_differs(scans: Sequence[ScanFile], told: Sequence[str], root: Path) -> list[ScanFile]:
     """The scans with the participants that all names together tell; those that some tell by themselves must agree."""
     names = [bare_name(scan.path)[0] for scan in scans]
     try:
-        axis = participants_axis([inside(scan.path, root) for scan in scans], names)
-    except TwoReadings:
+        axis = participants_axis([path_below(scan.path, root) for scan in scans], names)
+    except AmbiguousParticipants:
         if any(told):  # a table names the others, and these have no row in it
             return list(scans)
         raise
@@ -120,7 +120,7 @@ def _by_what_differs(scans: Sequence[Scan], told: Sequence[str], root: Path) -> 
     return [replace(scan, participant=person, run=scan.run or rest) for scan, person, rest in new]
 
 
-def scan_of(path: Path, root: Path, ids: Sequence[str] = ()) -> Scan:
+def scan_of_file(path: Path, root: Path, ids: Sequence[str] = ()) -> ScanFile:
     """A scan with the participant, session, task and run that this path tells by itself.
 
     Parameters
@@ -134,23 +134,23 @@ def scan_of(path: Path, root: Path, ids: Sequence[str] = ()) -> Scan:
 
     Examples
     --------
-    >>> scan = scan_of(Path("d/sub-01_ses-2_run-1_fc.npy"), Path("d"))
+    >>> scan = scan_of_file(Path("d/sub-01_ses-2_run-1_fc.npy"), Path("d"))
     >>> scan.participant, scan.session, scan.run
     ('01', '2', '1')
-    >>> scan_of(Path("d/S7_FC.csv"), Path("d")).participant
+    >>> scan_of_file(Path("d/S7_FC.csv"), Path("d")).participant
     'S7'
     """
-    words = inside(path, root)
+    words = path_below(path, root)
     who = _told(words, ids) or bare_name(path)[0] or normal_id(_ENDING.sub("", path.name))
     found = dict(
         reversed(re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words))
     )  # of several the first
-    return Scan(who, path, "", *(found.get(key, "") for key in ("ses", "task", "run")))
+    return ScanFile(who, path, "", *(found.get(key, "") for key in ("ses", "task", "run")))
 
 
-def people_of(
+def scans_in_file(
     path: Path, n_people: int, options: Options, *, task: str = "", **extra: Any
-) -> list[Scan]:
+) -> list[ScanFile]:
     """A scan per participant of one file, named by `--ids` or by the rows of the participants table."""
     ids = options.ids
     if ids is None or len(ids) != n_people:
@@ -159,10 +159,10 @@ def people_of(
         raise problem(
             path, f"it holds {n_people} participants and {found}", remedy=f"{remedy}many rows."
         )
-    return [Scan(person, path, task=task, key=i, extra=extra) for i, person in enumerate(ids)]
+    return [ScanFile(person, path, task=task, key=i, extra=extra) for i, person in enumerate(ids)]
 
 
-def inside(path: Path, root: Path) -> str:
+def path_below(path: Path, root: Path) -> str:
     """The path below the source, with slashes."""
     return (path.relative_to(root) if root in path.parents else Path(path.name)).as_posix()
 
@@ -211,7 +211,7 @@ def _told(words: str, ids: Sequence[str]) -> str:
             Axis([by_folder], r"(?P<id>[^/]+)/[^/]+$"),
             Axis([by_name], r"(?P<id>[^/]+?)(?:[_.\-][^/]*)?$"),
         ]
-        raise TwoReadings(
+        raise AmbiguousParticipants(
             f"{words}: both its name and its folder are ids ({by_name}, {by_folder}).",
             [words],
             axes,
@@ -219,12 +219,12 @@ def _told(words: str, ids: Sequence[str]) -> str:
     return by_name or by_folder
 
 
-def _refuse_unexplained(scans: Sequence[Scan], root: Path) -> None:
+def _refuse_unexplained(scans: Sequence[ScanFile], root: Path) -> None:
     """Refuse files of one participant that no session, task or run tells apart: they are not to be averaged."""
     same: dict[tuple[str, ...], list[str]] = {}
     for scan in scans:
         same.setdefault((scan.participant, scan.session, scan.task, scan.run), []).append(
-            inside(scan.path, root)
+            path_below(scan.path, root)
         )
     (who, *_), paths = max(same.items(), key=lambda item: len(item[1]))
     if len(paths) < 2:
@@ -235,7 +235,7 @@ def _refuse_unexplained(scans: Sequence[Scan], root: Path) -> None:
     ]
     found = f"{root}: {len(paths)} files are of participant {who} ({listed(paths, most=3)})"
     doubt = "They may be versions of one scan, several scans, or several participants."
-    raise TwoReadings(
+    raise AmbiguousParticipants(
         f"{found}, and no session, task or run tells them apart. {doubt}", paths, axes
     )
 
@@ -293,7 +293,7 @@ def participants_axis(paths: Sequence[str], names: Sequence[str]) -> Axis:
         sentence = (
             f"The {len(paths)} files can be read as participants in several ways: {listed(ways)}."
         )
-        raise TwoReadings(sentence, paths, axes)
+        raise AmbiguousParticipants(sentence, paths, axes)
     return finest
 
 
@@ -371,6 +371,6 @@ def _one_participant(paths: Sequence[str], axes: Sequence[Axis]) -> Axis:
     sentence = (
         f"The {len(paths)} files differ only in words for sessions and runs ({listed(paths, 3)})."
     )
-    raise TwoReadings(
+    raise AmbiguousParticipants(
         f"{sentence} They may be of one participant or of {len(paths)}.", paths, [each]
     )

@@ -94,7 +94,7 @@ def require_file(path: Path) -> Path:
 
 
 @contextmanager
-def sentences(where: object, expected: str) -> Iterator[None]:
+def explained_errors(where: object, expected: str) -> Iterator[None]:
     """Inside, what a parser, a codec or the system stumbles into becomes one sentence without their words.
 
     Files are someone else's bytes: each parser has a dozen errors of its own for damaged ones.
@@ -127,7 +127,7 @@ def _found(error: Exception) -> str:
     return "it could not be read: it is damaged, cut off or of another kind"
 
 
-def once(read: Callable[..., Result]) -> Callable[..., Result]:
+def keep_latest(read: Callable[..., Result]) -> Callable[..., Result]:
     """The same function of a path (and more), whose latest result is kept until the file changes."""
 
     @lru_cache(maxsize=1)

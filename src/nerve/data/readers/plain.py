@@ -13,12 +13,12 @@ import numpy as np
 
 from nerve._utils.errors import NerveError, problem
 from nerve.data.readers.arrays import Shapes, array_shapes, choose_variable, read_array, read_slice
-from nerve.data.readers.base import PROBES, Options, Reader, Reading, Scan
+from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
 from nerve.data.readers.matrices import TOLERANCE, is_symmetric
-from nerve.data.readers.names import people_of, scan_of, scans_of
-from nerve.data.readers.opening import TEXT, files_below, is_data, once
+from nerve.data.readers.names import scan_of_file, scans_in_file, scans_of_files
+from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
 from nerve.data.readers.text import Numbers, read_numbers
-from nerve.data.readers.unfolding import Unfolding, expected_sizes, proved_unfolding, unfoldings
+from nerve.data.readers.unfolding import Unfolding, expected_sizes, find_unfolding, unfoldings
 
 ENDINGS = (*TEXT, ".npy", ".npz", ".mat")
 NAMES = (
@@ -60,7 +60,7 @@ class Plain(Reader):
     def __init__(self) -> None:
         self._probed: dict[Any, Numbers] = {}  # what `find` had to read, until it is asked for
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per file, or one per row or key of a file that holds many participants."""
         if source.suffix.lower() in (".pkl", ".pickle", ".pt", ".pth", ".joblib"):
             remedy = "Save plain numbers, as .npy or .tsv."
@@ -75,31 +75,31 @@ class Plain(Reader):
         left_out |= {
             path: "another type of file is read" for path in data if path not in {*files, *left_out}
         }
-        others = [Scan("", path, left_out=reason) for path, reason in left_out.items()]
+        others = [ScanFile("", path, left_out=reason) for path, reason in left_out.items()]
         return self._decided(_scans(files, source, options), options) + others
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The array, as a matrix or, with volumes along the first axis, as a time series."""
         numbers = self._probed.pop(scan.entry, None) or _load(scan, options)
         array, kind, values = numbers.values, _kind_of(numbers.values), scan.extra.get("values")
         if kind == "vector":
-            way: Unfolding = scan.extra.get("unfolding") or proved_unfolding(
+            way: Unfolding = scan.extra.get("unfolding") or find_unfolding(
                 [array], options, scan.path
             )
-            return Reading(
+            return ScanData(
                 matrix=way.matrix(array, scan.path), values=values, notes=(f"vectors are {way}",)
             )
         kind = options.data if options.data != "auto" else scan.kind or kind
         if kind == "fc":
             counted = numbers.columns is None or all(label.isdigit() for label in numbers.columns)
             labels = numbers.rows if counted and numbers.rows is not None else numbers.columns
-            return Reading(matrix=array, labels=labels, values=values)
+            return ScanData(matrix=array, labels=labels, values=values)
         series, labels = _volumes_first(numbers, options)
-        return Reading(series=series, labels=labels)
+        return ScanData(series=series, labels=labels)
 
-    def _decided(self, scans: Sequence[Scan], options: Options) -> list[Scan]:
+    def _decided(self, scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
         """Decide from the first scans that can be read whether they are matrices or series, and how vectors unfold."""
-        for scan in scans[:PROBES]:
+        for scan in scans[:N_PROBES]:
             with suppress(NerveError):  # reported when it is read
                 self._probed[scan.entry] = _load(scan, options)
         arrays = [numbers.values for numbers in self._probed.values()]
@@ -108,7 +108,7 @@ class Plain(Reader):
         kinds = list(map(_kind_of, arrays))
         vectors = [array for array, kind in zip(arrays, kinds, strict=True) if kind == "vector"]
         same = [vector for vector in vectors if vector.size == vectors[0].size]
-        extra = {"unfolding": proved_unfolding(same, options, scans[0].path)} if same else {}
+        extra = {"unfolding": find_unfolding(same, options, scans[0].path)} if same else {}
         kind = "series" if set(kinds) == {"series"} else "fc"
         return [replace(scan, kind=kind, extra={**scan.extra, **extra}) for scan in scans]
 
@@ -143,11 +143,13 @@ def _kind_in_name(path: Path) -> str:
     )
 
 
-def _scans(files: list[Path], source: Path, options: Options) -> list[Scan]:
+def _scans(files: list[Path], source: Path, options: Options) -> list[ScanFile]:
     """The scans of files of one participant each, or of the participants of each file."""
     many = {path: _people_in(path, source, options, alone=len(files) == 1) for path in files}
     single = [path for path in files if not many[path]]
-    scans = [scan for found in many.values() for scan in found] + scans_of(single, source, options)
+    scans = [scan for found in many.values() for scan in found] + scans_of_files(
+        single, source, options
+    )
     z = (
         bool(single)
         and all(_kind_in_name(path) == "z" for path in single)
@@ -161,7 +163,7 @@ def _scans(files: list[Path], source: Path, options: Options) -> list[Scan]:
     )
 
 
-def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> list[Scan]:
+def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> list[ScanFile]:
     """The participants of a file that holds many; empty for a file of one, or for one that cannot be read."""
     is_text = path.name.endswith(TEXT)
     if is_text and not alone:
@@ -175,18 +177,18 @@ def _people_in(path: Path, source: Path, options: Options, *, alone: bool) -> li
         if several and not set(matrices) & set(
             NAMES
         ):  # an array of each participant under their id
-            session = scan_of(path, source).session
-            return [Scan(name, path, session=session, key=name) for name in matrices]
+            session = scan_of_file(path, source).session
+            return [ScanFile(name, path, session=session, key=name) for name in matrices]
         name = _stack_name(shapes, options, flat=alone and path.suffix != ".npz")
         axis = None if name is None else _axis_of_people(path, name, shapes[name], options)
     except (NerveError, OSError):  # reported when it is read
         return []
     if name is None or axis is None:
         return []
-    return people_of(path, shapes[name][axis], options, axis=axis, variable=name)
+    return scans_in_file(path, shapes[name][axis], options, axis=axis, variable=name)
 
 
-def _named_rows(path: Path, options: Options) -> list[Scan]:
+def _named_rows(path: Path, options: Options) -> list[ScanFile]:
     """Rows of vectors after an id; the first number of a row is its id where only then the others fit."""
     numbers, sizes = _whole_text(path), expected_sizes(options)
     (n_rows, n_values), skip, ids = (
@@ -204,7 +206,7 @@ def _named_rows(path: Path, options: Options) -> list[Scan]:
         or not unfoldings(n_values - skip, sizes)
     ):
         return []
-    return people_of(path, n_rows, replace(options, ids=ids), axis=0, variable="", skip=skip)
+    return scans_in_file(path, n_rows, replace(options, ids=ids), axis=0, variable="", skip=skip)
 
 
 def _stack_name(shapes: Shapes, options: Options, *, flat: bool) -> str | None:
@@ -258,7 +260,7 @@ def _kind_of(array: np.ndarray) -> str:
     )
 
 
-def _load(scan: Scan, options: Options) -> Numbers:
+def _load(scan: ScanFile, options: Options) -> Numbers:
     path = scan.path
     if isinstance(scan.key, str):
         return Numbers(read_array(path, scan.key))
@@ -275,7 +277,7 @@ def _load(scan: Scan, options: Options) -> Numbers:
     return Numbers(read_array(path, name))
 
 
-_whole_text = once(read_numbers)
+_whole_text = keep_latest(read_numbers)
 
 
 def _volumes_first(numbers: Numbers, options: Options) -> tuple[np.ndarray, tuple[str, ...] | None]:

@@ -14,7 +14,7 @@ import numpy as np
 from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.atlas_tables import SCHAEFER_SIZES, parcellation_names
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.readers.base import Options, Reading
+from nerve.data.readers.base import Options, ScanData
 from nerve.data.readers.ids import counted
 
 N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
@@ -75,7 +75,7 @@ def reorder_matrix(matrix: np.ndarray, index: np.ndarray) -> np.ndarray:
     return picked
 
 
-def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Regions, list[str]]:
+def plan_regions(reading: ScanData, options: Options, where: object) -> tuple[Regions, list[str]]:
     """Regions for a source of which one scan was read, and what to tell the user."""
     n_regions, labels = reading.array.shape[-1], reading.labels
     if labels is not None and options.parcellation is None:

@@ -138,7 +138,7 @@ def expected_sizes(options: Options) -> set[int]:
     )
 
 
-def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: object) -> Unfolding:
+def find_unfolding(vectors: Sequence[np.ndarray], options: Options, where: object) -> Unfolding:
     """The one way that gives matrices without negative eigenvalues, or that shows the networks; else a refusal.
 
     Parameters

@@ -10,9 +10,9 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, did_you_mean, known_columns, listed, problem
 from nerve._utils.files import read_yaml
-from nerve.data.readers.base import Options, Scan
+from nerve.data.readers.base import Options, ScanFile
 from nerve.data.readers.ids import counted, normal_id
-from nerve.data.readers.opening import once
+from nerve.data.readers.opening import keep_latest
 from nerve.data.readers.text import read_table
 
 Table = pd.DataFrame | str | os.PathLike[str]
@@ -77,7 +77,7 @@ def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
     ).copy()  # whole again: thousands of columns come in pieces
 
 
-@once
+@keep_latest
 def _read_table(source: Path, words: tuple[str, ...]) -> pd.DataFrame:
     """The file is read once for the ids and for the join."""
     as_words = (*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID", *words)
@@ -161,7 +161,7 @@ def one_row_each(
     return groups.agg(rules).reset_index()
 
 
-def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) -> Joined:
+def join_participants(scans_of: Mapping[str, Sequence[ScanFile]], options: Options) -> Joined:
     """The rows of the participants who have data, in their order; who is left over and why; and notes.
 
     Parameters
