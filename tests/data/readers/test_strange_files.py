@@ -14,6 +14,7 @@ from tests.data.readers.write_formats import random_fc, random_series, write_cpa
 
 from nerve._utils.errors import NerveError
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import _columns_as_text
 from nerve.data.connectivity import connectivity_from_series
 from nerve.data.parcellation import Parcellation
 from nerve.data.readers import ingest
@@ -23,7 +24,6 @@ from nerve.data.readers.names import scan_of_file
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.participants_table import load_table, parse_columns
 from nerve.data.readers.text import column_of_numbers, read_numbers
-from nerve.data.store import _columns_as_text
 from nerve.methods import make_method
 
 FC = random_fc(21, 0)

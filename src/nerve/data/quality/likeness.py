@@ -17,8 +17,8 @@ import numpy as np
 from nerve._utils.errors import problem
 from nerve._utils.files import read_json, write_json, write_npy
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import open_npy
 from nerve.data.quality.order import check_order
-from nerve.data.store import open_npy
 
 NUMBERS, MEANS = "likeness.json", "likeness.npy"  # what a report shows of a comparison
 

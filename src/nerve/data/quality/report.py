@@ -11,7 +11,7 @@ import pandas as pd
 
 from nerve._utils.errors import listed
 from nerve._utils.files import begins_with, check_replaceable_file, write_tsv
-from nerve.data.cohort import Cohort, motion_of
+from nerve.data.cohort import Cohort, describe_motion
 from nerve.data.connectivity import CORRELATIONS, in_words
 from nerve.data.quality.columns import Row, column_rows
 from nerve.data.quality.likeness import FEWEST, Likeness
@@ -349,4 +349,4 @@ def _series_rows(cohort: Cohort) -> Iterator[Row]:
     said = [f"{much} above {MUCH_MOTION} mm"] * bool(much) + [f"{unknown} not known"] * bool(
         unknown
     )
-    yield "motion", motion_of(cohort.participants), "note" if said else "ok", ", ".join(said)
+    yield "motion", describe_motion(cohort.participants), "note" if said else "ok", ", ".join(said)

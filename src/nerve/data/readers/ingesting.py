@@ -25,6 +25,7 @@ from nerve._utils.errors import NerveError, NerveWarning, listed, problem
 from nerve._utils.files import drop_left_lock
 from nerve._utils.locks import clear_errors
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import as_read_back, writing_cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality import check_order
 from nerve.data.readers.base import WARNING
@@ -32,7 +33,6 @@ from nerve.data.readers.ids import counted
 from nerve.data.readers.options import check_options, record_options
 from nerve.data.readers.participant_data import ParticipantData, ParticipantReader
 from nerve.data.readers.planning import Plan, make_plan
-from nerve.data.store import as_read_back, writing_cohort
 
 log = logging.getLogger("nerve.data.readers")
 # a participant's matrix (R, R), and time series (volumes, R) where these are kept

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from nerve._utils.errors import NerveError, did_you_mean, listed, one_of
+from nerve.data.cohort_files import DTYPES
 from nerve.data.connectivity import CONNECTIVITY
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.readers.base import Options
@@ -20,7 +21,6 @@ from nerve.data.readers.participants_table import parse_columns, table_ids
 from nerve.data.readers.registry import READERS
 from nerve.data.readers.text import read_lines
 from nerve.data.readers.unfolding import ORDERS
-from nerve.data.store import DTYPES
 
 CHOICES = {
     "format": ("auto", *READERS),

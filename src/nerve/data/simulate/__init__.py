@@ -37,12 +37,12 @@ from nerve._utils.errors import NerveError, problem
 from nerve._utils.files import write_json, write_tsv
 from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import writing_cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.simulate import people
 from nerve.data.simulate.people import Target, default_targets
 from nerve.data.simulate.plan import CHUNK, Plan
 from nerve.data.simulate.population import Pair, patch_means
-from nerve.data.store import writing_cohort
 
 __all__ = [
     "Target",
