@@ -112,12 +112,12 @@ def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc,
     sentence = str(result.exception)
     remedies = re.findall(r"--id-pattern '[^']+'", sentence)
     assert remedies
-    for remedy, axis in zip(remedies, result.exception.axes, strict=True):
+    for remedy, candidate in zip(remedies, result.exception.candidates, strict=True):
         done = CliRunner().invoke(app, [*command, *shlex.split(remedy), "--overwrite"])
         assert done.exit_code == 0, done.output
         if not name.startswith("sub-"):
             found = Cohort.load(out).participants["participant_id"].tolist()
-            assert sorted(found) == sorted(set(axis.values))
+            assert sorted(found) == sorted(set(candidate.values))
 
 
 @pytest.mark.parametrize(
