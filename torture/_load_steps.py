@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nerve.data.cohort import Cohort
-from nerve.data.store import writing_cohort
+from nerve.data.cohort_files import writing_cohort
 
 REGIONS, CHUNK = "schaefer400-17", 128
 N_FACTORS, N_NOISE, PLANTED = 8, 16, 0.6

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nerve._utils.errors import MissingInput, NerveError
-from nerve.data import store
+from nerve.data import cohort_files
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import writing_cohort
+from nerve.data.lazy_arrays import Series, Stack
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.stack import Series, Stack
-from nerve.data.store import writing_cohort
 
 R = 6
 ATLAS = Parcellation(tuple("abcdef"), ("N1", "N1", "N2", "N2", "N3", "N3"), name="letters")
@@ -131,8 +131,10 @@ def test_an_array_is_hashed_once_per_process(tmp_path, monkeypatch):
     folder = make().save(tmp_path / "c")
     expected = make().fingerprint
     read = []
-    original = store.digest_of
-    monkeypatch.setattr(store, "digest_of", lambda pieces: read.append(1) or original(pieces))
+    original = cohort_files.digest_of
+    monkeypatch.setattr(
+        cohort_files, "digest_of", lambda pieces: read.append(1) or original(pieces)
+    )
     assert [Cohort.load(folder).fingerprint for _ in range(3)] == [expected] * 3
     assert len(read) == 2  # matrices and time series
 
@@ -215,7 +217,7 @@ def test_a_lazy_stack_reads_what_a_plain_array_would(tmp_path, monkeypatch):
     cohort = make(7)
     cohort.save(tmp_path / "a")
     other = make(4, first=20)
-    monkeypatch.setattr("nerve.data.stack.MATERIALISE_BELOW", 0)
+    monkeypatch.setattr("nerve.data.lazy_arrays.MATERIALISE_BELOW", 0)
     order = [3, 1, 0, 5, 4, 2]
     lazy = (
         Cohort.concat([Cohort.load(tmp_path / "a"), other])

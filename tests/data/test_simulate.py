@@ -19,8 +19,8 @@ from nerve.data.simulate import (
     simulate_cohorts,
     simulate_to,
 )
-from nerve.data.simulate.people import draw_person
-from nerve.data.simulate.plan import Plan
+from nerve.data.simulate.participants import draw_participant
+from nerve.data.simulate.plan import SimulationPlan
 from nerve.data.simulate.population import SESSION_COUPLING
 
 pytestmark = pytest.mark.slow
@@ -159,8 +159,8 @@ def test_the_two_halves_of_a_scan_and_two_sessions_resemble_each_other(scanned):
 
 
 def test_between_two_visits_only_the_visits_own_part_of_the_coupling_changes():
-    first, second = (Plan(n=1, session=session) for session in (1, 2))
-    person = Plan(n=1).people[0]
+    first, second = (SimulationPlan(n=1, session=session) for session in (1, 2))
+    person = SimulationPlan(n=1).drawn[0]
     change = (first.state(person) - second.state(person))[
         np.triu_indices(first.population.n_signals, 1)
     ]
@@ -168,8 +168,8 @@ def test_between_two_visits_only_the_visits_own_part_of_the_coupling_changes():
 
 
 def test_fewer_independent_volumes_have_the_sampling_noise_of_the_time_series():
-    plan = Plan(n=1, timepoints=400)
-    person = plan.people[0]
+    plan = SimulationPlan(n=1, timepoints=400)
+    person = plan.drawn[0]
     edges = np.triu_indices(100, 1)
     kept, direct = [], []
     fixed = plan.state(person)
@@ -177,7 +177,7 @@ def test_fewer_independent_volumes_have_the_sampling_noise_of_the_time_series():
         40
     ):  # the coupling is kept, so that only the volumes differ from scan to scan
         for keep, found in ((True, kept), (False, direct)):
-            scanner = Plan(n=1, timepoints=400, session=session + 1, keep_timeseries=keep)
+            scanner = SimulationPlan(n=1, timepoints=400, session=session + 1, keep_timeseries=keep)
             scanner.state = lambda _: fixed
             found.append(fisher_z(pearson(scanner.series(person)))[edges])
     assert np.std(direct, axis=0).mean() == pytest.approx(np.std(kept, axis=0).mean(), rel=0.05)
@@ -256,9 +256,9 @@ def test_stated_changes_of_connectivity_are_those_that_people_show(cohort):
 
 def test_targets_have_the_stated_relation_to_their_factors():
     targets = default_targets(0.5)
-    plan = Plan(n=3000, targets=targets)
+    plan = SimulationPlan(n=3000, targets=targets)
     table = plan.participants()
-    scores = np.array([person.scores for person in plan.people])
+    scores = np.array([person.scores for person in plan.drawn])
     for target in targets[:3]:
         g = scores @ target.weights(plan.factor_names)
         assert np.corrcoef(g, table[target.name])[0, 1] == pytest.approx(0.5, abs=0.04)
@@ -318,7 +318,7 @@ def test_pairs_planted_in_one_cohort_are_found_in_another():
 
 
 def test_siblings_are_alike():
-    people = [draw_person(0, number, 8, family_size=2, n_sites=3) for number in range(2000)]
+    people = [draw_participant(0, number, 8, family_size=2, n_sites=3) for number in range(2000)]
     scores = np.array([person.scores for person in people])
     assert np.corrcoef(scores[::2].ravel(), scores[1::2].ravel())[0, 1] == pytest.approx(
         0.5, abs=0.04

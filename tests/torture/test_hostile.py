@@ -92,7 +92,6 @@ def test_nothing_in_the_source_runs_what_a_file_says(path):
 
 # what may be imported by a name that is computed: entries of tables in the source, never what a file says
 IMPORTED = {"FIGURES[name]", "place", "module"}
-IMPORTED |= {"f'nerve.data.readers.{_LATER[name]}'", "f'nerve.data.readers.{name}'"}
 IMPORTED |= {"FIGURES[one_of('figure', name, list(FIGURES))]"}
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import nerve
 from nerve.data.cohort import Cohort
+from nerve.data.lazy_arrays import Stack
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality import check_cohort
-from nerve.data.stack import Stack
 from nerve.experiments.evaluate import evaluate
 from nerve.methods.nerve import NERVE
 from torture import load
@@ -36,7 +36,7 @@ def most_read(monkeypatch):
         found.append(len(index) if region is None else 0)
         return read(stack, index, region)
 
-    monkeypatch.setattr("nerve.data.stack.MATERIALISE_BELOW", 0)
+    monkeypatch.setattr("nerve.data.lazy_arrays.MATERIALISE_BELOW", 0)
     monkeypatch.setattr(Stack, "_read", counted)
     return lambda: max(found)
 

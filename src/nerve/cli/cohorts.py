@@ -179,7 +179,7 @@ def ingest(
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # an exception, so that unfinished files are removed
-    from nerve.data.readers.names import TwoReadings
+    from nerve.data.readers.names import AmbiguousParticipants
 
     try:
         if dry_run:
@@ -189,7 +189,7 @@ def ingest(
             say(f"{len(table)} rows, {read.nunique()} participants; nothing was written")
             return
         report = readers.ingest(source, out, **options)
-    except TwoReadings as several:
+    except AmbiguousParticipants as several:
         _show(several.table, source)
         raise
     for one in report.notes:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nerve.data.stack import Stack
+from nerve.data.lazy_arrays import Stack
 
 SAME = 0.9999  # correlation of two FC vectors above which they are the same
 NEARLY_SAME = 0.9995  # correlation of two sketches above which FC is compared in full

@@ -22,10 +22,10 @@ from nerve._utils.errors import listed, one_of, problem
 from nerve._utils.files import atomic_file, atomic_folder, write_json, write_tsv
 from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import bids_description
 from nerve.data.connectivity import MEASURES
 from nerve.data.readers.derivatives import parse_name
 from nerve.data.readers.ids import normal_id
-from nerve.data.store import description
 
 FORMATS = ("bids",)
 _DIGITS = "%.9g"  # enough for a float32 to be read back as it was
@@ -71,7 +71,7 @@ def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
     measured = f"{atlas}_meas-{MEASURES[cohort.measure][1]}_relmat"
     write_json(
         folder / "dataset_description.json",
-        description(cohort.name, Description="nerve export --format bids"),
+        bids_description(cohort.name, Description="nerve export --format bids"),
     )
     regions, file, count = (
         cohort.parcellation.to_table(),

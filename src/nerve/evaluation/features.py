@@ -18,7 +18,7 @@ from nerve._utils.errors import did_you_mean, listed, problem
 from nerve._utils.files import read_foreign_table
 from nerve._utils.privacy import Note
 from nerve.data.cohort import Cohort
-from nerve.data.store import open_npy
+from nerve.data.cohort_files import open_npy
 from nerve.evaluation import sources
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression, FeatureRegression

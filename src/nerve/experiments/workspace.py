@@ -18,9 +18,9 @@ import yaml
 from nerve._utils.errors import NerveError, known_columns, problem
 from nerve._utils.files import claim, read_json, write_json, write_text
 from nerve.data.cohort import Cohort
+from nerve.data.lazy_arrays import Stack
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.simulate import simulate_cohort
-from nerve.data.stack import Stack
 from nerve.evaluation.people import People, prepare_people
 from nerve.evaluation.protocol import Protocol, as_names
 from nerve.evaluation.transfer import prepare_transfer

@@ -12,8 +12,8 @@ import torch
 
 from nerve._utils.errors import MissingInput, NerveError, listed, problem
 from nerve.data.cohort import Cohort
+from nerve.data.lazy_arrays import Series
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.stack import Series
 
 # FC of this size does not exist, and float32 has no room for its squares and their sums.
 _LARGEST_INPUT = 1e12

@@ -7,7 +7,7 @@ import pytest
 
 from nerve._utils.errors import NerveError
 from nerve.data.readers import excel
-from nerve.data.readers.participants import load_table
+from nerve.data.readers.participants_table import load_table
 
 openpyxl = pytest.importorskip("openpyxl")
 

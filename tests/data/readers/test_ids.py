@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nerve.data.readers.ids import natural_key, normal_id
-from nerve.data.readers.names import scan_of
+from nerve.data.readers.names import scan_of_file
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_runs_are_sorted_by_number():
     ],
 )
 def test_names_tell_who_a_file_belongs_to(name, participant, session, run):
-    scan = scan_of(Path("data") / name, Path("data"))
+    scan = scan_of_file(Path("data") / name, Path("data"))
     assert (scan.participant, scan.session, scan.run) == (participant, session, run)
 
 
 def test_a_known_id_is_found_in_a_name_with_anything_after_it():
-    scan = scan_of(
+    scan = scan_of_file(
         Path("data/CMU_a_0050642_filt_global.csv"), Path("data"), ids=("CMU_a", "CMU_a_0050642")
     )
     assert scan.participant == "CMU_a_0050642"
-    assert scan_of(Path("data/S10_x.csv"), Path("data"), ids=("S1",)).participant != "S1"
+    assert scan_of_file(Path("data/S10_x.csv"), Path("data"), ids=("S1",)).participant != "S1"

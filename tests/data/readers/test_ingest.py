@@ -21,7 +21,7 @@ from nerve._utils.errors import NerveError
 from nerve.cli import app
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
-from nerve.data.readers import READERS, get_reader, ingest, read_cohort
+from nerve.data.readers import READERS, get_reader, ingest, preview, read_cohort
 from nerve.data.readers.plain import Plain
 
 PARCELLATION = load_parcellation("schaefer100-17")
@@ -51,8 +51,62 @@ def test_the_public_name_and_every_reader_say_what_they_are():
         assert get_reader(name).describe
 
 
+@pytest.mark.parametrize("missing", ["drop-participant", "drop-region", "impute-group-mean"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_cohort_in_memory_is_that_of_ingest_and_writes_no_file(
+    tmp_path, monkeypatch, missing, dtype
+):
+    series = np.random.default_rng(0).normal(size=(60, 100)).astype(np.float32)
+    for participant in ("01", "02", "03"):
+        series = np.roll(series, 7, axis=1)
+        if participant == "02":
+            series[:, 5] = 0.0
+        folder = tmp_path / "in" / f"sub-{participant}"
+        folder.mkdir(parents=True)
+        np.save(folder / f"sub-{participant}_ts.npy", series)
+    table = pd.DataFrame(
+        {
+            "participant_id": ["01", "02", "03", "04"],
+            "age": ["8", "9", None, "7"],
+            "site": list("abab"),
+        }
+    )
+    options = {
+        "parcellation": PARCELLATION,
+        "participants": table,
+        "timeseries": True,
+        "missing": missing,
+        "dtype": dtype,
+        "name": "study",
+    }
+    ingest(tmp_path / "in", tmp_path / "out", **options)
+    written = Cohort.load(tmp_path / "out")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no such folder"))
+    cohort = read_cohort(tmp_path / "in", **options)
+    assert cohort.fingerprint == written.fingerprint
+    assert cohort.notes == written.notes
+    assert cohort.measure == written.measure
+    assert cohort.parcellation == written.parcellation
+    pd.testing.assert_frame_equal(cohort.participants, written.participants)
+    pd.testing.assert_frame_equal(cohort.exclusions, written.exclusions)
+
+
+def test_the_dry_run_prints_the_plan_that_ingest_follows(tmp_path):
+    source = write_people(tmp_path / "in", 3, **{"01_run-2": fc(5)})
+    (source / "sub-02.npy").write_bytes(b"")
+    table = preview(source, parcellation=PARCELLATION, repeats="last")
+    is_read = table["what becomes of it"] == "read"
+    report = ingest(source, tmp_path / "out", parcellation=PARCELLATION, repeats="last")
+    cohort = Cohort.load(tmp_path / "out")
+    assert list(table["participant"][is_read]) == list(cohort.participants["participant_id"])
+    assert "--repeats last" in table["what becomes of it"][table["file"] == "sub-01.npy"].item()
+    assert len(table) == report.n_scans
+
+
 @pytest.mark.parametrize(
-    "step", ["nerve.data.readers.plain.Plain.read", "nerve.data.readers.person.clean_matrix"]
+    "step",
+    ["nerve.data.readers.plain.Plain.read", "nerve.data.readers.participant_data.clean_matrix"],
 )
 def test_not_enough_memory_for_one_participant_is_a_reason_at_any_step(tmp_path, monkeypatch, step):
     module, _, name = step.rpartition(".")
@@ -314,16 +368,17 @@ def test_a_misspelt_setting_is_named():
 ENDLESS = """
 import time
 from nerve.cli import main
-from nerve.data.readers import person
+from nerve.data.readers import participant_data
 
-def read_person(plan, scans):
+def read_participant(plan, scans):
     if scans[0].participant == "11":
         scans[0].path.with_suffix(".reached").touch()
         while True:
             time.sleep(60)
     return original(plan, scans)
 
-original, person.read_person = person.read_person, read_person
+original = participant_data.read_participant
+participant_data.read_participant = read_participant
 
 main()
 """

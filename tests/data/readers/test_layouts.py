@@ -19,7 +19,7 @@ from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
 from nerve.data.readers import read_cohort
 from nerve.data.readers.ids import natural_key
-from nerve.data.readers.names import TwoReadings
+from nerve.data.readers.names import AmbiguousParticipants
 from nerve.data.simulate import simulate_cohort
 
 PARCELLATION = load_parcellation("schaefer100-17")
@@ -106,18 +106,18 @@ def test_two_readings_are_refused_and_each_remedy_works_when_typed(tmp_path, fc,
     command = ["ingest", str(source), str(out), "--order", "schaefer100-17", "--jobs", "1"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code != 0
-    assert isinstance(result.exception, TwoReadings)
+    assert isinstance(result.exception, AmbiguousParticipants)
     assert not out.exists()
     assert "participant (1)" in result.output
     sentence = str(result.exception)
     remedies = re.findall(r"--id-pattern '[^']+'", sentence)
     assert remedies
-    for remedy, axis in zip(remedies, result.exception.axes, strict=True):
+    for remedy, candidate in zip(remedies, result.exception.candidates, strict=True):
         done = CliRunner().invoke(app, [*command, *shlex.split(remedy), "--overwrite"])
         assert done.exit_code == 0, done.output
         if not name.startswith("sub-"):
             found = Cohort.load(out).participants["participant_id"].tolist()
-            assert sorted(found) == sorted(set(axis.values))
+            assert sorted(found) == sorted(set(candidate.values))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nerve._utils.errors import NerveError
-from nerve.data.readers.matrices import clean_matrix, shown_values
+from nerve.data.readers.matrices import clean_matrix, infer_values
 from nerve.data.readers.unfolding import from_triangle
 
 
@@ -116,8 +116,8 @@ def test_a_length_that_is_no_triangle_is_refused():
 
 
 def test_small_covariances_are_not_taken_for_fisher_z():
-    assert shown_values(np.array([[4.0, 1.5], [1.5, 2.0]])) == ""
-    assert shown_values(np.array([[1.0, 1.5], [1.5, 1.0]])) == "z"
+    assert infer_values(np.array([[4.0, 1.5], [1.5, 2.0]])) == ""
+    assert infer_values(np.array([[1.0, 1.5], [1.5, 1.0]])) == "z"
 
 
 @pytest.mark.parametrize("diagonal", [0.0, 1.0, np.nan])
@@ -126,10 +126,10 @@ def test_eigenvalues_below_zero_as_r_and_none_as_z_prove_fisher_z(diagonal):
     r = np.corrcoef(np.random.default_rng(0).normal(size=(100, 25)))  # fewer volumes than regions
     z = np.arctanh(r * off)
     assert np.abs(z).max() < 1
-    assert shown_values(np.where(off, z, diagonal), thorough=True) == "z"
-    assert shown_values(np.where(off, r, diagonal), thorough=True) == ("r" if diagonal == 1 else "")
+    assert infer_values(np.where(off, z, diagonal), thorough=True) == "z"
+    assert infer_values(np.where(off, r, diagonal), thorough=True) == ("r" if diagonal == 1 else "")
     long = np.corrcoef(
         np.random.default_rng(0).normal(size=(100, 500))
     )  # z of these differ from r by nothing much
-    assert shown_values(np.where(off, np.arctanh(long * off), diagonal), thorough=True) in ("", "r")
-    assert shown_values(np.where(off, -0.9, diagonal), thorough=True) != "z"  # negative as z too
+    assert infer_values(np.where(off, np.arctanh(long * off), diagonal), thorough=True) in ("", "r")
+    assert infer_values(np.where(off, -0.9, diagonal), thorough=True) != "z"  # negative as z too

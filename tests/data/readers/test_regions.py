@@ -5,14 +5,14 @@ import pytest
 
 from nerve._utils.errors import NerveError
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.readers.base import Options, Reading
+from nerve.data.readers.base import Options, ScanData
 from nerve.data.readers.regions import plan_regions, reorder_matrix
 
 SEVENTEEN, SEVEN = load_parcellation("schaefer100-17"), load_parcellation("schaefer100-7")
 
 
 def plan(n, labels=None, outside="drop", **options):
-    reading = Reading(matrix=np.eye(n), labels=labels, stated=options.pop("stated", False))
+    reading = ScanData(matrix=np.eye(n), labels=labels, stated=options.pop("stated", False))
     return plan_regions(reading, Options(outside=outside, **options), "file")
 
 

@@ -14,16 +14,16 @@ from tests.data.readers.write_formats import random_fc, random_series, write_cpa
 
 from nerve._utils.errors import NerveError
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import _columns_as_text
 from nerve.data.connectivity import connectivity_from_series
 from nerve.data.parcellation import Parcellation
 from nerve.data.readers import ingest
 from nerve.data.readers.arrays import array_shapes, read_array, read_slice
 from nerve.data.readers.cifti import load_image
-from nerve.data.readers.names import scan_of
+from nerve.data.readers.names import scan_of_file
 from nerve.data.readers.opening import files_below
-from nerve.data.readers.participants import load_table, parse_columns
+from nerve.data.readers.participants_table import load_table, parse_columns
 from nerve.data.readers.text import column_of_numbers, read_numbers
-from nerve.data.store import _columns_as_text
 from nerve.methods import make_method
 
 FC = random_fc(21, 0)
@@ -89,10 +89,10 @@ def test_a_surface_atlas_on_parcels_is_explained(tmp_path):
 
 def test_ids_of_any_length_are_compared(tmp_path):
     assert (
-        scan_of(tmp_path / "S10_fc.npy", tmp_path, ["S1", "", "x" * 10**7, "S10"]).participant
+        scan_of_file(tmp_path / "S10_fc.npy", tmp_path, ["S1", "", "x" * 10**7, "S10"]).participant
         == "S10"
     )
-    assert scan_of(tmp_path / "S1é.npy", tmp_path, ["S1"]).participant == "S1"
+    assert scan_of_file(tmp_path / "S1é.npy", tmp_path, ["S1"]).participant == "S1"
 
 
 def test_a_table_that_changed_is_read_again(tmp_path):

@@ -28,18 +28,31 @@ _MOST = 2_000  # columns that are looked at: a table of more is not of phenotype
 
 
 def column_rows(participants: pd.DataFrame) -> list[Row]:
-    """One row per covariate and target with how many participants have it, and one for the columns that are neither."""
-    rows, neither = [], []
+    """Describe the columns of a participants table.
+
+    Parameters
+    ----------
+    participants : DataFrame
+
+    Returns
+    -------
+    list of (check, value, verdict, detail)
+        One row per covariate and target, with how many participants have it, and one for the columns
+        that are neither.
+    """
+    rows = []
+    neither = []
     names = participants.columns.drop("participant_id")
     for name in names[:_MOST]:
         known = participants[name].dropna()
-        why = "" if name in _COVARIATES else _no_target(str(name), known)
-        if why:
-            neither.append(f"{name} ({why})")
+        is_covariate = name in _COVARIATES
+        reason = "" if is_covariate else _why_no_target(str(name), known)
+        if reason:
+            neither.append(f"{name} ({reason})")
             continue
-        kind = "covariate" if name in _COVARIATES else "target"
-        verdict, detail = _described(known)
-        rows.append((f"{kind} {name}", f"{len(known)} of {len(participants)}", verdict, detail))
+        check = f"covariate {name}" if is_covariate else f"target {name}"
+        verdict, detail = _describe(known)
+        rows.append((check, f"{len(known)} of {len(participants)}", verdict, detail))
     if neither:
         count = "1 column" if len(neither) == 1 else f"{len(neither)} columns"
         rows.append(("not targets", count, "ok", listed(neither, most=20)))
@@ -48,7 +61,7 @@ def column_rows(participants: pd.DataFrame) -> list[Row]:
     return rows
 
 
-def _no_target(name: str, known: pd.Series) -> str:
+def _why_no_target(name: str, known: pd.Series) -> str:
     """Why nothing can be predicted of a column: constant, dates, an index or ids; empty if it may be a target."""
     if known.nunique() < 2:
         return "no values" if known.empty else "constant"
@@ -68,7 +81,7 @@ def _no_target(name: str, known: pd.Series) -> str:
     return ""
 
 
-def _described(known: pd.Series) -> tuple[str, str]:
+def _describe(known: pd.Series) -> tuple[str, str]:
     """Verdict and detail of a column: its range, its levels, or the cells that are not numbers where most are."""
     if known.empty:
         return "note", "no values"
@@ -78,7 +91,7 @@ def _described(known: pd.Series) -> tuple[str, str]:
         return verdict, _range(known)
     odd, numbers = odd_cells(known), in_numbers(known)
     if len(odd) and numbers.nunique() > 2:
-        return "warning", f"{_range(numbers)}; {_oddities(odd)}"
+        return "warning", f"{_range(numbers)}; {_describe_odd_cells(odd)}"
     # dates, and so many values that a participant has one of their own, are not printed
     if len(levels) > max(4, len(known) / 4) or any(is_date(level) for level in levels):
         return verdict, f"{len(levels)} different values"
@@ -94,14 +107,17 @@ def _range(numbers: pd.Series) -> str:
     return f"{numbers.min():.4g} to {numbers.max():.4g}"
 
 
-def _oddities(odd: pd.Series) -> str:
+def _describe_odd_cells(odd: pd.Series) -> str:
     """The cells of a column of numbers that are not numbers, and what they do."""
-    commas = in_numbers(odd).notna()
-    said = [f"{commas.sum()} with a decimal comma"] * bool(commas.any())
-    if not commas.all():  # dates and long words could tell who the participant is
-        words = [
-            "…" if len(word) > 16 or is_date(word) else word for word in map(str, odd[~commas])
-        ]
-        cells = listed((f"{word!r} ({n})" for word, n in Counter(words).most_common()), most=6)
-        said.append(f"not numbers: {cells}")
-    return f"{'; '.join(said)}. As it stands the column is words: mend these cells or leave them empty."
+    has_comma = in_numbers(odd).notna()
+    parts = []
+    if has_comma.any():
+        parts.append(f"{has_comma.sum()} with a decimal comma")
+    if not has_comma.all():
+        # dates and long words could tell who the participant is
+        words = [str(cell) for cell in odd[~has_comma]]
+        words = ["…" if len(word) > 16 or is_date(word) else word for word in words]
+        cells = [f"{word!r} ({n})" for word, n in Counter(words).most_common()]
+        parts.append(f"not numbers: {listed(cells, most=6)}")
+    advice = "As it stands the column is words: mend these cells or leave them empty."
+    return f"{'; '.join(parts)}. {advice}"

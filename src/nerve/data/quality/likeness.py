@@ -17,8 +17,8 @@ import numpy as np
 from nerve._utils.errors import problem
 from nerve._utils.files import read_json, write_json, write_npy
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import open_npy
 from nerve.data.quality.order import check_order
-from nerve.data.store import open_npy
 
 NUMBERS, MEANS = "likeness.json", "likeness.npy"  # what a report shows of a comparison
 
@@ -148,7 +148,19 @@ class Likeness:
 
 
 def likeness(trained: Signature, cohort: Cohort) -> Likeness:
-    """Compare a cohort, in the region order of a model, with the signature of its training cohort."""
+    """Compare a cohort with the training cohort of a model.
+
+    Parameters
+    ----------
+    trained : Signature
+        Of the training cohort.
+    cohort : Cohort
+        In the region order of the model.
+
+    Returns
+    -------
+    Likeness
+    """
     found = Signature.of(cohort)
     if found is None:
         return Likeness(f"not compared: fewer than {FEWEST} participants")
@@ -165,31 +177,34 @@ def _differences(r: float, trained: Signature, found: Signature, cohort: Cohort)
     """A sentence per clear difference: order of regions, values, global signal."""
     theirs = "the model's training cohort"
     if r < ALIKE:
-        mean, above = np.eye(cohort.n_regions), np.triu_indices(cohort.n_regions, 1)
-        mean[above] = mean[above[::-1]] = found.mean
+        mean = np.eye(cohort.n_regions)
+        rows, columns = np.triu_indices(cohort.n_regions, 1)
+        mean[rows, columns] = found.mean
+        mean[columns, rows] = found.mean
         better = check_order(mean, cohort.parcellation).better
-        hint = (
-            f"The rows look as if they were in the order of {better}"
-            if better
-            else "Other regions or another order"
+        hint = "Other regions or another order"
+        if better:
+            hint = f"The rows look as if they were in the order of {better}"
+        yield (
+            f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more. "
+            f"{hint}: check the labels of the regions (`nerve check`)."
         )
-        said = (
-            f"The group mean correlates by {r:.2f} with that of {theirs}, expected {ALIKE} or more"
-        )
-        yield f"{said}. {hint}: check the labels of the regions (`nerve check`)."
     if found.largest > _BEYOND >= trained.largest:
-        said = f"Values go up to {found.largest:.2f}, expected correlations as in {theirs}"
-        yield f"{said}: these may be Fisher z. Ingest again with --values z."
+        yield (
+            f"Values go up to {found.largest:.2f}, expected correlations as in {theirs}: "
+            "these may be Fisher z. Ingest again with --values z."
+        )
     elif not 1 / SPREAD < found.spread / trained.spread < SPREAD:
-        said = f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in {theirs}"
-        yield f"{said}: another measure (partial correlations, say), filter or length of scan."
+        yield (
+            f"The entries of a matrix spread by {found.spread:.3f}, {trained.spread:.3f} in "
+            f"{theirs}: another measure (partial correlations, say), filter or length of scan."
+        )
     if abs(found.negative - trained.negative) > NEGATIVE:
-        regressed, kept = (
-            ("this cohort", theirs)
-            if found.negative > trained.negative
-            else (theirs, "this cohort")
+        regressed = "this cohort"
+        kept = theirs
+        if found.negative < trained.negative:
+            regressed, kept = kept, regressed
+        yield (
+            f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}, "
+            f"as if the global signal had been regressed out in {regressed} and not in {kept}."
         )
-        said = (
-            f"{found.negative:.0%} of the entries are negative, {trained.negative:.0%} in {theirs}"
-        )
-        yield f"{said}, as if the global signal had been regressed out in {regressed} and not in {kept}."

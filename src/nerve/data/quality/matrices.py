@@ -1,4 +1,4 @@
-"""One pass over the matrices of a cohort, one at a time: missing, out of range, asymmetric, twice, not positive."""
+"""One pass over the matrices of a cohort: what is missing, out of range, asymmetric, not positive."""
 
 from __future__ import annotations
 
@@ -10,46 +10,49 @@ from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
 
 TOLERANCE = 2e-3  # float16 near 1 is this coarse
-ROUNDING = {
-    "float16": 5e-3,
-    "float32": 1e-3,
-}  # how far below zero it takes an eigenvalue of a correlation matrix
+# how far below zero rounding takes an eigenvalue of a correlation matrix
+ROUNDING = {"float16": 5e-3, "float32": 1e-3}
 POSITIVE = ("pearson", "covariance")  # measures whose matrices have no negative eigenvalue
 
 
 def scan_matrices(cohort: Cohort) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Facts about every matrix, and their group mean.
+    """Compute facts about every matrix, and the group mean.
+
+    Parameters
+    ----------
+    cohort : Cohort
 
     Returns
     -------
     facts : DataFrame
-        One row per participant: n_missing (regions without data), n_not_finite (other entries), asymmetry, low, high
-        (of the entries off the diagonal), diagonal (largest distance from 1), lowest (the smallest eigenvalue if it is
-        below zero by more than rounding, else 0; of covariances relative to the mean variance).
+        One row per participant: n_missing (regions without data), n_not_finite (other entries),
+        asymmetry, low, high (of the entries off the diagonal), diagonal (largest distance from 1),
+        lowest (the smallest eigenvalue if it is below zero by more than rounding, else 0; of
+        covariances relative to the mean variance).
     mean : (R, R) float64 array
         Over the participants who have each entry, NaN where nobody has.
-    lacking : (R,) int array
+    n_lacking : (R,) int array
         How many participants lack each region.
     """
-    r = cohort.n_regions
-    total, count, lacking = np.zeros((r, r)), np.zeros((r, r), np.int64), np.zeros(r, np.int64)
-    facts = []
+    n_regions = cohort.n_regions
+    total = np.zeros((n_regions, n_regions))
+    n_known = np.zeros((n_regions, n_regions), np.int64)
+    n_lacking = np.zeros(n_regions, np.int64)
+    rows = []
     rounding = ROUNDING[str(cohort.connectivity.dtype)] if cohort.measure in POSITIVE else None
-    for matrix in progress_bar(
+    matrices = progress_bar(
         cohort.connectivity, label="checking", total=len(cohort), unit="participants"
-    ):
-        fact, clean = _facts(np.array(matrix, np.float64), rounding)
-        known = np.isfinite(clean)
-        total += np.where(known, clean, 0.0)
-        count += known
-        lacking += ~known.any(axis=1)
-        facts.append(fact)
-    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return (
-        pd.DataFrame(facts).assign(participant_id=cohort.participants["participant_id"]),
-        mean,
-        lacking,
     )
+    for matrix in matrices:
+        row, clean = _facts(np.array(matrix, np.float64), rounding)
+        is_known = np.isfinite(clean)
+        total += np.where(is_known, clean, 0.0)
+        n_known += is_known
+        n_lacking += ~is_known.any(axis=1)
+        rows.append(row)
+    facts = pd.DataFrame(rows).assign(participant_id=cohort.participants["participant_id"])
+    mean = np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan)
+    return facts, mean, n_lacking
 
 
 def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float], np.ndarray]:
@@ -75,18 +78,21 @@ def _facts(matrix: np.ndarray, rounding: float | None) -> tuple[dict[str, float]
 
 
 def _lowest(inner: np.ndarray, diagonal: np.ndarray, rounding: float) -> float:
-    """The smallest eigenvalue of a matrix in units of its mean variance, 0 if none is below zero by more than rounding.
+    """The smallest eigenvalue in units of the mean variance; 0 if not below zero by more than rounding.
 
-    A factorisation tells in a tenth of the time whether there is any; only then are the eigenvalues computed.
+    A factorisation tells in a tenth of the time whether there is any; only then are the eigenvalues
+    computed.
     """
     diagonal = np.where(np.isfinite(diagonal), diagonal, 1.0)
     scale = diagonal.mean() if len(diagonal) else 0.0
     if scale <= 0:
-        return 0.0  # a blanked diagonal says nothing; `values` tells of it
+        return 0.0  # a blanked diagonal says nothing; the check of values reports it
     np.fill_diagonal(inner, diagonal + rounding * scale)
     with np.errstate(over="ignore"):
         single = (inner if scale == 1 else inner / scale).astype(np.float32)
-    if lapack.spotrf(single.T, clean=0, overwrite_a=1)[1] == 0 or not np.isfinite(inner).all():
+    _, failure = lapack.spotrf(single.T, clean=0, overwrite_a=1)
+    is_positive = failure == 0
+    if is_positive or not np.isfinite(inner).all():
         return 0.0
     lowest = float(np.linalg.eigvalsh(inner / scale)[0]) - rounding
     return lowest if lowest < -rounding else 0.0

@@ -1,8 +1,9 @@
 """Whether the regions of a group-mean FC matrix stand in the order that its parcellation says.
 
-Regions of one network are more alike than regions of different networks. Read in the wrong order (17- for 7-network
-order, the most common silent error of the field), FC loses most of that contrast. So the contrast in the declared order
-is compared with the contrast that the same data would have if their rows were in the parcellation's other known orders.
+Regions of one network are more alike than regions of different networks. Read in the wrong order
+(17- for 7-network order, the most common silent error of the field), FC loses most of that contrast.
+So the contrast in the declared order is compared with the contrast that the same data would have if
+their rows were in the parcellation's other known orders.
 """
 
 from __future__ import annotations
@@ -47,28 +48,56 @@ class OrderCheck:
 
     @property
     def plausible(self) -> bool:
-        """Whether the declared order can be right: no other fits clearly better, and networks show at all."""
+        """Whether no other order fits clearly better, and networks show at all."""
         return not self.better and self.contrast > 0
 
 
 def clearly_higher(contrast: float, other: float) -> bool:
-    """Whether one network contrast exceeds another by more than chance would have it."""
+    """Tell whether one network contrast exceeds another by more than chance.
+
+    Parameters
+    ----------
+    contrast, other : float
+
+    Returns
+    -------
+    bool
+    """
     return contrast > max(other * CLEARLY_HIGHER, other + AT_LEAST)
 
 
 def check_order(mean: np.ndarray, parcellation: Parcellation) -> OrderCheck:
-    """Compare the declared region order of an (R, R) group mean with the other orders of that parcellation."""
+    """Compare the declared region order of a group mean with the parcellation's other orders.
+
+    Parameters
+    ----------
+    mean : (R, R) array
+    parcellation : Parcellation
+
+    Returns
+    -------
+    OrderCheck
+    """
     within, between = network_means(mean, np.array(parcellation.networks))
-    others = _other_orders(parcellation).items()
-    return OrderCheck(
-        within,
-        between,
-        {name: float(np.subtract(*network_means(mean, nets))) for name, nets in others},
-    )
+    contrasts = {}
+    for name, networks in _other_orders(parcellation).items():
+        other_within, other_between = network_means(mean, networks)
+        contrasts[name] = other_within - other_between
+    return OrderCheck(within, between, contrasts)
 
 
 def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]:
-    """Mean FC of pairs within networks and between networks, without the diagonal; NaN entries are passed over.
+    """Average FC over pairs within networks and between networks, without the diagonal.
+
+    Parameters
+    ----------
+    mean : (R, R) array
+        NaN entries are passed over.
+    networks : (R,) array
+
+    Returns
+    -------
+    within, between : float
 
     Examples
     --------
@@ -78,24 +107,28 @@ def network_means(mean: np.ndarray, networks: np.ndarray) -> tuple[float, float]
     """
     rows, columns = np.triu_indices(len(networks), 1)
     values = mean[rows, columns]
-    same = networks[rows] == networks[columns]
-    known = np.isfinite(values)
-    inside, outside = (
-        float(values[some].mean()) if some.any() else np.nan
-        for some in (same & known, ~same & known)
+    is_within = networks[rows] == networks[columns]
+    is_known = np.isfinite(values)
+    within = values[is_within & is_known]
+    between = values[~is_within & is_known]
+    return (
+        float(within.mean()) if len(within) else np.nan,
+        float(between.mean()) if len(between) else np.nan,
     )
-    return inside, outside
 
 
 def _other_orders(parcellation: Parcellation) -> dict[str, np.ndarray]:
-    """For each other known order: the network that each row would have if the rows were in that order."""
-    networks, others = np.array(parcellation.networks), {}
+    """For each other known order: the network of each row if the rows were in that order."""
     size = schaefer_size(parcellation.name, parcellation.labels)
-    for name in [f"schaefer{size}-17", f"schaefer{size}-7"] if size else []:
-        position = parcellation.positions_of(name)  # where each parcel of that order is declared
-        if position.min() >= 0 and not np.all(
-            np.diff(position) > 0
-        ):  # all are here, in another order than that
+    if not size:
+        return {}
+    networks = np.array(parcellation.networks)
+    others = {}
+    for name in (f"schaefer{size}-17", f"schaefer{size}-7"):
+        positions = parcellation.positions_of(name)  # where each parcel of that order is declared
+        is_whole = positions.min() >= 0
+        is_same_order = np.all(np.diff(positions) > 0)
+        if is_whole and not is_same_order:
             others[name] = networks.copy()
-            others[name][np.sort(position)] = networks[position]
+            others[name][np.sort(positions)] = networks[positions]
     return others

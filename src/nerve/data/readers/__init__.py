@@ -1,41 +1,24 @@
-"""Readers: from the files that labs really have to one `Cohort`. How to add one is told in `nerve.data.readers.base`."""
+"""Readers: from the files that labs really have to one `Cohort`.
 
-from __future__ import annotations
+How to add one is written at the top of `nerve.data.readers.base`.
+"""
 
-from importlib import import_module
-from typing import Any
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
+from nerve.data.readers.ingesting import IngestReport, ingest, read_cohort
+from nerve.data.readers.planning import Plan, make_plan, preview
+from nerve.data.readers.registry import READERS, get_reader
 
-from nerve._utils.errors import one_of
-from nerve.data.readers.base import Options, Reader, Reading, Scan
-
-# name, which is that of the module too -> class, imported on first use; the more specific stand first (`--format auto`
-# breaks ties by order)
-READERS = {
-    "xcpd": "XCPD", "bep017": "BEP017", "cpac": "CPAC", "cbig": "CBIG", "abide": "ABIDE", "conn": "CONN",
-    "giga_h5": "GigaH5", "cifti": "CIFTI", "nifti": "NIfTI", "ukb": "UKB", "edges": "Edges", "plain": "Plain",
-}  # fmt: skip
-
-_LATER = {"ingest": "ingesting", "read_cohort": "ingesting", "preview": "planning"}
 __all__ = [
     "READERS",
+    "IngestReport",
     "Options",
+    "Plan",
     "Reader",
-    "Reading",
-    "Scan",
+    "ScanData",
+    "ScanFile",
     "get_reader",
     "ingest",
+    "make_plan",
     "preview",
     "read_cohort",
 ]
-
-
-def get_reader(name: str) -> Reader:
-    """The reader of that name."""
-    cls = READERS[one_of("format", name, list(READERS))]
-    return getattr(import_module(f"nerve.data.readers.{name}"), cls)()
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"nerve.data.readers.{_LATER[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from nerve._utils.errors import problem
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import Version, one_version
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.text import read_numbers
@@ -19,7 +19,7 @@ class ABIDE(Reader):
 
     describe = "ABIDE Preprocessed time series, <FILE_ID>_rois_<atlas>.1D"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The series of one atlas; several atlases in one folder need `--atlas`."""
         named = [
             (path, match)
@@ -30,9 +30,9 @@ class ABIDE(Reader):
             {"series": named}, options, lambda one: Version(one[1]["atlas"])
         )
         extra = {"atlas": version.atlas}
-        return [Scan(match["person"], path, "series", extra=extra) for path, match in chosen]
+        return [ScanFile(match["person"], path, "series", extra=extra) for path, match in chosen]
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The series, with the numbers of the regions as labels."""
         numbers, known = read_numbers(scan.path), options.rows
         if known is not None and known.name.startswith("schaefer"):
@@ -41,4 +41,4 @@ class ABIDE(Reader):
             raise problem(
                 scan.path, found, expected=f"{known.name}, which --parcellation says", remedy=remedy
             )
-        return Reading(series=numbers.values, labels=numbers.columns)
+        return ScanData(series=numbers.values, labels=numbers.columns)

@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from nerve._utils.archives import refuse_bomb
 from nerve._utils.errors import listed, problem
 from nerve.data.readers.mat5 import refuse_unsound
-from nerve.data.readers.opening import MENDING, once, require_file, sentences
+from nerve.data.readers.opening import MENDING, explained_errors, keep_latest, require_file
 
 Shapes = dict[str, tuple[int, ...]]
 _NUMERIC = (
@@ -55,7 +55,7 @@ def _npz_shapes(path: Path) -> Shapes:
     """From their headers alone; objects are left out."""
     shapes: Shapes = {}
     with (
-        sentences(require_file(path), "an .npz archive of arrays"),
+        explained_errors(require_file(path), "an .npz archive of arrays"),
         zipfile.ZipFile(path) as archive,
     ):
         for member in archive.namelist():
@@ -73,7 +73,7 @@ def read_array(path: Path, name: str = "") -> np.ndarray:
     """One array: that of a `.npy`, memory-mapped, or the one of that name. Arrays of objects are pickles: refused."""
     if path.suffix == ".mat":
         return _read_mat(path, name)
-    with sentences(require_file(path), "an array of numbers"):
+    with explained_errors(require_file(path), "an array of numbers"):
         if path.suffix == ".npz":
             archive = _open_npz(path)
             for member in archive.zip.infolist():
@@ -90,7 +90,7 @@ def read_slice(path: Path, name: str, index: int, axis: int) -> np.ndarray:
     """One slice along an axis of an array; MATLAB's v7.3 is read only there, other files are read once."""
     if path.suffix != ".mat" or not h5py.is_hdf5(require_file(path)):
         return np.asarray(_whole_array(path, name).take(index, axis))
-    with sentences(path, "a whole MATLAB file"):
+    with explained_errors(path, "a whole MATLAB file"):
         dataset = own_dataset(_open_hdf5(path), name, path, along=axis)
         backwards = dataset.ndim - 1 - axis  # HDF5 lists MATLAB's column-major axes backwards
         return as_numbers(dataset[(slice(None),) * backwards + (index,)].T, path)
@@ -132,7 +132,7 @@ def _matlab(path: Path) -> Iterator[h5py.File | None]:
 
     The compiled parser of scipy can end the process on a damaged file, so that such a file is refused first.
     """
-    with sentences(require_file(path), "a whole MATLAB file of version 5 to 7.3"):
+    with explained_errors(require_file(path), "a whole MATLAB file of version 5 to 7.3"):
         if h5py.is_hdf5(path):
             with h5py.File(path, "r") as file:
                 yield file
@@ -181,13 +181,13 @@ def _holds_numbers(item: Any) -> bool:
     return "MATLAB_object_decode" not in item.attrs and kind.startswith(_NUMERIC)
 
 
-_whole_array = once(read_array)
+_whole_array = keep_latest(read_array)
 
 
-_open_hdf5 = once(h5py.File)
+_open_hdf5 = keep_latest(h5py.File)
 
 
-@once
+@keep_latest
 def _open_npz(path: Path) -> Any:
     return np.load(path, allow_pickle=False)
 

@@ -2,15 +2,22 @@
 
 To add a reader:
 
-1. Write one file here, whose name is that of the reader, with a subclass of `Reader` that sets `describe` and has two
-   methods. `find` lists the scans below a source and returns an empty list when the layout is not its own. `read` gives
-   one scan's matrix or time series as it stands in the file, with the region labels if the file has any.
-2. Add its name and class to `READERS` in ``nerve/data/readers/__init__.py``.
+1. Write one file in this folder. Its name is the name of the reader (`--format`). It holds a
+   subclass of `Reader` that sets `describe` and has two methods:
 
-Everything else is done for all readers alike: ids, the participants table, region order, r or z, checks of the
-matrix, repeated scans, missing regions, motion, parallel reading, the cohort on disk. So a reader does *not* check
-symmetry or the number of regions, does not reorder regions, and does not print. It raises `NerveError` (best by
-`problem`) when a file cannot be understood: that participant is then left out, with the sentence as the reason.
+   - ``find(source: Path, options: Options) -> list[ScanFile]`` lists the scans below a source. It
+     must return an empty list when the layout of the source is not its own.
+   - ``read(scan: ScanFile, options: Options) -> ScanData`` opens one of these scans. It must return
+     the matrix (R, R) or the time series (volumes, R) as it stands in the file, with the region
+     labels if the file has any.
+
+2. Add its name and class to `READERS` in ``nerve/data/readers/registry.py``.
+
+Everything else is done for all readers alike: ids, the participants table, region order, r or
+Fisher z, checks of the matrix, repeated scans, missing regions, motion, parallel reading, the
+cohort. So a reader does *not* check symmetry or the number of regions, does not reorder regions,
+and does not print. When it cannot understand a file it raises `NerveError` (best by `problem`):
+that participant is then left out, with the sentence as the reason.
 """
 
 from __future__ import annotations
@@ -29,8 +36,8 @@ from nerve.data.parcellation import Parcellation
 
 
 @dataclass(frozen=True)
-class Scan:
-    """One scan of one participant: a file, or one entry of a file that holds many participants.
+class ScanFile:
+    """Where one scan of one participant lies: a file, or one entry of a file with many participants.
 
     Parameters
     ----------
@@ -43,8 +50,8 @@ class Scan:
     session, task, run : str
         Entities without their prefix (`1`, `rest`, `01`), empty where the source has none.
     key : str or int, optional
-        Which entry of `path`, where the file holds many participants. Such scans are read one after another in the main
-        process, in the order of `find`, so that the open file can be cached.
+        Which entry of `path`, where the file holds many participants. Such scans are read one after
+        another in the main process, in the order of `find`, so that the open file can be cached.
     motion_path : Path, optional
         The file of framewise displacement, if there is one.
     extra : mapping
@@ -69,18 +76,18 @@ class Scan:
 
     @property
     def entry(self) -> tuple[Path, str | int | None]:
-        """The file, and the entry in it: what no other scan has."""
+        """The file and the entry in it, which together identify the scan."""
         return self.path, self.key
 
     @property
     def where(self) -> str:
-        """File and participant, for sentences."""
+        """File and participant, as errors name the scan."""
         return f"{self.path} (participant {self.participant})"
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What stood in the file, unchanged.
+class ScanData:
+    """What stands in the file of a scan, unchanged.
 
     Parameters
     ----------
@@ -91,17 +98,17 @@ class Reading:
     labels : tuple of str, optional
         Region labels in the order of the array, if the file has them.
     stated : bool
-        The labels do not stand in the file: the name of the file states the atlas, and they are that atlas' labels.
+        The labels do not stand in the file: its name states the atlas, and they are the atlas' labels.
     motion : (volumes,) array, optional
         Framewise displacement in mm.
     mean_fd : float, optional
         Mean framewise displacement in mm, where only that is known; computed from `motion` otherwise.
     values : {"r", "z", "other"}, optional
-        What the entries are, where the format says so; it outranks the user's `--values`. "other" is kept as it is
-        and its range is not checked.
+        What the entries are, where the format says so; it outranks the user's `--values`. "other"
+        is kept as it is, and its range is not checked.
     measure : str, optional
-        What the entries measure (`nerve.data.connectivity`), where the format says so; otherwise Pearson correlations, or
-        "other" where `values` is.
+        What the entries measure (`nerve.data.connectivity`), where the format says so; otherwise
+        Pearson correlations, or "other" where `values` is.
     notes : tuple of str
         Further sentences for the user, beside those of the scan.
     """
@@ -122,59 +129,87 @@ class Reading:
         return np.asarray(self.matrix if self.series is None else self.series)
 
     @property
-    def says_values(self) -> bool:
-        """Whether it is not in question what the entries are."""
+    def values_are_known(self) -> bool:
+        """Whether the format says what the entries are (of a time series, they are made here)."""
         return self.series is not None or self.values is not None
 
     @property
     def mean_motion(self) -> float:
         """Mean framewise displacement in mm, NaN where it is not known."""
-        if self.mean_fd is None and self.motion is not None and np.isfinite(self.motion).any():
+        if self.mean_fd is not None:
+            return float(self.mean_fd)
+        if self.motion is not None and np.isfinite(self.motion).any():
             return float(np.nanmean(self.motion))
-        return float("nan") if self.mean_fd is None else float(self.mean_fd)
+        return float("nan")
 
     @classmethod
-    def of(cls, kind: str, array: np.ndarray, **more: Any) -> Reading:
-        """The reading of an array that is a matrix (`fc`) or a time series."""
-        return cls(matrix=array, **more) if kind == "fc" else cls(series=array, **more)
+    def of(cls, kind: str, array: np.ndarray, **fields: Any) -> ScanData:
+        """Make it from an array that is a matrix (`kind` "fc") or a time series.
+
+        Parameters
+        ----------
+        kind : {"fc", "series"}
+        array : (R, R) or (volumes, R) array
+        **fields
+            The other fields.
+
+        Returns
+        -------
+        ScanData
+        """
+        if kind == "fc":
+            return cls(matrix=array, **fields)
+        return cls(series=array, **fields)
 
 
-PROBES = 5  # scans that a reader may open to learn about its source
-Looked = list[tuple[Scan, Reading]]  # scans that were read to learn about their source
+#: How many scans a reader may open in `find` to learn about its source.
+N_PROBES = 5
+
+#: Scans that were read before all others, to learn about their source.
+Probes = list[tuple[ScanFile, ScanData]]
+
+#: A note that begins so is shown as a warning by `nerve.read_cohort`.
+WARNING = "WARNING:"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a source becomes a cohort. A reader uses what concerns it; the rest is done for all readers alike.
+    """How a source becomes a cohort: the options of `nerve ingest`.
+
+    A reader uses what concerns it; the rest is done for all readers alike.
 
     Parameters
     ----------
     parcellation : Parcellation, optional
-        The regions that the cohort shall have (`ingest` takes a built-in name or a table too). Files with labels are
-        matched by label; files without are taken to be in this order, or in `order`.
+        The regions that the cohort shall have (`ingest` takes a built-in name or a table too). Files
+        with labels are matched by label; files without are taken to be in this order, or in `order`.
     order : Parcellation, optional
         The order of the rows in files without labels, where it is not that of `parcellation`.
     participants : DataFrame or path, optional
         Table joined by id; `participants.tsv` beside the data is used when none is given.
     columns : mapping
-        Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID`` or a YAML file of the same too).
+        Our column name → the table's (`ingest` takes ``age=AGE_AT_SCAN,site=SITE_ID``, or a YAML
+        file of the same, too).
     format : str
         "auto" or a name in `READERS`.
     values : {"auto", "r", "z"}
-        Whether matrices hold correlations or Fisher z; "auto" decides once for the source, from what they prove.
+        Whether matrices hold correlations or Fisher z; "auto" decides once for the source, from
+        what the matrices show.
     unfolding : {"auto", "upper", "lower"}
-        How vectors become matrices: the upper triangle row by row (NumPy's triu_indices, CBIG) or the lower one
-        (nilearn, MATLAB's triu); "auto" takes the one that gives matrices of correlations, and refuses to guess.
+        How vectors become matrices: the upper triangle row by row (NumPy's triu_indices, CBIG) or
+        the lower one (nilearn, MATLAB's triu); "auto" takes the one that gives matrices of
+        correlations, and refuses to guess.
     id_pattern : str, optional
-        A regular expression with a group named `id` (and perhaps `session`, `task`, `run`) that is searched in the path
-        of each file below the source; files that it does not match are left out.
+        A regular expression with a group named `id` (and perhaps `session`, `task`, `run`) that is
+        searched in the path of each file below the source; files that it does not match are left out.
     kind : {"pearson", "partial", "ledoit_wolf"}
         FC of time series.
     data : {"auto", "fc", "series"}
-        Whether to read matrices or time series where there are both; "auto" takes matrices, and time series if these
-        are kept or another FC than Pearson's is asked for (see `prefers_series`).
+        Whether to read matrices or time series where there are both; "auto" takes matrices, and time
+        series if these are kept or another FC than Pearson's is asked for (see `prefers_series`).
     fd_threshold : float, optional
-        Volumes with more framewise displacement than this (mm) are left out, where there is a motion file.
+        Volumes with more framewise displacement than this (mm) are left out, where there is a motion
+        file.
     session, task : str, optional
         Read only these.
     repeats : {"average", "first", "last", "refuse"}
@@ -184,13 +219,13 @@ class Options:
     outside : {"drop", "keep"}
         What to do with regions that the parcellation does not have (subcortical ones).
     atlas : str, optional
-        Which atlas, where a source holds several (`4S456Parcels`, `cc200`): a reader raises a `NerveError` that lists
-        them (`--atlas`) when there are several and none was named.
+        Which atlas, where a source holds several (`4S456Parcels`, `cc200`): a reader raises a
+        `NerveError` that lists them (`--atlas`) when there are several and none was named.
     variable : str, optional
         Name of the array in `.mat` or `.npz` files.
     ids : tuple of str, optional
-        Participant ids in the order of the rows of one stacked array (`ingest` takes a file with one id per line too);
-        those of the participants table by default.
+        Participant ids in the order of the rows of one stacked array (`ingest` takes a file with one
+        id per line too); those of the participants table by default.
     atlas_image : path, optional
         A label image for sources that hold voxels.
     denoise : str, optional
@@ -238,7 +273,7 @@ class Options:
 
     @property
     def rows(self) -> Parcellation | None:
-        """What the rows of files without labels are."""
+        """The regions that the rows of files without labels are."""
         return self.order or self.parcellation
 
     @property
@@ -251,10 +286,10 @@ class Options:
 class Reader(ABC):
     """One kind of source."""
 
-    describe: ClassVar[str]  # one line for `--help` and the log
-    fallback: ClassVar[bool] = (
-        False  # asked by `--format auto` only when no other reader finds anything
-    )
+    #: One line for `--help` and the log.
+    describe: ClassVar[str]
+    #: Whether `--format auto` asks this reader only when no other finds anything.
+    fallback: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -262,17 +297,53 @@ class Reader(ABC):
         return type(self).__module__.rpartition(".")[2]
 
     @abstractmethod
-    def find(self, source: Path, options: Options) -> list[Scan]:
-        """The scans below `source` (a folder or a file), sorted; empty when the layout is not this reader's.
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
+        """List the scans below a source, sorted.
 
-        Must be quick (names, not contents) and must not fail on other sources. For `--format auto` the reader that
-        finds most scans is taken; of equals, the one that stands first in `READERS`.
+        Must be quick (names, not contents) and must not fail on other sources. For `--format auto`
+        the reader that finds most scans is taken; of equals, the one that stands first in `READERS`.
+
+        Parameters
+        ----------
+        source : Path
+            A folder or a file.
+        options : Options
+
+        Returns
+        -------
+        list of ScanFile
+            Empty when the layout is not this reader's.
         """
 
-    def completed(self, options: Options, scans: list[Scan]) -> Options:
-        """The options with what the source itself says (its parcellation, say), where the user said nothing."""
+    def complete_options(self, options: Options, scans: list[ScanFile]) -> Options:
+        """Add what the source itself says (its parcellation, for example) to the user's options.
+
+        Parameters
+        ----------
+        options : Options
+        scans : list of ScanFile
+            What `find` returned.
+
+        Returns
+        -------
+        Options
+            Where the user named an option, that stays.
+        """
         return options
 
     @abstractmethod
-    def read(self, scan: Scan, options: Options) -> Reading:
-        """What stands in the file of one scan. Called in other processes: no state, except caches."""
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
+        """Read one scan.
+
+        Called in other processes, so a reader has no state except caches.
+
+        Parameters
+        ----------
+        scan : ScanFile
+        options : Options
+
+        Returns
+        -------
+        ScanData
+            What stands in the file, unchanged.
+        """

@@ -23,7 +23,7 @@ from nerve._utils.errors import NerveError, known_columns, problem
 from nerve._utils.files import read_json, read_tsv
 from nerve.data.connectivity import VALUES, measure_of
 from nerve.data.parcellation import Parcellation
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
     Version,
@@ -32,7 +32,7 @@ from nerve.data.readers.derivatives import (
     parse_names,
     version_of,
 )
-from nerve.data.readers.opening import files_below, once
+from nerve.data.readers.opening import files_below, keep_latest
 from nerve.data.readers.text import read_numbers
 
 MATRIX = "_relmat.dense.tsv"
@@ -49,14 +49,14 @@ class BEP017(Reader):
 
     describe = "BIDS connectivity matrices (BEP017: relmat.dense.tsv with JSON and nodeindices)"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per recording, all of one atlas and one measure."""
         names = parse_names(files_below(source, MATRIX))
         chosen = one_version({"fc": names}, options, _version, "meas-PearsonCorrelation")[1]
         top = source if source.is_dir() else source.parent
         return of_one_task([_scan(name, top) for name in chosen], options)
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix, with the labels of its nodes and its measure where the data set names them."""
         sidecar = scan.extra["sidecar"]
         about = {} if sidecar is None else read_json(sidecar)
@@ -77,9 +77,9 @@ class BEP017(Reader):
             expected = f"{len(nodes)}, as {scan.extra['nodes'].name} lists"
             raise problem(scan.path, f"the matrix has {len(matrix)} rows", expected=expected)
         labels = None if nodes is None or "label" not in nodes.columns else tuple(nodes["label"])
-        return Reading(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure)
+        return ScanData(matrix, labels=labels, values=VALUES.get(measure, "other"), measure=measure)
 
-    def completed(self, options: Options, scans: list[Scan]) -> Options:
+    def complete_options(self, options: Options, scans: list[ScanFile]) -> Options:
         """With the atlas that the data set brings with it, if it has networks and the user names none."""
         table, name = (scans[0].extra[key] for key in ("atlas", "about"))
         unwanted = options.rows is not None or table is None
@@ -92,7 +92,7 @@ class BEP017(Reader):
         )
 
 
-def _scan(name: BidsName, top: Path) -> Scan:
+def _scan(name: BidsName, top: Path) -> ScanFile:
     beside = {key: _inherited(name, top, ending) for key, ending in BESIDE.items()}
     return name.as_scan("fc", extra={"measure": name.get("meas", "stat"), **beside})
 
@@ -128,7 +128,7 @@ def _entities_of(path: Path, ending: str) -> set[tuple[str, str]]:
     return {(key, label) for key, _, label in words}
 
 
-@once
+@keep_latest
 def _nodes(path: Path) -> pd.DataFrame:
     """The table of nodes in the order of the matrix."""
     nodes = read_tsv(path, dtype={"label": str})

@@ -13,8 +13,8 @@ from nerve.data.readers.arrays import (
     read_slice,
     read_words,
 )
-from nerve.data.readers.base import PROBES, Options, Reader, Reading, Scan
-from nerve.data.readers.names import people_of, scans_of
+from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.names import scans_in_file, scans_of_files
 from nerve.data.readers.opening import files_below
 from nerve.data.readers.unfolding import from_triangle, unfoldings
 
@@ -32,11 +32,11 @@ class CBIG(Reader):
 
     describe = "CBIG .mat files, one matrix per participant or one features_rs of all"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """Files whose arrays have CBIG's names; only the first few are opened."""
         files = [path for path in files_below(source, ".mat") if path.stem != _LABELS]
         known = (*MATRICES, *TRIANGLES) if options.variable is None else (options.variable,)
-        shapes = next((found for path in files[:PROBES] if (found := _shapes(path, known))), {})
+        shapes = next((found for path in files[:N_PROBES] if (found := _shapes(path, known))), {})
         if not shapes:
             return []
         triangles = next(
@@ -44,18 +44,18 @@ class CBIG(Reader):
             None,
         )
         if triangles is not None and len(files) == 1:
-            return people_of(files[0], shapes[triangles][1], options, variable=triangles)
-        return scans_of(files, source, options)
+            return scans_in_file(files[0], shapes[triangles][1], options, variable=triangles)
+        return scans_of_files(files, source, options)
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix as MATLAB shows it."""
         beside = scan.path.parent / f"{_LABELS}.mat"
         labels = read_words(beside, _LABELS) if beside.is_file() else None
         if scan.key is not None:
             column = read_slice(scan.path, scan.extra["variable"], int(scan.key), axis=1)
-            return Reading(matrix=from_triangle(column, "upper", scan.path), labels=labels)
+            return ScanData(matrix=from_triangle(column, "upper", scan.path), labels=labels)
         name = choose_variable(array_shapes(scan.path), MATRICES, options.variable, scan.path)
-        return Reading(matrix=read_array(scan.path, name), labels=labels)
+        return ScanData(matrix=read_array(scan.path, name), labels=labels)
 
 
 def _shapes(path: Path, known: tuple[str, ...]) -> Shapes:

@@ -14,7 +14,7 @@ import numpy as np
 
 from nerve._utils.errors import problem
 from nerve.data.readers.arrays import refuse_giant
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
     of_one_task,
@@ -22,8 +22,8 @@ from nerve.data.readers.derivatives import (
     parse_name,
     version_of,
 )
-from nerve.data.readers.names import inside
-from nerve.data.readers.opening import files_below, require_file, sentences
+from nerve.data.readers.names import path_below
+from nerve.data.readers.opening import explained_errors, files_below, require_file
 
 MATRIX, SERIES = ".pconn.nii", ".ptseries.nii"
 WHOLE = "a whole image of the kind that its name says"
@@ -37,22 +37,22 @@ class CIFTI(Reader):
 
     describe = "CIFTI parcels (.pconn.nii, .ptseries.nii) of HCP's tools"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a file, of one atlas where names tell the atlas."""
         files = {"fc": files_below(source, MATRIX), "series": files_below(source, SERIES)}
         kinds = {kind: [_named(path, source) for path in paths] for kind, paths in files.items()}
         kind, chosen, _ = one_version(kinds, options, version_of)
         return of_one_task([name.as_scan(kind) for name in chosen], options)
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix or series, with the labels of the parcels axis."""
         return read_parcels(scan.path)
 
 
-def read_parcels(path: Path) -> Reading:
+def read_parcels(path: Path) -> ScanData:
     """A `.pconn.nii` or `.ptseries.nii` file."""
     image = load_image(path)
-    with sentences(path, WHOLE):
+    with explained_errors(path, WHOLE):
         axes = [image.header.get_axis(i) for i in range(image.ndim)]
         data = np.asarray(image.dataobj, np.float64)
     from nibabel.cifti2 import ParcelsAxis, SeriesAxis
@@ -62,7 +62,7 @@ def read_parcels(path: Path) -> Reading:
         axes, kinds, data = axes[::-1], kinds[::-1], data.T
     if kinds in ([ParcelsAxis, ParcelsAxis], [SeriesAxis, ParcelsAxis]):
         labels = tuple(str(label).strip() for label in axes[1].name)
-        return Reading.of("fc" if kinds[0] is ParcelsAxis else "series", data, labels=labels)
+        return ScanData.of("fc" if kinds[0] is ParcelsAxis else "series", data, labels=labels)
     found = f"the CIFTI axes are {' × '.join(kind.__name__ for kind in kinds)}"
     remedy = "Parcellate it first (`wb_command -cifti-parcellate`), or give --atlas-image with a .dlabel.nii."
     raise problem(path, found, expected="parcels × parcels or series × parcels", remedy=remedy)
@@ -72,7 +72,7 @@ def load_image(path: Path) -> Any:
     """Open an image with nibabel; whatever fails becomes one sentence."""
     import nibabel
 
-    with sentences(require_file(path), WHOLE):
+    with explained_errors(require_file(path), WHOLE):
         image: Any = nibabel.load(path)
         refuse_giant(path, image.shape, image.get_data_dtype().itemsize)
         return image
@@ -82,7 +82,7 @@ def _named(path: Path, source: Path) -> BidsName:
     """The parts of a BIDS name, or what a name of HCP's says."""
     if name := parse_name(path):
         return name
-    parts = (path.name, *inside(path, source).split("/"))
+    parts = (path.name, *path_below(path, source).split("/"))
     subjects = [found[1] for part in parts if (found := _HCP_SUBJECT.match(part))]
     participant = subjects[0] if subjects else re.split(r"\.|_(?=Atlas|rfMRI|task)", path.name)[0]
     run = _HCP_RUN.search(path.as_posix())

@@ -13,9 +13,9 @@ import numpy as np
 
 from nerve._utils.errors import problem
 from nerve.data.readers.arrays import array_shapes, read_array, read_slice, read_words
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import of_one_task
-from nerve.data.readers.names import people_of
+from nerve.data.readers.names import scans_in_file
 from nerve.data.readers.opening import files_below
 
 _ONE = re.compile(r"resultsROI_(Subject\d+)_(Condition\d+)\.mat")
@@ -27,13 +27,13 @@ class CONN(Reader):
 
     describe = "CONN's resultsROI_Condition001.mat or resultsROI_Subject001_Condition001.mat"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The files of single participants where there are any, else the participants of the file of all."""
         files = files_below(source, ".mat")
         single = [(path, found) for path in files if (found := _ONE.fullmatch(path.name))]
         if single:
             return of_one_task(
-                [Scan(found[1], path, "fc", task=found[2]) for path, found in single], options
+                [ScanFile(found[1], path, "fc", task=found[2]) for path, found in single], options
             )
         group = [(path, found[1]) for path in files if (found := _ALL.fullmatch(path.name))]
         chosen = [pair for pair in group if options.task in (None, pair[1])]
@@ -41,7 +41,7 @@ class CONN(Reader):
             [scan for path, task in chosen for scan in _people(path, task, options)], options
         )
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """Fisher z with the labels of `names`."""
         sources, targets = read_words(scan.path, "names"), read_words(scan.path, "names2")
         z = (
@@ -62,11 +62,11 @@ class CONN(Reader):
             )
         matrix = np.array(z[:, [targets.index(name) for name in sources]], np.float64)
         np.fill_diagonal(matrix, 0.0)
-        return Reading(matrix=matrix, labels=sources, values="z")
+        return ScanData(matrix=matrix, labels=sources, values="z")
 
 
-def _people(path: Path, task: str, options: Options) -> list[Scan]:
+def _people(path: Path, task: str, options: Options) -> list[ScanFile]:
     shape = array_shapes(path).get("Z", ())
     if len(shape) != 3:
         raise problem(path, f"Z has shape {shape}", expected="sources x targets x participants")
-    return people_of(path, shape[2], options, task=task)
+    return scans_in_file(path, shape[2], options, task=task)

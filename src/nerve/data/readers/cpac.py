@@ -12,7 +12,7 @@ from typing import Any
 from nerve._utils.errors import listed
 from nerve.data.atlas_tables import SCHAEFER_SIZES
 from nerve.data.parcellation import load_parcellation
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
     Version,
@@ -38,7 +38,7 @@ class CPAC(Reader):
 
     describe = "RBC C-PAC derivatives (…_correlations.tsv, …_timeseries.1D)"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a recording, all of one atlas and one denoising strategy; links never fetched included."""
         names = parse_names(
             files_below(source, "_correlations.tsv", "_timeseries.1D", "_motion.1D")
@@ -66,7 +66,7 @@ class CPAC(Reader):
             [n.as_scan(kind, motion_path=n.companion(motion), **more) for n in recordings], options
         )
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix or series, labelled by the order that the atlas' name stands for unless the user named one."""
         values = read_numbers(scan.path).values
         motion = None if scan.motion_path is None else read_numbers(scan.motion_path).values[:, 0]
@@ -77,7 +77,7 @@ class CPAC(Reader):
         notes = (
             f"The files have no labels: the order of the regions is that of {scan.extra['atlas']}.",
         ) * stated
-        return Reading.of(
+        return ScanData.of(
             scan.kind, values, labels=labels, motion=motion, notes=notes, stated=stated
         )
 

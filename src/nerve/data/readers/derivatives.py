@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nerve._utils.errors import NerveError, did_you_mean, listed
-from nerve.data.readers.base import Options, Scan
+from nerve.data.readers.base import Options, ScanFile
 
 Named = TypeVar("Named")
 SCAN_ENTITIES = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo")
@@ -60,9 +60,9 @@ class BidsName:
         """The file (of motion, of confounds) that belongs to it, if there is one."""
         return others[self.scan].path if self.scan in others else None
 
-    def as_scan(self, kind: str, **more: Any) -> Scan:
+    def as_scan(self, kind: str, **more: Any) -> ScanFile:
         """The scan that this file is."""
-        return Scan(
+        return ScanFile(
             self.participant,
             self.path,
             kind,
@@ -172,7 +172,7 @@ def choose_version(available: Iterable[Version], options: Options, preferred: st
     )
 
 
-def of_one_task(scans: Sequence[Scan], options: Options) -> list[Scan]:
+def of_one_task(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
     """Only the scans at rest, where a source has other tasks too and the user names none: FC differs between them.
 
     Raises a `NerveError` when there are several tasks and none is rest.

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.readers.base import PROBES, Options, Reader, Reading, Scan
-from nerve.data.readers.opening import TEXT, files_below, is_data, once
-from nerve.data.readers.participants import ID_COLUMNS
+from nerve.data.readers.base import N_PROBES, Options, Reader, ScanData, ScanFile
+from nerve.data.readers.opening import TEXT, files_below, is_data, keep_latest
+from nerve.data.readers.participants_table import ID_COLUMNS
 from nerve.data.readers.text import column_of_numbers, first_lines, is_number, read_table
-from nerve.data.readers.unfolding import expected_sizes, proved_unfolding, unfoldings
+from nerve.data.readers.unfolding import expected_sizes, find_unfolding, unfoldings
 
 # names of the two columns of regions in a long table
 _ENDS = re.compile(r"(?:region|roi|node|label|parcel|seed|var|name)s?[_ .]?(?:[12ab]|i|j)|source|target|from|to|i|j|row|col(?:umn)?", re.IGNORECASE)  # fmt: skip
@@ -62,7 +62,7 @@ class Edges(Reader):
 
     describe = "a table of edges, one row per participant or one per pair of regions"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The participants of the only table, if its first lines are those of a table of edges."""
         files = [path for path in files_below(source, *TEXT) if is_data(path)]
         if len(files) != 1:
@@ -74,7 +74,7 @@ class Edges(Reader):
         layout = _long(first, second) or _wide(first, second, options)
         return [] if layout is None else _people(files[0], layout, options)
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix of one participant, with the labels that the columns name."""
         layout, way = scan.extra["layout"], scan.extra["unfolding"]
         if isinstance(layout, _Wide):
@@ -86,15 +86,15 @@ class Edges(Reader):
         else:
             labels, ends, values = _from_long(scan, layout)
         if way is not None:
-            return Reading(
+            return ScanData(
                 way.matrix(values, scan.path), notes=(f"the values of each participant are {way}",)
             )
         matrix = np.full((len(labels),) * 2, np.nan)
         matrix[tuple(np.transpose(ends))] = values
-        return Reading(matrix=np.where(np.isnan(matrix), matrix.T, matrix), labels=labels)
+        return ScanData(matrix=np.where(np.isnan(matrix), matrix.T, matrix), labels=labels)
 
 
-def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
+def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[ScanFile]:
     """A scan per participant (and session) of the table, with the rows that are theirs."""
     table = _table(path)
     ids = _id_column(list(table.columns))
@@ -113,16 +113,16 @@ def _people(path: Path, layout: _Wide | _Long, options: Options) -> list[Scan]:
                 expected="one row per participant and session",
             )
         if not layout.ends:
-            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:PROBES]]
-            way = proved_unfolding(some, options, path)
+            some = [_values(path, layout)[theirs[0]] for theirs in list(rows.values())[:N_PROBES]]
+            way = find_unfolding(some, options, path)
     extra = {"layout": layout, "unfolding": way}
     return [
-        Scan(person, path, "fc", session=when, key=i, extra={**extra, "rows": theirs})
+        ScanFile(person, path, "fc", session=when, key=i, extra={**extra, "rows": theirs})
         for i, ((person, when), theirs) in enumerate(rows.items())
     ]
 
 
-@once
+@keep_latest
 def _values(path: Path, wide: _Wide) -> np.ndarray:
     """The (rows, edges) values of a wide table."""
     edges = _table(path)[list(wide.edges)]
@@ -131,7 +131,7 @@ def _values(path: Path, wide: _Wide) -> np.ndarray:
     return np.column_stack([column_of_numbers(edges, name, path) for name in wide.edges])
 
 
-@once
+@keep_latest
 def _table(path: Path) -> pd.DataFrame:
     first, _ = first_lines(path)
     words = [
@@ -237,13 +237,13 @@ def _cuts(name: str, mark: str) -> list[tuple[str, str]]:
     return [(left, right) for left, right in halves if left and right]
 
 
-@once
+@keep_latest
 def _regions(path: Path, columns: _Long) -> tuple[str, ...]:
     """The regions of a long table."""
     return _in_order(_table(path)[list(columns[:2])].to_numpy().ravel())
 
 
-def _from_long(scan: Scan, columns: _Long) -> tuple[tuple[str, ...], _Ends, np.ndarray]:
+def _from_long(scan: ScanFile, columns: _Long) -> tuple[tuple[str, ...], _Ends, np.ndarray]:
     """The regions of a long table, and the edges of one participant with their values."""
     rows, labels = _table(scan.path).iloc[scan.extra["rows"]], _regions(scan.path, columns)
     at = {label: i for i, label in enumerate(labels)}

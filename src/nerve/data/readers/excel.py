@@ -17,7 +17,7 @@ import pandas as pd
 from nerve._utils.archives import refuse_bomb
 from nerve._utils.errors import NerveError, problem
 from nerve._utils.formulas import unguarded_table
-from nerve.data.readers.opening import require_file, sentences
+from nerve.data.readers.opening import explained_errors, require_file
 
 ENDINGS = (".xlsx", ".xlsm")
 NOT_READ = (".xls", ".ods")
@@ -50,7 +50,7 @@ def read_workbook(path: Path, options: dict[str, Any]) -> pd.DataFrame:
         ) from error
     from pandas.io.parsers import TextParser  # type: ignore[attr-defined]
 
-    with sentences(require_file(path), "a whole .xlsx file"):
+    with explained_errors(require_file(path), "a whole .xlsx file"):
         with zipfile.ZipFile(path) as archive:
             refuse_bomb(
                 path, path.stat().st_size, sum(member.file_size for member in archive.infolist())

@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 
 from nerve.data.readers.arrays import as_numbers, own_dataset
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import (
     BidsName,
     of_one_task,
@@ -21,7 +21,7 @@ from nerve.data.readers.derivatives import (
     parse_name,
     version_of,
 )
-from nerve.data.readers.opening import files_below, require_file, sentences
+from nerve.data.readers.opening import explained_errors, files_below, require_file
 
 _KINDS = {"connectome": "fc", "timeseries": "series"}
 
@@ -31,7 +31,7 @@ class GigaH5(Reader):
 
     describe = "giga_connectome's .h5 files, one for all participants or one each"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan per array, all of one atlas and one resolution."""
         arrays = [found for path in files_below(source, ".h5", ".hdf5") for found in _arrays(path)]
         kinds = {
@@ -41,13 +41,13 @@ class GigaH5(Reader):
         kind, chosen, _ = one_version(kinds, options, lambda one: version_of(one[0]))
         return of_one_task([name.as_scan(kind, key=key) for name, key in chosen], options)
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix or series; these files hold no labels."""
         with (
-            sentences(require_file(scan.path), "a whole HDF5 file"),
+            explained_errors(require_file(scan.path), "a whole HDF5 file"),
             h5py.File(scan.path, "r") as file,
         ):
-            return Reading.of(
+            return ScanData.of(
                 scan.kind, as_numbers(own_dataset(file, str(scan.key), scan.path)[()], scan.path)
             )
 

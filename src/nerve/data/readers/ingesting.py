@@ -1,10 +1,13 @@
-"""From a source to a cohort on disk: plan, read, leave out or fill in what is missing, write one after another.
+"""From a source to a cohort, in memory (`read_cohort`) or as a folder (`ingest`).
 
-Nothing is kept in memory but the scans being read; nothing is on disk under its final name until all went well.
+Both follow the same plan (`nerve.data.readers.planning`) and read the same participants
+(`nerve.data.readers.participant_data`). `ingest` keeps nothing in memory but the scans being read,
+and its folder takes its name only when all went well.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import tempfile
@@ -22,23 +25,22 @@ from nerve._utils.errors import NerveError, NerveWarning, listed, problem
 from nerve._utils.files import drop_left_lock
 from nerve._utils.locks import clear_errors
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import as_read_back, writing_cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.quality import check_order
+from nerve.data.readers.base import WARNING
 from nerve.data.readers.ids import counted
-from nerve.data.readers.options import options_of, said
-from nerve.data.readers.person import PeopleReader, Person
+from nerve.data.readers.options import check_options, record_options
+from nerve.data.readers.participant_data import ParticipantData, ParticipantReader
 from nerve.data.readers.planning import Plan, make_plan
-from nerve.data.store import writing_cohort
 
 log = logging.getLogger("nerve.data.readers")
-Arrays = tuple[
-    np.ndarray, np.ndarray | None
-]  # a participant's matrix, and time series where these are kept
-_DOUBT = "WARNING:"
+# a participant's matrix (R, R), and time series (volumes, R) where these are kept
+Arrays = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass
-class Report:
+class IngestReport:
     """What an ingest did.
 
     Parameters
@@ -71,7 +73,10 @@ def read_cohort(
     format: str = "auto",
     **options: Any,
 ) -> Cohort:
-    """A cohort from the files that labs really have.
+    """Read a cohort into memory, from the files that labs really have.
+
+    A cohort that does not fit into memory is written with `nerve ingest` and opened with
+    `Cohort.load`; both give the same cohort.
 
     Parameters
     ----------
@@ -86,168 +91,241 @@ def read_cohort(
     **options
         The other fields of `nerve.data.readers.Options`: order, columns, values, repeats, missing, …
 
+    Returns
+    -------
+    Cohort
+
     Examples
     --------
     >>> import tempfile, numpy as np
     >>> folder = Path(tempfile.mkdtemp())
-    >>> for person in "ab":
-    ...     np.save(folder / f"sub-{person}.npy", np.corrcoef(np.random.default_rng(0).normal(size=(100, 150))))
+    >>> for participant in "ab":
+    ...     series = np.random.default_rng(0).normal(size=(100, 150))
+    ...     np.save(folder / f"sub-{participant}.npy", np.corrcoef(series))
     >>> read_cohort(folder, parcellation="schaefer100-17", format="plain")
     Cohort('cohort': 2 participants, schaefer100-17)
     """
-    with tempfile.TemporaryDirectory(prefix="nerve-") as folder:
-        out = Path(folder) / "cohort"
-        report = ingest(
-            source,
-            out,
-            parcellation=parcellation,
-            participants=participants,
-            format=format,
-            **options,
-        )
-        for note in report.notes:
-            if note.startswith(_DOUBT):
-                warnings.warn(note.removeprefix(_DOUBT).strip(), NerveWarning, stacklevel=2)
-        return Cohort.load(report.path)  # what is mapped stays readable after the folder is gone
-
-
-def ingest(source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Any) -> Report:
-    """Read a source into a cohort folder, streaming; see `read_cohort` for the options."""
-    chosen, out = options_of(Path(source), options), Path(out)
-    if out.exists() and not chosen.overwrite and (not out.is_dir() or any(out.iterdir())):
-        drop_left_lock(out)
-        raise problem(out, "it already exists", remedy="Choose another folder, or say --overwrite.")
-    plan = make_plan(Path(source), chosen)
-    notes, reader = plan.notes, PeopleReader(plan)
-    record: dict[str, Any] = {
-        "source": str(source),
-        "format": plan.reader.name,
-        "region_match": plan.regions.match,
-    }
-    record |= {"settings": said(options), "log": notes}
-    with (
-        completed(reader, plan, out) as (regions, people),
-        writing_cohort(out, regions, dtype=chosen.dtype, overwrite=chosen.overwrite) as writer,
-    ):
-        total = np.zeros((regions.n_regions,) * 2)
-        for matrix, series in people:
-            writer.append(matrix[None], None if series is None else [np.nan_to_num(series)])
+    options |= {"parcellation": parcellation, "participants": participants, "format": format}
+    checked = check_options(Path(source), options)
+    plan = make_plan(Path(source), checked)
+    reader = ParticipantReader(plan)
+    notes = list(plan.notes)
+    aside = io.BytesIO()
+    with _complete_arrays(reader, plan, aside, notes) as (regions, participant_arrays):
+        n_regions = regions.n_regions
+        # memory is taken when it is written to: places of participants that are left out cost none
+        stack = np.empty((len(plan.scans), n_regions, n_regions), checked.dtype)
+        all_series = []
+        total = np.zeros((n_regions, n_regions))
+        for row, (matrix, series) in enumerate(participant_arrays):
+            stack[row] = matrix
             total += matrix
-        order = check_order(total / max(writer.matrices.n_rows, 1), regions)
-        if order.better:
-            as_other = (
-                f"read as {order.better} the network contrast is {order.others[order.better]:.3f}"
-            )
-            as_this = f"as {regions.name} {order.contrast:.3f}"
-            notes.append(
-                f"{_DOUBT} the region order looks wrong: {as_other}, {as_this} (--order {order.better}?)"
-            )
-        notes += reader.account()
-        exclusions = pd.DataFrame(
-            list(reader.excluded.items()), columns=["participant_id", "reason"]
-        )
-        name, measure = (
-            chosen.name or out.name,
-            "pearson" if reader.first is None else reader.first.measure,
-        )
-        writer.finish(
-            reader.table(), name=name, measure=measure, exclusions=exclusions, notes=record
-        )
+            if series is not None:
+                all_series.append(np.nan_to_num(series).astype(np.float32))
+    notes += _doubt_about_order(total, reader.n_participants, regions)
+    notes += reader.notes()
     for note in notes:
         log.info(note)
-    return Report(out, plan.reader.name, plan.n_scans, len(reader.rows), exclusions, notes)
+        if note.startswith(WARNING):
+            warnings.warn(note.removeprefix(WARNING).strip(), NerveWarning, stacklevel=2)
+    return Cohort(
+        stack[: reader.n_participants],
+        as_read_back(reader.participants()),
+        regions,
+        all_series or None,
+        checked.name or "cohort",
+        measure=reader.measure,
+        exclusions=reader.exclusions(),
+        notes=_record(source, plan, options, notes),
+    )
 
 
-@contextmanager
-def completed(
-    people: Iterable[Person], plan: Plan, out: Path
-) -> Iterator[tuple[Parcellation, Iterable[Arrays]]]:
-    """The regions that the cohort gets, and the arrays of the participants, with data in all of them.
-
-    Which regions are kept, or what is filled in, depends on everyone: so they are put aside first, beside `out`.
+def ingest(
+    source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Any
+) -> IngestReport:
+    """Read a source into a cohort folder, one participant after another.
 
     Parameters
     ----------
-    people : iterable of Person
-        With data in every region if the policy is `drop-participant`.
-    plan : Plan
-        With the policy and the regions; what to tell the user is added to its notes.
-    out : Path
+    source : path
+        A folder or a file in one of the layouts of `nerve.data.readers.READERS`.
+    out : path
+        The folder of the cohort.
+    **options
+        As in `read_cohort`; `overwrite` replaces a cohort.
+
+    Returns
+    -------
+    IngestReport
     """
-    policy, target, notes = plan.options.missing, plan.regions.target, plan.notes
-    if policy == "drop-participant":
-        yield target, ((person.matrix, person.series) for person in people)
+    out = Path(out)
+    checked = check_options(Path(source), options)
+    if out.exists() and not checked.overwrite and (not out.is_dir() or any(out.iterdir())):
+        drop_left_lock(out)
+        raise problem(out, "it already exists", remedy="Choose another folder, or say --overwrite.")
+    plan = make_plan(Path(source), checked)
+    reader = ParticipantReader(plan)
+    notes = list(plan.notes)
+    with (
+        _file_beside(out, needed=checked.missing != "drop-participant") as aside,
+        _complete_arrays(reader, plan, aside, notes) as (regions, participant_arrays),
+        writing_cohort(out, regions, dtype=checked.dtype, overwrite=checked.overwrite) as writer,
+    ):
+        total = np.zeros((regions.n_regions, regions.n_regions))
+        for matrix, series in participant_arrays:
+            writer.append(matrix[None], None if series is None else [np.nan_to_num(series)])
+            total += matrix
+        notes += _doubt_about_order(total, reader.n_participants, regions)
+        notes += reader.notes()
+        exclusions = reader.exclusions()
+        writer.finish(
+            reader.participants(),
+            name=checked.name or out.name,
+            measure=reader.measure,
+            exclusions=exclusions,
+            notes=_record(source, plan, options, notes),
+        )
+    for note in notes:
+        log.info(note)
+    return IngestReport(
+        out, plan.reader.name, plan.n_scans, reader.n_participants, exclusions, notes
+    )
+
+
+def _record(source: object, plan: Plan, options: dict[str, Any], notes: list[str]) -> Any:
+    """How the cohort was made, as `Cohort.notes` keeps it."""
+    return {
+        "source": str(source),
+        "format": plan.reader.name,
+        "region_match": plan.regions.match,
+        "settings": record_options(options),
+        "log": notes,
+    }
+
+
+def _doubt_about_order(
+    total: np.ndarray, n_participants: int, regions: Parcellation
+) -> Iterator[str]:
+    """A warning, if networks stand out more when the mean matrix is read in another region order."""
+    order = check_order(total / max(n_participants, 1), regions)
+    if order.better:
+        better_contrast = order.others[order.better]
+        yield (
+            f"{WARNING} the region order looks wrong: "
+            f"read as {order.better} the network contrast is {better_contrast:.3f}, "
+            f"as {regions.name} {order.contrast:.3f} (--order {order.better}?)"
+        )
+
+
+@contextmanager
+def _file_beside(out: Path, *, needed: bool) -> Iterator[BinaryIO]:
+    """A temporary file without a name in the folder of `out`, which has room for the cohort."""
+    if not needed:
+        yield io.BytesIO()
         return
     with clear_errors(out):
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        stream: BinaryIO = tempfile.TemporaryFile(dir=out.absolute().parent)  # noqa: SIM115, closed below
-        spool = Spool(stream, target, people)
+        stream = tempfile.TemporaryFile(dir=out.absolute().parent)  # noqa: SIM115, closed below
     with stream:
-        yield (
-            spool.without_regions(notes)
-            if policy == "drop-region"
-            else (target, spool.imputed(notes))
-        )
+        yield stream
 
 
-class Spool:
-    """Matrices (and series) put aside on disk until it is known which regions everyone has."""
+@contextmanager
+def _complete_arrays(
+    participants: Iterable[ParticipantData], plan: Plan, aside: BinaryIO, notes: list[str]
+) -> Iterator[tuple[Parcellation, Iterable[Arrays]]]:
+    """The regions of the cohort, and the arrays of each participant with data in all of them.
 
-    def __init__(self, stream: BinaryIO, target: Parcellation, people: Iterable[Person]) -> None:
-        self.stream, self.target, self.with_series = stream, target, False
+    With `--missing drop-region` or `impute-group-mean` both depend on everyone: so all participants
+    are read first, and their arrays are kept in `aside`.
+
+    Parameters
+    ----------
+    participants : iterable of ParticipantData
+        With data in every region if the policy is `drop-participant`.
+    plan : Plan
+        With the policy and the regions.
+    aside : file
+        Where arrays can be kept until everyone is read.
+    notes : list of str
+        What to tell the user is added here.
+    """
+    policy = plan.options.missing
+    target = plan.regions.target
+    if policy == "drop-participant":
+        yield target, ((data.matrix, data.series) for data in participants)
+        return
+    kept = _KeptArrays(aside, target, participants)
+    if policy == "drop-region":
+        yield kept.drop_regions(notes)
+    else:
+        yield target, kept.impute(notes)
+
+
+class _KeptArrays:
+    """Arrays of all participants, kept in a file until it is known which regions everyone has."""
+
+    def __init__(
+        self, file: BinaryIO, target: Parcellation, participants: Iterable[ParticipantData]
+    ) -> None:
+        self.file = file
+        self.target = target
+        self.has_series = False
         self.total = np.zeros((target.n_regions, target.n_regions))
         missing = []
-        for person in people:
-            self.total += np.nan_to_num(person.matrix, nan=0.0)
-            missing.append(person.missing)
-            np.save(stream, person.matrix)
-            if person.series is not None:  # everyone has one, or nobody
-                self.with_series = True
-                np.save(stream, person.series)
-        self.missing = np.array(missing, bool).reshape(
-            -1, target.n_regions
-        )  # (participants, regions)
+        for data in participants:
+            self.total += np.nan_to_num(data.matrix, nan=0.0)
+            missing.append(data.missing)
+            np.save(file, data.matrix)
+            if data.series is not None:  # everyone has one, or nobody
+                self.has_series = True
+                np.save(file, data.series)
+        self.missing = np.array(missing, bool)
+        self.missing = self.missing.reshape(-1, target.n_regions)  # (participants, regions)
 
     def __iter__(self) -> Iterator[Arrays]:
-        self.stream.seek(0)
+        self.file.seek(0)
         for _ in self.missing:
-            matrix = np.load(self.stream, allow_pickle=False)
-            yield matrix, np.load(self.stream, allow_pickle=False) if self.with_series else None
+            matrix = np.load(self.file, allow_pickle=False)
+            series = np.load(self.file, allow_pickle=False) if self.has_series else None
+            yield matrix, series
 
-    def without_regions(self, notes: list[str]) -> tuple[Parcellation, Iterable[Arrays]]:
-        """The regions that everyone has, and everyone with these."""
-        lacking = np.any(self.missing, axis=0)
-        kept, gone = np.flatnonzero(~lacking), self._labels(lacking)
+    def drop_regions(self, notes: list[str]) -> tuple[Parcellation, Iterable[Arrays]]:
+        """The regions that everyone has, and the arrays of everyone with these alone."""
+        is_lacking = np.any(self.missing, axis=0)
+        kept = np.flatnonzero(~is_lacking)
+        dropped = self._labels(is_lacking)
         if len(kept) < 2:
             remedy = "Use --missing drop-participant, or check the parcellation"
             raise NerveError(f"No two regions have data in everyone. {remedy}.")
-        if not gone:
+        if not dropped:
             return self.target, self
-        are = "is" if len(gone) == 1 else "are"
-        notes.append(
-            f"{counted(len(gone), 'region')} that someone lacks {are} left out ({listed(gone, 6)})"
-        )
-        people = (
+        are = "is" if len(dropped) == 1 else "are"
+        n_dropped = counted(len(dropped), "region")
+        notes.append(f"{n_dropped} that someone lacks {are} left out ({listed(dropped, 6)})")
+        regions = self.target.subset(kept, name=f"{self.target.name} less {len(dropped)}")
+        arrays = (
             (matrix[np.ix_(kept, kept)], None if series is None else series[:, kept])
             for matrix, series in self
         )
-        return self.target.subset(kept, name=f"{self.target.name} less {len(gone)}"), people
+        return regions, arrays
 
-    def imputed(self, notes: list[str]) -> Iterable[Arrays]:
-        """Everyone, with missing entries taken from the mean over the participants who have them."""
-        nobody = self._labels(np.all(self.missing, axis=0))
-        if nobody and len(self.missing):
-            found = f"Nobody has data in {counted(len(nobody), 'region')} ({listed(nobody, 6)})"
+    def impute(self, notes: list[str]) -> Iterable[Arrays]:
+        """The arrays of everyone; missing entries are the mean over participants who have them."""
+        unknown = self._labels(np.all(self.missing, axis=0))
+        if unknown and len(self.missing):
             raise NerveError(
-                f"{found}, so that there is no group mean to fill in. Use --missing drop-region."
+                f"Nobody has data in {counted(len(unknown), 'region')} ({listed(unknown, 6)}), "
+                "so that there is no group mean to fill in. Use --missing drop-region."
             )
         n_lacking = int(self.missing.any(axis=1).sum())
         if n_lacking:
             notes.append(f"{counted(n_lacking)} had missing regions filled in with the group mean")
-        present = (~self.missing).astype(np.float64)
-        # two regions that nobody has both of: no relation is known, and 0 says so
-        mean = (self.total / np.maximum(present.T @ present, 1)).astype(np.float32)
+        present = (~self.missing).astype(np.float64)  # (participants, regions)
+        n_present = present.T @ present  # (regions, regions): participants who have both
+        # of two regions that nobody has both of nothing is known: 0
+        mean = (self.total / np.maximum(n_present, 1)).astype(np.float32)
         return ((np.where(np.isnan(matrix), mean, matrix), series) for matrix, series in self)
 
-    def _labels(self, which: Any) -> list[str]:
-        return [self.target.labels[i] for i in np.flatnonzero(which)]
+    def _labels(self, is_chosen: np.ndarray) -> list[str]:
+        return [self.target.labels[region] for region in np.flatnonzero(is_chosen)]

@@ -1,10 +1,12 @@
-"""Whether a MAT v5 file is sound, before scipy's compiled parser reads it.
+"""Whether a MAT v5 file is sound, checked before scipy's compiled parser reads it.
 
-On a damaged file that parser can end the whole process: a data type that does not exist, or that of an imaginary part
-that is not there, is looked up in a table of pointers. So the tags are walked here first: every element must be of a
-known type and end inside its parent.
+On a damaged file that parser can end the whole process (scipy 1.17 does): a data type that does not
+exist, or that of an imaginary part that is not there, is looked up in a table of pointers. So the
+tags are checked here first: every element must be of a known type and end inside its parent, and
+must not unpack to more than real data do.
 
-    element = type (4 bytes), size (4 bytes), data, padding to 8     or, small: size (2), type (2), data (4)
+    element = type (4 bytes), size (4 bytes), data, padding to 8
+    small element = size (2), type (2), data (4)
 """
 
 from __future__ import annotations

@@ -12,35 +12,34 @@ import numpy as np
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.connectivity import CORRELATIONS, fisher_z, inverse_fisher_z
-from nerve.data.readers.base import Looked, Options
+from nerve.data.readers.base import Options, Probes
 
-TOLERANCE = (
-    1e-3  # of symmetry, of the diagonal and of the range: what rounding in text files may cost
-)
-MOST_NEGATIVE = (
-    0.03  # of the trace: what rounding to two digits may put into eigenvalues below zero
-)
-LARGEST_Z = 10.0  # beyond it values are no Fisher z: r would be 1 to eight digits
+# of symmetry, of the diagonal and of the range: what rounding in text files may cost
+TOLERANCE = 1e-3
+# share of the trace: what rounding to two digits may put into eigenvalues below zero
+MOST_NEGATIVE = 0.03
+LARGEST_Z = 10.0  # larger values are no Fisher z: r would be 1 to eight digits
 _DIAGONAL_OF_Z = 2.5  # Fisher z of a diagonal that was cut at 0.99
-_THOROUGHLY = 5  # scans of which the eigenvalues are looked at
+_N_THOROUGH = 5  # scans of which eigenvalues are computed
 
 
 def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.ndarray:
-    """The (R, R) matrix as correlations, or a `NerveError` that says what is wrong with it.
+    """Check one matrix and turn it into correlations.
 
     Parameters
     ----------
     matrix : (R, R) array
         As it stands in the file. A region without data is a row of NaN, or of zeros off the diagonal.
     where : object
-        What the sentence calls it: file and participant.
+        What errors call it: file and participant.
     values : {"r", "z", "other"}
         Correlations, Fisher z, or something else whose range is not checked.
 
     Returns
     -------
     (R, R) float64 array
-        Exactly symmetric with a unit diagonal (of "other": its own); rows and columns of missing regions are NaN.
+        Exactly symmetric with a unit diagonal (of "other": its own); rows and columns of missing
+        regions are NaN. A `NerveError` says what is wrong with a matrix that cannot be used.
     """
     matrix = np.array(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -57,33 +56,52 @@ def clean_matrix(matrix: np.ndarray, where: object, values: str = "r") -> np.nda
     missing = ((matrix == 0) | np.isnan(matrix)).all(axis=1)
     if (~missing).sum() < 2:
         raise problem(where, "all regions are missing or zero", remedy="Leave the participant out.")
-    matrix[missing] = matrix[:, missing] = 0.0  # until all else is checked
+    matrix[missing] = 0.0  # until all else is checked
+    matrix[:, missing] = 0.0
     bad = np.argwhere(~np.isfinite(matrix))
     if len(bad):
         row, column = bad[0] + 1
-        found = f"{len(bad)} entries of regions that have data are not finite (the first in row {row}, column {column})"
-        expected = "numbers, or whole rows of missing regions"
-        remedy = "Make the matrix again, or set the whole row and column of the region to n/a."
-        raise problem(where, found, expected=expected, remedy=remedy)
+        raise problem(
+            where,
+            f"{len(bad)} entries of regions that have data are not finite "
+            f"(the first in row {row}, column {column})",
+            expected="numbers, or whole rows of missing regions",
+            remedy="Make the matrix again, or set the whole row and column of the region to n/a.",
+        )
     matrix = _symmetric(matrix, where)
     if values != "other":
-        low, high = float(matrix.min()), float(matrix.max())
+        low = float(matrix.min())
+        high = float(matrix.max())
         if low < -1 - TOLERANCE or high > 1 + TOLERANCE:
-            found, remedy = (
+            raise problem(
+                where,
                 f"values run from {low:.3g} to {high:.3g}",
-                "If they are Fisher z, say --values z.",
+                expected="correlations in [-1, 1]",
+                remedy="If they are Fisher z, say --values z.",
             )
-            raise problem(where, found, expected="correlations in [-1, 1]", remedy=remedy)
         np.clip(matrix, -1.0, 1.0, out=matrix)
     if values == "r":
         _check_diagonal(diagonal[~missing], where)
-    np.fill_diagonal(matrix, np.nan_to_num(diagonal, posinf=0.0) if values == "other" else 1.0)
-    matrix[missing] = matrix[:, missing] = np.nan
+    if values == "other":
+        np.fill_diagonal(matrix, np.nan_to_num(diagonal, posinf=0.0))
+    else:
+        np.fill_diagonal(matrix, 1.0)
+    matrix[missing] = np.nan
+    matrix[:, missing] = np.nan
     return matrix
 
 
 def is_symmetric(matrices: np.ndarray) -> bool:
-    """Whether all of (…, R, R) matrices are symmetric but for rounding, missing entries apart."""
+    """Tell whether matrices are symmetric except for rounding and missing entries.
+
+    Parameters
+    ----------
+    matrices : (…, R, R) array
+
+    Returns
+    -------
+    bool
+    """
     known = np.nan_to_num(np.asarray(matrices, np.float64), posinf=1.0, neginf=-1.0)
     return bool(np.allclose(known, known.swapaxes(-1, -2), atol=TOLERANCE))
 
@@ -91,9 +109,8 @@ def is_symmetric(matrices: np.ndarray) -> bool:
 def _symmetric(matrix: np.ndarray, where: object) -> np.ndarray:
     """The mean of the matrix and its mirror, if they hardly differ."""
     with np.errstate(over="ignore"):
-        worst = float(
-            (matrix - matrix.T).max()
-        )  # the difference is antisymmetric: its maximum is its largest size
+        # the difference is antisymmetric, so that its maximum is its largest absolute value
+        worst = float((matrix - matrix.T).max())
     if worst == 0:
         return matrix
     if worst <= TOLERANCE:
@@ -115,95 +132,167 @@ def _check_diagonal(diagonal: np.ndarray, where: object) -> None:
     raise problem(where, found, expected="1 (or all 0)", remedy=remedy)
 
 
-def shown_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
-    """What the entries of a matrix prove to be: "r", "z", or an empty string.
+def infer_values(matrix: np.ndarray, *, thorough: bool = False) -> str:
+    """Infer from one matrix whether it holds r or Fisher z.
 
-    An infinite diagonal, or one that is the same large number throughout, is that of Fisher z; so are entries beyond 1
-    of a matrix that is none of covariances. A diagonal of ones with entries up to 1 is that of r, unless the matrix
-    has clearly negative eigenvalues as r and none as z (`thorough`).
+    An infinite diagonal, or one that is the same large number throughout, is that of Fisher z; so
+    are entries beyond 1 of a matrix that does not hold covariances. A diagonal of ones with entries
+    up to 1 is that of r, unless the matrix has clearly negative eigenvalues as r and none as z.
+
+    Parameters
+    ----------
+    matrix : (R, R) array
+    thorough : bool
+        Whether eigenvalues are computed.
+
+    Returns
+    -------
+    {"r", "z", ""}
+        Empty where the matrix does not show it.
 
     Examples
     --------
     >>> r = np.array([[1, 0.5], [0.5, 1]])
-    >>> shown_values(r), shown_values(np.array([[np.inf, 0.5], [0.5, np.inf]])), shown_values(r - np.eye(2))
+    >>> z = np.array([[np.inf, 0.5], [0.5, np.inf]])
+    >>> infer_values(r), infer_values(z), infer_values(r - np.eye(2))
     ('r', 'z', '')
     """
     matrix = np.asarray(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
         return ""
-    diagonal, off = np.diagonal(matrix), np.abs(matrix[~np.eye(len(matrix), dtype=bool)])
-    largest = float(np.nanmax(off, initial=0.0))
-    known = diagonal[~np.isnan(diagonal)]
-    finite = known[np.isfinite(known)]
-    ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
-    blank = not len(known) or bool(np.all(known == 0))
+    off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
+    largest = float(np.nanmax(np.abs(off_diagonal), initial=0.0))
     if largest > LARGEST_Z:
         return ""
-    constant = (
-        len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE and finite[0] >= _DIAGONAL_OF_Z
-    )
-    if np.isinf(known).any() or constant:
+    diagonal = matrix.diagonal()
+    known = diagonal[~np.isnan(diagonal)]
+    finite = known[np.isfinite(known)]
+    is_ones = len(finite) > 0 and bool(np.all(np.abs(finite - 1) <= TOLERANCE))
+    is_blank = len(known) == 0 or bool(np.all(known == 0))
+    is_constant = len(finite) > 0 and float(np.ptp(finite)) <= TOLERANCE
+    if np.isinf(known).any() or (is_constant and finite[0] >= _DIAGONAL_OF_Z):
         return "z"
     if largest > 1 + TOLERANCE:
-        return "z" if ones or blank else ""
-    if thorough and (ones or blank) and _only_as_z(matrix):
+        return "z" if is_ones or is_blank else ""
+    if thorough and (is_ones or is_blank) and _is_positive_only_as_z(matrix):
         return "z"
-    return "r" if ones else ""
+    return "r" if is_ones else ""
 
 
-def decided_values(looked: Looked, options: Options, source: object) -> tuple[str, bool, list[str]]:
-    """r or Fisher z for the whole source, whether the user or the format says so, and what to tell the user."""
+def decide_values(probes: Probes, options: Options, source: object) -> tuple[str, bool, list[str]]:
+    """Decide for a whole source whether its matrices hold r or Fisher z.
+
+    Parameters
+    ----------
+    probes : list of (ScanFile, ScanData)
+        Scans that were read to learn about the source.
+    options : Options
+        With the user's `values`.
+    source : object
+        What errors call the source.
+
+    Returns
+    -------
+    values : {"r", "z"}
+    is_stated : bool
+        Whether the user or the format says so.
+    notes : list of str
+        What to tell the user.
+    """
     if options.values != "auto":
         return options.values, True, []
-    if any(reading.says_values for _, reading in looked):
+    if any(data.values_are_known for _, data in probes):
         return "r", True, []
-    files: dict[str, list[str]] = {"r": [], "z": [], "": []}
-    for i, (scan, reading) in enumerate(looked):
-        shown = shown_values(reading.array, thorough=i < _THOROUGHLY)
-        files[shown].append(scan.path.name if scan.key is None else scan.participant)
-    if files["r"] and files["z"]:
-        raise NerveError(mixed(source, files["r"], files["z"]))
-    if not files["z"]:
+    names: dict[str, list[str]] = {"r": [], "z": [], "": []}
+    for number, (scan, data) in enumerate(probes):
+        values = infer_values(data.array, thorough=number < _N_THOROUGH)
+        names[values].append(scan.path.name if scan.key is None else scan.participant)
+    if names["r"] and names["z"]:
+        raise NerveError(mixed_values_message(source, names["r"], names["z"]))
+    if not names["z"]:
         return "r", False, []
-    note = f"matrices hold Fisher z, as {len(files['z'])} of {len(looked)} looked at prove, and are turned to r"
+    note = (
+        f"matrices hold Fisher z, as {len(names['z'])} of {len(probes)} looked at prove, "
+        "and are turned to r"
+    )
     return "z", False, [note]
 
 
-def mixed(where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)) -> str:
-    """The sentence about a source of which some matrices are r and some Fisher z."""
-    remedy = "keep the others out with --id-pattern, or say what all files hold with --values r or --values z"
-    found = f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r"
-    return f"{found}. Read one kind: {remedy} (who does not fit is then left out)."
+def mixed_values_message(
+    where: object, r: Sequence[str] = ("others",), z: Sequence[str] = ("others",)
+) -> str:
+    """Write the error about a source of which some matrices are r and some Fisher z.
 
+    Parameters
+    ----------
+    where : object
+        The source.
+    r, z : sequence of str
+        The files of each.
 
-def _only_as_z(matrix: np.ndarray) -> bool:
-    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
-    as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
+    Returns
+    -------
+    str
+    """
     return (
-        negative_share(as_r) > MOST_NEGATIVE
-        and negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
+        f"{where}: {listed(z, 2)} can only hold Fisher z, and {listed(r, 2)} only r. "
+        "Read one kind: keep the others out with --id-pattern, or say what all files hold with "
+        "--values r or --values z (who does not fit is then left out)."
     )
 
 
+def _is_positive_only_as_z(matrix: np.ndarray) -> bool:
+    """Whether the matrix has clearly negative eigenvalues as correlations, and none as Fisher z."""
+    as_r = np.where(np.eye(len(matrix)), 1.0, matrix)
+    if negative_share(as_r) <= MOST_NEGATIVE:
+        return False
+    return negative_share(inverse_fisher_z(as_r)) < MOST_NEGATIVE / 3
+
+
 def negative_share(matrix: np.ndarray) -> float:
-    """How much of the trace of a matrix lies in eigenvalues below zero, as a share; missing entries count as 0."""
+    """Compute how much of the trace of a matrix lies in eigenvalues below zero.
+
+    Parameters
+    ----------
+    matrix : (R, R) array
+        With a unit diagonal; missing entries count as 0.
+
+    Returns
+    -------
+    float
+        A share.
+    """
     eigenvalues = np.linalg.eigvalsh(np.nan_to_num(matrix, nan=0.0, posinf=1.0, neginf=-1.0))
     return float(-eigenvalues[eigenvalues < 0].sum() / len(matrix))
 
 
-def average(matrices: np.ndarray, measure: str) -> np.ndarray:
-    """The mean in Fisher z of (runs, R, R) matrices; a region that one run lacks is taken from the others.
+def average_matrices(matrices: np.ndarray, measure: str) -> np.ndarray:
+    """Average matrices in Fisher z.
 
-    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. Two regions that no
-    run has both of are missing: nothing is known of their relation.
+    Values that are no correlations (covariances, netmats of UK Biobank) are averaged as they are. A
+    region that one run lacks is taken from the others. Two regions that no run has both of are
+    missing: nothing is known of their relation.
+
+    Parameters
+    ----------
+    matrices : (runs, R, R) array
+    measure : str
+        A name in `nerve.data.connectivity.MEASURES`.
+
+    Returns
+    -------
+    (R, R) float32 array
     """
-    correlations = measure in CORRELATIONS
-    z = fisher_z(matrices) if correlations else matrices
-    with warnings.catch_warnings(
-        action="ignore", category=RuntimeWarning
-    ):  # regions that all runs lack stay NaN
-        mean = np.nanmean(z, axis=0)
+    are_correlations = measure in CORRELATIONS
+    if are_correlations:
+        matrices = fisher_z(matrices)
+    # regions that all runs lack stay NaN
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        mean = np.nanmean(matrices, axis=0)
     present = ~np.isnan(mean.diagonal())
     unknown = present & np.isnan(mean[:, present]).any(axis=1)
-    mean[unknown], mean[:, unknown] = np.nan, np.nan
-    return (inverse_fisher_z(mean) if correlations else mean).astype(np.float32)
+    mean[unknown] = np.nan
+    mean[:, unknown] = np.nan
+    if are_correlations:
+        mean = inverse_fisher_z(mean)
+    return mean.astype(np.float32)

@@ -1,7 +1,7 @@
-"""Who a file belongs to, by its name or its folder's: `sub-` where there is one, a known id, or what differs.
+"""Whose a file is, by its name or its folder's: `sub-` where there is one, a known id, or what differs.
 
-Where two parts of the paths could be the participant, nothing is guessed: `TwoReadings` shows both, each with the
-`--id-pattern` that takes it.
+Where two parts of the paths could be the participant, nothing is guessed: `AmbiguousParticipants`
+shows both, each with the `--id-pattern` that takes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.readers.base import Options, Scan
+from nerve.data.readers.base import Options, ScanFile
 from nerve.data.readers.ids import normal_id
 
 _GROUP = re.compile(
@@ -23,7 +23,7 @@ _GROUP = re.compile(
     re.IGNORECASE,
 )
 _MARKS = r"_\-. "
-# what people write before or after an id when they save a matrix or a series
+# words before or after an id that say what the file holds
 _WORDS = (
     r"(?:\d*rois?)?(?:fc|fcmat|zfc|zfcmat|conn|connectivity|connectome|corr|corrmat|corr_mat|correlation|correlations|"
     r"matrix|mat|netmat|pearson|ts|tc|timeseries|time_series|series|signals|bold|rsfc|rsfmri|fmri|z|fisherz|upper|lower|"
@@ -42,86 +42,138 @@ _ENDING = re.compile(r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5)(\.gz)?$", re.IGNOR
 
 
 @dataclass(frozen=True)
-class Axis:
-    """A way to read the participants from the paths: who each file would be of, and the pattern that says so."""
+class Candidate:
+    """A part of the paths that may be the participant.
+
+    Parameters
+    ----------
+    values : list of str
+        The participant of each file.
+    pattern : str
+        The `--id-pattern` that takes this part.
+    words : str
+        What errors call this part.
+    rest : list of str
+        What else tells the files of a participant apart, file by file.
+    """
 
     values: list[str]
     pattern: str
     words: str = ""
-    rest: list[str] = field(
-        default_factory=list
-    )  # what else tells the files of a participant apart
+    rest: list[str] = field(default_factory=list)
 
     @property
     def n_participants(self) -> int:
         """How many participants there would be."""
         return len(set(self.values))
 
-    def finer(self, other: Axis) -> bool:
-        """Whether each of its values goes with one value of the other only."""
-        return len(set(zip(self.values, other.values, strict=True))) == self.n_participants
+    def determines(self, other: Candidate) -> bool:
+        """Whether each of its values goes with only one value of the other."""
+        combinations = set(zip(self.values, other.values, strict=True))
+        return len(combinations) == self.n_participants
 
     @property
     def is_group(self) -> bool:
         """Whether the values name sites or diagnoses rather than participants."""
-        return all(
-            _GROUP.match(value) or not any(letter.isdigit() for letter in value)
-            for value in self.values
-        )
+        for value in self.values:
+            has_digit = any(letter.isdigit() for letter in value)
+            if has_digit and not _GROUP.match(value):
+                return False
+        return True
 
 
-class TwoReadings(NerveError):
-    """The files can be read in several ways; `table` has a row per file and a column per way."""
+class AmbiguousParticipants(NerveError):
+    """It is not clear whose the files are.
 
-    def __init__(self, sentence: str, paths: Sequence[str], axes: Sequence[Axis]) -> None:
-        ways = [
-            f"{axis.words or 'participants'} with --id-pattern '{axis.pattern}'" for axis in axes
+    Parameters
+    ----------
+    sentence : str
+    paths : sequence of str
+    candidates : sequence of Candidate
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row per file and a column per candidate.
+    """
+
+    def __init__(
+        self, sentence: str, paths: Sequence[str], candidates: Sequence[Candidate]
+    ) -> None:
+        choices = [
+            f"{candidate.words or 'participants'} with --id-pattern '{candidate.pattern}'"
+            for candidate in candidates
         ]
         super().__init__(
-            f"{sentence} Say which: {'; or '.join(ways)}. --dry-run shows what becomes of every file."
+            f"{sentence} Say which: {'; or '.join(choices)}. "
+            "--dry-run shows what becomes of every file."
         )
-        self.axes = list(axes)
-        columns = {f"participant ({i + 1})": axis.values for i, axis in enumerate(axes)}
-        self.table = pd.DataFrame({"file": list(paths), **columns})
+        self.candidates = list(candidates)
+        columns = {"file": list(paths)}
+        for number, candidate in enumerate(candidates, start=1):
+            columns[f"participant ({number})"] = candidate.values
+        self.table = pd.DataFrame(columns)
 
 
-def scans_of(paths: Sequence[Path], root: Path, options: Options) -> list[Scan]:
-    """One scan per file, with the participants that the names of all files together tell.
+def scans_of_files(paths: Sequence[Path], root: Path, options: Options) -> list[ScanFile]:
+    """Make one scan per file, with the participants that the names of all files together tell.
 
-    A name with `sub-` or with a known id tells its participant by itself. Elsewhere the part of the path that differs
-    from file to file is the id; where two parts could be, `TwoReadings` is raised. Files of one participant must differ
-    in something that names an occasion (session, run …): otherwise they are not the same measure twice.
+    A name with `sub-` or with a known id tells its participant by itself. Elsewhere the part of the
+    path that differs from file to file is the id; where two parts could be,
+    `AmbiguousParticipants` is raised. Files of one participant must differ in something that names
+    an occasion (session, run …): otherwise they are not the same measure twice.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    root : Path
+        The source.
+    options : Options
+
+    Returns
+    -------
+    list of ScanFile
     """
-    ids = options.ids or ()
-    scans = [scan_of(path, root, ids) for path in paths]
-    if options.id_pattern is not None or len(scans) < 1:  # the user's pattern says who is who
+    known_ids = options.ids or ()
+    scans = [scan_of_file(path, root, known_ids) for path in paths]
+    if options.id_pattern is not None or not scans:  # the user's pattern says who is who
         return scans
-    told = [_told(inside(path, root), ids) for path in paths]
+    certain = [_certain_participant(path_below(path, root), known_ids) for path in paths]
     scans = [replace(scan, run=scan.run or bare_name(scan.path)[1]) for scan in scans]
-    if not all(told):
-        scans = _by_what_differs(scans, told, root)
+    if not all(certain):
+        scans = _name_by_difference(scans, certain, root)
     _refuse_unexplained(scans, root)
     return scans
 
 
-def _by_what_differs(scans: Sequence[Scan], told: Sequence[str], root: Path) -> list[Scan]:
-    """The scans with the participants that all names together tell; those that some tell by themselves must agree."""
+def _name_by_difference(
+    scans: Sequence[ScanFile], certain: Sequence[str], root: Path
+) -> list[ScanFile]:
+    """Name the participants by the part of the paths that differs from file to file.
+
+    Where some names tell their participants by themselves, the others must agree with that.
+    """
+    paths = [path_below(scan.path, root) for scan in scans]
     names = [bare_name(scan.path)[0] for scan in scans]
     try:
-        axis = participants_axis([inside(scan.path, root) for scan in scans], names)
-    except TwoReadings:
-        if any(told):  # a table names the others, and these have no row in it
+        candidate = choose_candidate(paths, names)
+    except AmbiguousParticipants:
+        if any(certain):  # a table names the others, and these have no row in it
             return list(scans)
         raise
-    who = [normal_id(value) for value in axis.values]
-    if any(one and one != other for one, other in zip(told, who, strict=True)):
-        return list(scans)
-    new = zip(scans, who, axis.rest or [""] * len(scans), strict=True)
-    return [replace(scan, participant=person, run=scan.run or rest) for scan, person, rest in new]
+    participants = [normal_id(value) for value in candidate.values]
+    for known, participant in zip(certain, participants, strict=True):
+        if known and known != participant:
+            return list(scans)
+    runs = candidate.rest or [""] * len(scans)
+    return [
+        replace(scan, participant=participant, run=scan.run or run)
+        for scan, participant, run in zip(scans, participants, runs, strict=True)
+    ]
 
 
-def scan_of(path: Path, root: Path, ids: Sequence[str] = ()) -> Scan:
-    """A scan with the participant, session, task and run that this path tells by itself.
+def scan_of_file(path: Path, root: Path, ids: Sequence[str] = ()) -> ScanFile:
+    """Make a scan with the participant, session, task and run that its path tells by itself.
 
     Parameters
     ----------
@@ -132,59 +184,122 @@ def scan_of(path: Path, root: Path, ids: Sequence[str] = ()) -> Scan:
     ids : sequence of str
         Known ids: the longest with which the name begins is taken, where the name has no `sub-`.
 
+    Returns
+    -------
+    ScanFile
+
     Examples
     --------
-    >>> scan = scan_of(Path("d/sub-01_ses-2_run-1_fc.npy"), Path("d"))
+    >>> scan = scan_of_file(Path("d/sub-01_ses-2_run-1_fc.npy"), Path("d"))
     >>> scan.participant, scan.session, scan.run
     ('01', '2', '1')
-    >>> scan_of(Path("d/S7_FC.csv"), Path("d")).participant
+    >>> scan_of_file(Path("d/S7_FC.csv"), Path("d")).participant
     'S7'
     """
-    words = inside(path, root)
-    who = _told(words, ids) or bare_name(path)[0] or normal_id(_ENDING.sub("", path.name))
-    found = dict(
-        reversed(re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words))
-    )  # of several the first
-    return Scan(who, path, "", *(found.get(key, "") for key in ("ses", "task", "run")))
+    words = path_below(path, root)
+    participant = (
+        _certain_participant(words, ids)
+        or bare_name(path)[0]
+        or normal_id(_ENDING.sub("", path.name))
+    )
+    entities: dict[str, str] = {}
+    for key, value in re.findall(r"(?:^|[_/])(ses|task|run)-([A-Za-z0-9]+)", words):
+        entities.setdefault(key, value)
+    return ScanFile(
+        participant,
+        path,
+        session=entities.get("ses", ""),
+        task=entities.get("task", ""),
+        run=entities.get("run", ""),
+    )
 
 
-def people_of(
-    path: Path, n_people: int, options: Options, *, task: str = "", **extra: Any
-) -> list[Scan]:
-    """A scan per participant of one file, named by `--ids` or by the rows of the participants table."""
+def scans_in_file(
+    path: Path, n_participants: int, options: Options, *, task: str = "", **extra: Any
+) -> list[ScanFile]:
+    """Make a scan per participant of one file, named by `--ids` or by the participants table.
+
+    Parameters
+    ----------
+    path : Path
+    n_participants : int
+        How many the file holds.
+    options : Options
+        With the `ids`.
+    task : str
+    **extra
+        What the reader needs to read them.
+
+    Returns
+    -------
+    list of ScanFile
+    """
     ids = options.ids
-    if ids is None or len(ids) != n_people:
-        found = "no ids are known" if ids is None else f"there are {len(ids)} ids"
-        remedy = "Give the ids in the order of the file: --ids FILE, one per line, or --participants FILE with as "
+    if ids is None or len(ids) != n_participants:
+        known = "no ids are known" if ids is None else f"there are {len(ids)} ids"
         raise problem(
-            path, f"it holds {n_people} participants and {found}", remedy=f"{remedy}many rows."
+            path,
+            f"it holds {n_participants} participants and {known}",
+            remedy="Give the ids in the order of the file: --ids FILE, one per line, "
+            "or --participants FILE with as many rows.",
         )
-    return [Scan(person, path, task=task, key=i, extra=extra) for i, person in enumerate(ids)]
+    return [
+        ScanFile(participant, path, task=task, key=row, extra=extra)
+        for row, participant in enumerate(ids)
+    ]
 
 
-def inside(path: Path, root: Path) -> str:
-    """The path below the source, with slashes."""
-    return (path.relative_to(root) if root in path.parents else Path(path.name)).as_posix()
+def path_below(path: Path, root: Path) -> str:
+    """Write the path below the source, with slashes.
+
+    Parameters
+    ----------
+    path, root : Path
+
+    Returns
+    -------
+    str
+    """
+    below = path.relative_to(root) if root in path.parents else Path(path.name)
+    return below.as_posix()
 
 
 def bare_name(path: Path) -> tuple[str, str]:
-    """The name without ending, entities and words for what it holds; and the words that name an occasion.
+    """Take ending, entities and words for what it holds from the name of a file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    name : str
+        What is left, perhaps nothing.
+    occasion : str
+        The words of the name that say when it was scanned.
 
     Examples
     --------
-    >>> bare_name(Path("TC_rsfMRI_REST1_LR.mat")), bare_name(Path("S7_run2_FC.csv")), bare_name(Path("fc_matrix.txt"))
-    (('', 'REST1_LR'), ('S7', 'run2'), ('', ''))
+    >>> bare_name(Path("S7_run2_FC.csv")), bare_name(Path("fc_matrix.txt"))
+    (('S7', 'run2'), ('', ''))
+    >>> bare_name(Path("TC_rsfMRI_REST1_LR.mat"))
+    ('', 'REST1_LR')
     """
     stem = normal_id(_ENDING.sub("", path.name))
     stem = re.sub(r"(?:^|[_\-])(ses|task|run)-[A-Za-z0-9]+", "", stem)
-    words = re.split(r"([_\-. ])", stem)
-    occasions = [word for word in words[::2] if _OCCASION.fullmatch(word)]
-    marked = zip(["", *words[1::2]], words[::2], strict=True)
-    kept = "".join(mark + word for mark, word in marked if not _OCCASION.fullmatch(word)).strip(
-        "_-. "
-    )
-    bare = "" if _ONLY.match(kept) else _AFTER.sub("", _BEFORE.sub("", kept))
-    return bare, "_".join(occasions)
+    pieces = re.split(r"([_\-. ])", stem)
+    words = pieces[::2]
+    marks = ["", *pieces[1::2]]  # the mark before each word
+    occasions = []
+    kept = ""
+    for mark, word in zip(marks, words, strict=True):
+        if _OCCASION.fullmatch(word):
+            occasions.append(word)
+        else:
+            kept += mark + word
+    kept = kept.strip("_-. ")
+    name = "" if _ONLY.match(kept) else _AFTER.sub("", _BEFORE.sub("", kept))
+    return name, "_".join(occasions)
 
 
 def _begins_with(name: str, word: str) -> bool:
@@ -193,184 +308,196 @@ def _begins_with(name: str, word: str) -> bool:
     return name.startswith(word) and not (after.isascii() and after.isalnum())
 
 
-def _told(words: str, ids: Sequence[str]) -> str:
+def _certain_participant(words: str, ids: Sequence[str]) -> str:
     """The participant that a path below the source names beyond doubt, or an empty string."""
     bids = re.search(r"(?:^|[_/])sub-(NDAR_INV[A-Za-z0-9]+|[A-Za-z0-9]+)", words)
     if bids:
         return normal_id(bids[1])
     *folders, name = (normal_id(part) for part in words.split("/"))
-    names = (name, _BEFORE.sub("", name))
-    by_name = max(
-        (one for one in ids if one and any(_begins_with(word, one) for word in names)),
-        key=len,
-        default="",
-    )
-    by_folder = max((one for one in ids if one and one in folders), key=len, default="")
+    starts = (name, _BEFORE.sub("", name))
+    by_name = ""
+    by_folder = ""
+    for participant in ids:  # the longest id that fits: `S10` rather than `S1`
+        begins = any(_begins_with(start, participant) for start in starts)
+        if begins and len(participant) > len(by_name):
+            by_name = participant
+        if participant in folders and len(participant) > len(by_folder):
+            by_folder = participant
     if by_name and by_folder and by_name != by_folder:
-        axes = [
-            Axis([by_folder], r"(?P<id>[^/]+)/[^/]+$"),
-            Axis([by_name], r"(?P<id>[^/]+?)(?:[_.\-][^/]*)?$"),
+        candidates = [
+            Candidate([by_folder], r"(?P<id>[^/]+)/[^/]+$"),
+            Candidate([by_name], r"(?P<id>[^/]+?)(?:[_.\-][^/]*)?$"),
         ]
-        raise TwoReadings(
-            f"{words}: both its name and its folder are ids ({by_name}, {by_folder}).",
-            [words],
-            axes,
-        )
+        sentence = f"{words}: both its name and its folder are ids ({by_name}, {by_folder})."
+        raise AmbiguousParticipants(sentence, [words], candidates)
     return by_name or by_folder
 
 
-def _refuse_unexplained(scans: Sequence[Scan], root: Path) -> None:
-    """Refuse files of one participant that no session, task or run tells apart: they are not to be averaged."""
-    same: dict[tuple[str, ...], list[str]] = {}
+def _refuse_unexplained(scans: Sequence[ScanFile], root: Path) -> None:
+    """Refuse files of one participant that no session, task or run tells apart.
+
+    They are not to be averaged.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
     for scan in scans:
-        same.setdefault((scan.participant, scan.session, scan.task, scan.run), []).append(
-            inside(scan.path, root)
-        )
-    (who, *_), paths = max(same.items(), key=lambda item: len(item[1]))
+        key = (scan.participant, scan.session, scan.task, scan.run)
+        groups.setdefault(key, []).append(path_below(scan.path, root))
+    (participant, *_), paths = max(groups.items(), key=lambda item: len(item[1]))
     if len(paths) < 2:
         return
-    axes = [
-        Axis([who] * len(paths), _only_like(path, who), f"only {path.replace(who, '*')}")
-        for path in paths[:3]
-    ]
-    found = f"{root}: {len(paths)} files are of participant {who} ({listed(paths, most=3)})"
-    doubt = "They may be versions of one scan, several scans, or several participants."
-    raise TwoReadings(
-        f"{found}, and no session, task or run tells them apart. {doubt}", paths, axes
+    candidates = []
+    for path in paths[:3]:
+        words = f"only {path.replace(participant, '*')}"
+        pattern = _pattern_like(path, participant)
+        candidates.append(Candidate([participant] * len(paths), pattern, words))
+    raise AmbiguousParticipants(
+        f"{root}: {len(paths)} files are of participant {participant} ({listed(paths, most=3)}), "
+        "and no session, task or run tells them apart. "
+        "They may be versions of one scan, several scans, or several participants.",
+        paths,
+        candidates,
     )
 
 
-def _only_like(path: str, who: str) -> str:
+def _pattern_like(path: str, participant: str) -> str:
     """A pattern that matches only the files that are named as this one is."""
-    before, found, after = path.rpartition(who)
+    before, match, after = path.rpartition(participant)
+    if not match:
+        return "(?P<id>[^/]+)$"
     folder = before.rpartition("/")[2]
-    return (
-        f"(?:^|/){re.escape(folder)}(?P<id>[^/]+){re.escape(after)}$" if found else "(?P<id>[^/]+)$"
-    )
+    return f"(?:^|/){re.escape(folder)}(?P<id>[^/]+){re.escape(after)}$"
 
 
-def participants_axis(paths: Sequence[str], names: Sequence[str]) -> Axis:
-    """The part of the paths that is the participant.
+def choose_candidate(paths: Sequence[str], names: Sequence[str]) -> Candidate:
+    """Choose the part of the paths that is the participant.
 
     Parameters
     ----------
     paths : sequence of str
         Below the source, with slashes.
     names : sequence of str
-        The names of the files without ending and words for what they hold; empty where nothing is left.
+        The names of the files without ending and words for what they hold; empty where nothing is
+        left.
+
+    Returns
+    -------
+    Candidate
+        `AmbiguousParticipants` is raised where there are several.
     """
-    axes = _folders(paths)
+    candidates = _folder_candidates(paths)
     if all(names):
         before, after = _around(paths, names)
-        axes.append(Axis(list(names), f"(?:^|/){before}(?P<id>[^/]+?){after}$", "the file name"))
-    differing = [axis for axis in axes if axis.n_participants > 1]
+        pattern = f"(?:^|/){before}(?P<id>[^/]+?){after}$"
+        candidates.append(Candidate(list(names), pattern, "the file name"))
+    differing = [candidate for candidate in candidates if candidate.n_participants > 1]
     if not differing:
-        return _one_participant(paths, axes)
-    finest = max(
-        reversed(differing), key=lambda axis: axis.n_participants
-    )  # of equals the last, which is the name
-    # what tells the same files apart as the finest, and what only groups its participants, is no other reading
-    rivals = [
-        axis
-        for axis in differing
-        if not axis.finer(finest) and not (finest.finer(axis) and axis.is_group)
-    ]
-    owners = [
-        axis
-        for axis in rivals
-        if finest.finer(axis) and all(map(str.startswith, finest.values, axis.values))
-    ]
-    if owners:  # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
-        return Axis(owners[-1].values, owners[-1].pattern, rest=finest.values)
+        return _one_participant(paths, candidates)
+    # of equals the last, which is the name
+    finest = max(reversed(differing), key=lambda candidate: candidate.n_participants)
+    rivals = []
+    for candidate in differing:
+        is_same = candidate.determines(finest)
+        only_groups = finest.determines(candidate) and candidate.is_group
+        if not is_same and not only_groups:
+            rivals.append(candidate)
+    # S001/S001_a.txt: the folder is the participant, the rest of the name the scan
+    for candidate in reversed(rivals):
+        begins = all(map(str.startswith, finest.values, candidate.values))
+        if begins and finest.determines(candidate):
+            return Candidate(candidate.values, candidate.pattern, rest=finest.values)
     if not rivals and finest.words == "the file name":
-        rivals = _parts_of(paths, finest)
-    if rivals:
-        axes = [finest, *rivals]
-        ways = [
-            f"{axis.n_participants} by {axis.words} ({listed(dict.fromkeys(axis.values), 3)})"
-            for axis in axes
-        ]
-        sentence = (
-            f"The {len(paths)} files can be read as participants in several ways: {listed(ways)}."
-        )
-        raise TwoReadings(sentence, paths, axes)
-    return finest
+        rivals = _parts_of_name(paths, finest)
+    if not rivals:
+        return finest
+    choices = []
+    for candidate in (finest, *rivals):
+        examples = listed(dict.fromkeys(candidate.values), 3)
+        choices.append(f"{candidate.n_participants} by {candidate.words} ({examples})")
+    raise AmbiguousParticipants(
+        f"The {len(paths)} files can be read as participants in several ways: {listed(choices)}.",
+        paths,
+        [finest, *rivals],
+    )
 
 
-def _folders(paths: Sequence[str]) -> list[Axis]:
+def _folder_candidates(paths: Sequence[str]) -> list[Candidate]:
     """The folders at each depth that all files have, without those that name sessions or runs."""
-    parts = [path.split("/")[:-1] for path in paths]
-    axes = []
-    for level in range(min(map(len, parts))):
-        values = [folders[level] for folders in parts]
-        if not all(_OCCASION.fullmatch(value) for value in values):
-            above = f"(?:[^/]+/){{{level}}}" if level else ""
-            axes.append(
-                Axis(
-                    values,
-                    f"^{above}(?P<id>[^/]+)/",
-                    f"folder {level + 1}" if level else "the folder",
-                )
-            )
-    return axes
+    folders = [path.split("/")[:-1] for path in paths]
+    depth = min(len(parts) for parts in folders)
+    candidates = []
+    for level in range(depth):
+        values = [parts[level] for parts in folders]
+        if all(_OCCASION.fullmatch(value) for value in values):
+            continue
+        above = f"(?:[^/]+/){{{level}}}" if level else ""
+        words = f"folder {level + 1}" if level else "the folder"
+        candidates.append(Candidate(values, f"^{above}(?P<id>[^/]+)/", words))
+    return candidates
 
 
 def _around(paths: Sequence[str], names: Sequence[str]) -> tuple[str, str]:
-    """What stands before and after the bare names, where that is the same in all files; else any ending."""
-    stems = [
-        path.rpartition("/")[2].partition(name) for path, name in zip(paths, names, strict=True)
-    ]
-    if len({(before, after) for before, _, after in stems}) == 1 and all(
-        found for _, found, _ in stems
-    ):
-        return re.escape(stems[0][0]), re.escape(stems[0][2])
-    return "", r"\.[^/]+"
+    """Patterns of what stands before and after the bare names: the same in all files, or any ending."""
+    surroundings = set()
+    for path, name in zip(paths, names, strict=True):
+        before, match, after = path.rpartition("/")[2].partition(name)
+        if not match:
+            return "", r"\.[^/]+"
+        surroundings.add((before, after))
+    if len(surroundings) > 1:
+        return "", r"\.[^/]+"
+    before, after = surroundings.pop()
+    return re.escape(before), re.escape(after)
 
 
-def _parts_of(paths: Sequence[str], axis: Axis) -> list[Axis]:
+def _parts_of_name(paths: Sequence[str], whole_name: Candidate) -> list[Candidate]:
     """The two parts of names such as `S001_1`, where both occur in several combinations."""
-    cut = [re.fullmatch(rf"(.+)([{_MARKS}])([^{_MARKS}]+)", name) for name in axis.values]
-    if not all(cut):
+    matches = []
+    for name in whole_name.values:
+        match = re.fullmatch(rf"(.+)([{_MARKS}])([^{_MARKS}]+)", name)
+        if match is None:
+            return []
+        matches.append(match)
+    first_parts = [match[1] for match in matches]
+    last_parts = [match[3] for match in matches]
+    first = Candidate(first_parts, "")
+    last = Candidate(last_parts, "")
+    for part in (first, last):
+        if not 1 < part.n_participants < whole_name.n_participants:
+            return []
+    if first.is_group:
         return []
-    first, mark, last = ([found[i] for found in cut if found] for i in (1, 2, 3))
-    left, right = Axis(first, ""), Axis(last, "")
-    repeated = (
-        left.n_participants < axis.n_participants and right.n_participants < axis.n_participants
-    )
-    if not repeated or left.n_participants == 1 or right.n_participants == 1 or left.is_group:
-        return []
-    before, after = _around(paths, axis.values)
-    sign = re.escape(mark[0])
+    before, after = _around(paths, whole_name.values)
+    mark = re.escape(matches[0][2])
     return [
-        Axis(
-            first,
-            f"(?:^|/){before}(?P<id>[^/]+){sign}(?P<run>[^/{sign}]+){after}$",
+        Candidate(
+            first_parts,
+            f"(?:^|/){before}(?P<id>[^/]+){mark}(?P<run>[^/{mark}]+){after}$",
             "the first part of the name",
         ),
-        Axis(
-            last,
-            f"(?:^|/){before}(?P<run>[^/]+){sign}(?P<id>[^/{sign}]+){after}$",
+        Candidate(
+            last_parts,
+            f"(?:^|/){before}(?P<run>[^/]+){mark}(?P<id>[^/{mark}]+){after}$",
             "the last part of the name",
         ),
     ]
 
 
-def _one_participant(paths: Sequence[str], axes: Sequence[Axis]) -> Axis:
-    """Nothing but sessions and runs differ: all files are of one participant, if something names one."""
-    found = [axis.values[0] for axis in reversed(axes)]
+def _one_participant(paths: Sequence[str], candidates: Sequence[Candidate]) -> Candidate:
+    """Only sessions and runs differ: all files are of one participant, if something names one."""
+    names = [candidate.values[0] for candidate in reversed(candidates)]
     if len(paths) == 1:
-        found.append(re.sub(r"\.[A-Za-z0-9.]+$", "", paths[0].rpartition("/")[2]))
-    who = next(filter(None, found), "")
-    if who:
-        return Axis([who] * len(paths), "")
-    each = Axis(
+        names.append(re.sub(r"\.[A-Za-z0-9.]+$", "", paths[0].rpartition("/")[2]))
+    for name in names:
+        if name:
+            return Candidate([name] * len(paths), "")
+    each_file = Candidate(
         [path.rsplit(".", 1)[0] for path in paths],
         r"^(?P<id>.+)\.[^/.]+$",
         "each file a participant",
     )
-    sentence = (
-        f"The {len(paths)} files differ only in words for sessions and runs ({listed(paths, 3)})."
-    )
-    raise TwoReadings(
-        f"{sentence} They may be of one participant or of {len(paths)}.", paths, [each]
+    raise AmbiguousParticipants(
+        f"The {len(paths)} files differ only in words for sessions and runs ({listed(paths, 3)}). "
+        f"They may be of one participant or of {len(paths)}.",
+        paths,
+        [each_file],
     )

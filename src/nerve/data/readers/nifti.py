@@ -17,11 +17,11 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, listed, problem
 from nerve._utils.files import read_json
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.cifti import WHOLE, load_image
 from nerve.data.readers.confounds import Denoising, clean_series, read_confounds, regressors
 from nerve.data.readers.derivatives import BidsName, by_scan, of_one_task, parse_names
-from nerve.data.readers.opening import files_below, once, require_file, sentences
+from nerve.data.readers.opening import explained_errors, files_below, keep_latest, require_file
 from nerve.data.readers.text import column_of_numbers
 
 VOLUMES, SURFACES, SURFACE_LABELS = (".nii.gz", ".nii"), ".dtseries.nii", ".dlabel.nii"
@@ -35,7 +35,7 @@ class NIfTI(Reader):
 
     describe = "fMRIPrep or DeepPrep images + confounds (needs --atlas-image and the extra `fmri`)"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a recording, in one space."""
         names = parse_names(
             files_below(source, "_bold.nii.gz", "_bold.nii", SURFACES, "_timeseries.tsv")
@@ -57,7 +57,7 @@ class NIfTI(Reader):
             options,
         )
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """Region series after denoising, with the framewise displacement of the confounds table."""
         atlas, denoising = _check_needs(options)
         table = pd.DataFrame() if scan.motion_path is None else read_confounds(scan.motion_path)
@@ -72,7 +72,7 @@ class NIfTI(Reader):
         motion = column_of_numbers(table, _FD, scan.path) if _FD in table.columns else None
         cleaned = clean_series(series, nuisance, denoising, repetition_time, scan.path)
         notes = (f"Region series {denoising.describe()} (--denoise).",)
-        return Reading(series=cleaned, labels=labels, motion=motion, notes=notes)
+        return ScanData(series=cleaned, labels=labels, motion=motion, notes=notes)
 
 
 def _is_image(name: BidsName, surface: bool) -> bool:
@@ -116,7 +116,7 @@ def _check_needs(options: Options) -> tuple[Path, Denoising]:
     return require_file(Path(options.atlas_image)), Denoising.parse(options.denoise)
 
 
-def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
+def _volume_series(scan: ScanFile, atlas: Path, options: Options) -> Extracted:
     """The mean of every label over its voxels, (volumes, regions); NaN for a label without voxels in the image."""
     from nilearn.maskers import NiftiLabelsMasker
 
@@ -127,7 +127,7 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
             f"the image has {len(image.shape)} dimensions",
             expected="4 (x, y, z, volumes)",
         )
-    with sentences(scan.path, WHOLE):
+    with explained_errors(scan.path, WHOLE):
         n_regions = max(options.rows.n_regions if options.rows else 0, _largest_label(atlas))
         masker = NiftiLabelsMasker(
             load_image(atlas), standardize=None, resampling_target="data", reports=False
@@ -141,7 +141,7 @@ def _volume_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
     return series, None, _repetition_time(scan, float(image.header.get_zooms()[3]))
 
 
-@once
+@keep_latest
 def _largest_label(atlas: Path) -> int:
     data = np.asarray(load_image(atlas).dataobj)
     whole = np.isfinite(data).all() and np.abs(data - np.round(data)).max() <= 1e-3
@@ -154,10 +154,10 @@ def _largest_label(atlas: Path) -> int:
     return int(np.round(data.max()))
 
 
-def _surface_series(scan: Scan, atlas: Path, options: Options) -> Extracted:
+def _surface_series(scan: ScanFile, atlas: Path, options: Options) -> Extracted:
     """The mean of every label over its vertices, with the labels that the dlabel file gives."""
     image, labels = load_image(scan.path), load_image(atlas)
-    with sentences(scan.path, WHOLE):
+    with explained_errors(scan.path, WHOLE):
         time, vertices = image.header.get_axis(0), image.header.get_axis(1)
         names, label_vertices = labels.header.get_axis(0), labels.header.get_axis(1)
         data = np.asarray(image.dataobj, np.float64)  # (volumes, vertices)
@@ -183,7 +183,7 @@ def _keys_at(vertices: Any, label_vertices: Any, keys: np.ndarray) -> np.ndarray
     return pd.Series(keys, index=there).reindex(here, fill_value=0).to_numpy()
 
 
-def _repetition_time(scan: Scan, header: float) -> float:
+def _repetition_time(scan: ScanFile, header: float) -> float:
     """Seconds a volume: from the sidecar JSON if it says, else from the image's header."""
     sidecar = scan.path.with_name(scan.path.name.split(".")[0] + ".json")
     if sidecar.is_file():

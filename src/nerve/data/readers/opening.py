@@ -1,6 +1,6 @@
-"""Finding and opening others' files: what a parser stumbles into becomes one sentence.
+"""Finding and opening files of others; errors of parsers become `NerveError`.
 
-Links that lead nowhere are found too: they are explained when they are read.
+Broken links are listed too: what is wrong with them is said when they are read.
 """
 
 from __future__ import annotations
@@ -32,54 +32,89 @@ _NOT_DATA = re.compile(
 
 
 def files_below(source: Path, *endings: str) -> list[Path]:
-    """Files whose name ends in one of `endings` (any, if none is given), sorted; `source` itself if it is a file.
+    """List files, sorted.
 
-    Hidden folders (`.git`, `.datalad`) and folders of figures and logs are passed over; a linked folder is entered
-    once, so that a link to a folder above does no harm. What is no file (a pipe, a device) is passed over.
+    Hidden folders (`.git`, `.datalad`) and folders of figures and logs are passed over; a linked
+    folder is entered once, so that a link to a folder above does no harm. Only regular files are
+    listed, no pipes or devices.
+
+    Parameters
+    ----------
+    source : Path
+        A folder, or a file, which is then the only one.
+    *endings : str
+        How names must end; any if none is given.
+
+    Returns
+    -------
+    list of Path
     """
-    found = _walk(source) if source.is_dir() else [source]
-    named = [path for path in found if path.name.endswith(endings or "")]
-    return sorted(path for path in named if os.path.isfile(path) or not os.path.exists(path))
+    paths = []
+    for path in _walk(source) if source.is_dir() else [source]:
+        is_file_or_broken_link = os.path.isfile(path) or not os.path.exists(path)
+        if path.name.endswith(endings or "") and is_file_or_broken_link:
+            paths.append(path)
+    return sorted(paths)
 
 
 def is_data(path: Path) -> bool:
-    """Whether a file may hold FC by its name: it is no table of participants, and not part of a cohort."""
+    """Tell whether a file may hold FC, by its name.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    bool
+        False for a table of participants, and for a file of a cohort.
+    """
     return not _NOT_DATA.search(path.name) and not (path.parent / "cohort.json").is_file()
 
 
 def _walk(source: Path) -> Iterator[Path]:
     entered = set()
-    for folder, folders, files in os.walk(
-        source, followlinks=True
-    ):  # which passes over what may not be read
+    # os.walk passes over folders that may not be read
+    for folder, subfolders, files in os.walk(source, followlinks=True):
         real = os.path.realpath(folder)
         if real in entered:
-            folders.clear()
+            subfolders.clear()
             continue
         entered.add(real)
-        folders[:] = [
-            name for name in folders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA
+        subfolders[:] = [
+            name for name in subfolders if name[0] != "." and name not in _FOLDERS_WITHOUT_DATA
         ]
-        yield from (Path(folder, name) for name in files if name[0] != ".")
+        for name in files:
+            if name[0] != ".":
+                yield Path(folder, name)
 
 
 def require_file(path: Path) -> Path:
-    """The path, if it holds content; otherwise one sentence about what it is instead."""
+    """Refuse a path that is not a file with content.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Path
+        The same.
+    """
     if path.is_symlink() and not path.exists():
-        found, remedy = (
-            f"the link to {path.readlink()} is broken",
-            "Mend the link or leave the file out.",
-        )
-        if "annex" in str(path.readlink()):
-            found, remedy = (
+        target = path.readlink()
+        if "annex" in str(target):
+            raise problem(
+                path,
                 "the link points to a git-annex file that was never fetched",
-                "Fetch it with `datalad get`.",
+                remedy="Fetch it with `datalad get`.",
             )
-        raise problem(path, found, remedy=remedy)
+        remedy = "Mend the link or leave the file out."
+        raise problem(path, f"the link to {target} is broken", remedy=remedy)
+    if path.is_dir():
+        raise problem(path, "it is a folder")
     if not path.is_file():
-        raise problem(
-            path, "it is a folder" if path.is_dir() else "there is no such file or folder"
-        )
+        raise problem(path, "there is no such file or folder")
     if path.stat().st_size == 0:
         raise problem(path, "the file is empty", remedy=MENDING)
     with open(path, "rb") as stream:
@@ -94,10 +129,17 @@ def require_file(path: Path) -> Path:
 
 
 @contextmanager
-def sentences(where: object, expected: str) -> Iterator[None]:
-    """Inside, what a parser, a codec or the system stumbles into becomes one sentence without their words.
+def explained_errors(where: object, expected: str) -> Iterator[None]:
+    """Turn the errors of parsers, codecs and the system into a `NerveError`.
 
     Files are someone else's bytes: each parser has a dozen errors of its own for damaged ones.
+
+    Parameters
+    ----------
+    where : object
+        The file, as the error names it.
+    expected : str
+        What should be there.
     """
     try:
         yield
@@ -108,10 +150,10 @@ def sentences(where: object, expected: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.filename and error.strerror:
             raise problem(where, f"it could not be read ({error.strerror})") from error
-        raise problem(where, _found(error), expected=expected, remedy=MENDING) from error
+        raise problem(where, _describe_error(error), expected=expected, remedy=MENDING) from error
 
 
-def _found(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     words = str(error)
     ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", words)
     if ragged:
@@ -127,14 +169,25 @@ def _found(error: Exception) -> str:
     return "it could not be read: it is damaged, cut off or of another kind"
 
 
-def once(read: Callable[..., Result]) -> Callable[..., Result]:
-    """The same function of a path (and more), whose latest result is kept until the file changes."""
+def keep_latest(read: Callable[..., Result]) -> Callable[..., Result]:
+    """Make a function of a path keep its latest result until the file changes.
+
+    Parameters
+    ----------
+    read : callable
+        Of a path, and perhaps more arguments.
+
+    Returns
+    -------
+    callable
+    """
 
     @lru_cache(maxsize=1)
-    def kept(path: Path, changed: int, *rest: Any) -> Result:
-        return read(path, *rest)
+    def read_version(path: Path, modified: int, *arguments: Any) -> Result:
+        return read(path, *arguments)
 
-    def found(path: Path, *rest: Any) -> Result:
-        return kept(path, path.stat().st_mtime_ns if path.exists() else 0, *rest)
+    def read_or_reuse(path: Path, *arguments: Any) -> Result:
+        modified = path.stat().st_mtime_ns if path.exists() else 0
+        return read_version(path, modified, *arguments)
 
-    return found
+    return read_or_reuse

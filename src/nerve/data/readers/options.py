@@ -1,4 +1,4 @@
-"""What the user said about a source, checked and opened: each name is an option of `nerve ingest`."""
+"""The options of `nerve ingest`: checked, with the files and names that they mention opened."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 import pandas as pd
 
 from nerve._utils.errors import NerveError, did_you_mean, listed, one_of
+from nerve.data.cohort_files import DTYPES
 from nerve.data.connectivity import CONNECTIVITY
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.readers import READERS
 from nerve.data.readers.base import Options
 from nerve.data.readers.ids import normal_id
-from nerve.data.readers.participants import parse_columns, table_ids
+from nerve.data.readers.participants_table import parse_columns, table_ids
+from nerve.data.readers.registry import READERS
 from nerve.data.readers.text import read_lines
 from nerve.data.readers.unfolding import ORDERS
-from nerve.data.store import DTYPES
 
 CHOICES = {
     "format": ("auto", *READERS),
@@ -33,68 +33,102 @@ CHOICES = {
     "outside": ("drop", "keep"),
     "dtype": DTYPES,
 }
-_UNSAID = ("overwrite", "jobs", "ids")  # what is not part of a cohort's record
+_NOT_RECORDED = ("overwrite", "jobs", "ids")
+_ID_PATTERN_EXAMPLE = "for example 'S(?P<id>[0-9]+)'"
 
 
-def options_of(source: Path, given: Mapping[str, Any]) -> Options:
-    """Checked, with files and names opened, the table beside the data where none is named, and its ids."""
-    known = [one.name for one in fields(Options)]
-    for name, value in given.items():
+def check_options(source: Path, options: Mapping[str, Any]) -> Options:
+    """Check the user's options and open what they name.
+
+    Parameters
+    ----------
+    source : Path
+        Where participants.tsv is looked for, if no table is named.
+    options : mapping
+        Fields of `Options`, as the user writes them: names and paths where objects are meant; None
+        where nothing is said.
+
+    Returns
+    -------
+    Options
+    """
+    known = [option.name for option in fields(Options)]
+    for name, value in options.items():
         if name not in known:
-            found = f"There is no setting {name!r}, expected one of {listed(known, most=40)}."
-            raise NerveError(found + did_you_mean(name, known))
+            sentence = f"There is no setting {name!r}, expected one of {listed(known, most=40)}."
+            raise NerveError(sentence + did_you_mean(name, known))
         if name in CHOICES:
             one_of(f"--{name}", value, CHOICES[name])
-    named = {name: value for name, value in given.items() if value is not None}
-    if named.get("jobs", 1) < 1:
-        raise NerveError(f"--jobs is {named['jobs']}, expected at least 1.")
-    if not named.get("fd_threshold", 1) > 0:
-        raise NerveError(
-            f"--fd-threshold is {named['fd_threshold']}, expected a displacement above 0 mm."
-        )
-    _check_pattern(named.get("id_pattern", "(?P<id>)"))
-    beside = (source if source.is_dir() else source.parent) / "participants.tsv"
-    table = named.get("participants", beside if beside.is_file() else None)
-    columns = parse_columns(named.get("columns"))
-    ids = _listed_ids(named["ids"]) if "ids" in named else table_ids(table, columns)
-    open_as: dict[str, Any] = {
-        "parcellation": load_parcellation,
-        "order": load_parcellation,
-        "atlas_image": Path,
-    }
-    opened = {name: open_one(named[name]) for name, open_one in open_as.items() if name in named}
-    return Options(**named | opened | {"participants": table, "columns": columns, "ids": ids})
+    stated = {name: value for name, value in options.items() if value is not None}
+    if stated.get("jobs", 1) < 1:
+        raise NerveError(f"--jobs is {stated['jobs']}, expected at least 1.")
+    if not stated.get("fd_threshold", 1) > 0:
+        threshold = stated["fd_threshold"]
+        raise NerveError(f"--fd-threshold is {threshold}, expected a displacement above 0 mm.")
+    if "id_pattern" in stated:
+        _check_id_pattern(stated["id_pattern"])
+
+    folder = source if source.is_dir() else source.parent
+    if "participants" not in stated and (folder / "participants.tsv").is_file():
+        stated["participants"] = folder / "participants.tsv"
+    stated["columns"] = parse_columns(stated.get("columns"))
+    if "ids" in stated:
+        stated["ids"] = _read_ids(stated["ids"])
+    else:
+        stated["ids"] = table_ids(stated.get("participants"), stated["columns"])
+    for name in ("parcellation", "order"):
+        if name in stated:
+            stated[name] = load_parcellation(stated[name])
+    if "atlas_image" in stated:
+        stated["atlas_image"] = Path(stated["atlas_image"])
+    return Options(**stated)
 
 
-def said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the user said, as plain JSON values: the options that differ from the defaults."""
-    notes: dict[str, Any] = {}
-    for one in fields(Options):
-        value = given.get(one.name)
+def record_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Write down the options that differ from the defaults, as plain JSON values.
+
+    Parameters
+    ----------
+    options : mapping
+        As the user wrote them.
+
+    Returns
+    -------
+    dict
+        For the record of the cohort.
+    """
+    record: dict[str, Any] = {}
+    for option in fields(Options):
+        value = options.get(option.name)
         if isinstance(value, pd.DataFrame):
             value = "a table"
         elif isinstance(value, Parcellation):
             value = value.name
-        if one.name in _UNSAID or value is None or value == one.default:
+        if option.name in _NOT_RECORDED or value is None or value == option.default:
             continue
-        notes[one.name] = value if isinstance(value, (bool, int, float, dict)) else str(value)
-    return notes
+        is_plain = isinstance(value, (bool, int, float, dict))
+        record[option.name] = value if is_plain else str(value)
+    return record
 
 
-def _check_pattern(pattern: str) -> None:
-    is_, example = f"--id-pattern is {pattern!r}", "for example 'S(?P<id>[0-9]+)'"
+def _check_id_pattern(pattern: str) -> None:
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
-        found = f"{is_}, which is no regular expression at character {error.pos}"
-        raise NerveError(f"{found}; expected {example}.") from error
+        raise NerveError(
+            f"--id-pattern is {pattern!r}, which is no regular expression at character "
+            f"{error.pos}; expected {_ID_PATTERN_EXAMPLE}."
+        ) from error
     if "id" not in groups:
-        raise NerveError(f"{is_}, expected a group named id, {example}.")
+        raise NerveError(
+            f"--id-pattern is {pattern!r}, expected a group named id, {_ID_PATTERN_EXAMPLE}."
+        )
 
 
-def _listed_ids(ids: Any) -> tuple[str, ...]:
+def _read_ids(ids: Any) -> tuple[str, ...]:
+    """Ids as a sequence, or those of a file with one per line."""
     if isinstance(ids, (str, os.PathLike)):
         ids = [re.split(r"[\t,;]", line)[0].strip() for line in read_lines(Path(ids))]
         if ids and ids[0] in ("participant_id", "id", "eid", "subject"):
             ids = ids[1:]
-    return tuple(normal_id(one) for one in ids)
+    return tuple(normal_id(participant) for participant in ids)

@@ -1,6 +1,7 @@
-"""Which regions a cohort gets, and how the regions of each file are put into that order: by label, never by position.
+"""Which regions a cohort gets, and how the regions of each file are put into that order.
 
-Only where a file has no labels does position count, and then in the order that the user named.
+Regions are matched by label. Only where a file has no labels does position count, and then in the
+order that the user named.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from nerve._utils.errors import NerveError, listed, problem
 from nerve.data.atlas_tables import SCHAEFER_SIZES, parcellation_names
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.readers.base import Options, Reading
+from nerve.data.readers.base import WARNING, Options, ScanData
 from nerve.data.readers.ids import counted
 
 N_ASEG = 19  # subcortical regions that CBIG appends to Schaefer's
@@ -33,8 +34,9 @@ class Regions:
     order : Parcellation
         What the rows of files without labels are.
     match : {"label", "stated", "size"}
-        How it is known which region a row is: from its label; from what the user or the file's name states; or, not
-        confirmed, only because there are as many rows as the parcellation has regions.
+        How it is known which region a row is: from its label; from what the user or the file's name
+        states; or, not confirmed, only because there are as many rows as the parcellation has
+        regions.
     """
 
     target: Parcellation
@@ -44,7 +46,22 @@ class Regions:
     def positions(
         self, n_regions: int, labels: tuple[str, ...] | None, where: object
     ) -> np.ndarray:
-        """For each region of the cohort its row in the file, -1 for a region that the file lacks."""
+        """Find the row in a file of each region of the cohort.
+
+        Parameters
+        ----------
+        n_regions : int
+            Rows of the file.
+        labels : tuple of str, optional
+            Of the file.
+        where : object
+            The file, as errors name it.
+
+        Returns
+        -------
+        (R,) int array
+            -1 for a region that the file lacks.
+        """
         if labels is not None and len(labels) != n_regions:
             raise problem(where, f"{len(labels)} labels for {n_regions} regions")
         try:
@@ -55,55 +72,96 @@ class Regions:
             if n_regions != self.order.n_regions:
                 expected = f"{self.order.n_regions} ({self.order.name})"
                 raise problem(where, f"{n_regions} regions", expected=expected, remedy=OTHER_ATLAS)
-            return (
-                np.arange(n_regions)
-                if self.order is self.target
-                else self.order.positions_of(self.target)
-            )
+            if self.order is self.target:
+                return np.arange(n_regions)
+            return self.order.positions_of(self.target)
         lacking = np.flatnonzero(index < 0)
         if len(lacking) > MOST_LACKING * len(index):
-            names = listed([self.target.labels[i] for i in lacking], most=2)
-            found = f"its labels ({listed(labels, most=2)}) lack {len(lacking)} regions of {self.target.name} ({names})"
-            raise problem(where, found, remedy=OTHER_ATLAS)
+            names = listed([self.target.labels[region] for region in lacking], most=2)
+            raise problem(
+                where,
+                f"its labels ({listed(labels, most=2)}) lack {len(lacking)} regions of "
+                f"{self.target.name} ({names})",
+                remedy=OTHER_ATLAS,
+            )
         return index
 
 
 def reorder_matrix(matrix: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The (R, R) matrix with the rows and columns at these positions; NaN where the position is -1."""
-    picked = matrix.take(index, axis=0).take(index, axis=1)
-    picked[index < 0] = picked[:, index < 0] = np.nan
-    return picked
+    """Choose and reorder rows and columns of a matrix.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+    index : (R,) int array
+        Positions; -1 for a region that the matrix lacks.
+
+    Returns
+    -------
+    (R, R) array
+        NaN where the position is -1.
+    """
+    reordered = matrix.take(index, axis=0).take(index, axis=1)
+    reordered[index < 0] = np.nan
+    reordered[:, index < 0] = np.nan
+    return reordered
 
 
-def plan_regions(reading: Reading, options: Options, where: object) -> tuple[Regions, list[str]]:
-    """Regions for a source of which one scan was read, and what to tell the user."""
-    n_regions, labels = reading.array.shape[-1], reading.labels
+def plan_regions(data: ScanData, options: Options, where: object) -> tuple[Regions, list[str]]:
+    """Decide the regions of a source from one of its scans.
+
+    Parameters
+    ----------
+    data : ScanData
+        One scan.
+    options : Options
+        With the parcellation and the order that the user named.
+    where : object
+        The scan, as errors name it.
+
+    Returns
+    -------
+    regions : Regions
+    notes : list of str
+        What to tell the user.
+    """
+    n_regions = data.array.shape[-1]
+    labels = data.labels
     if labels is not None and options.parcellation is None:
-        options = _with_known(options, labels)
+        options = _with_known_atlas(options, labels)
     target = options.parcellation or options.order
     if target is None:
-        raise problem(
-            where,
-            f"the data have {n_regions} regions and no usable labels",
-            remedy=_suggestion(n_regions),
-        )
+        found = f"the data have {n_regions} regions and no usable labels"
+        raise problem(where, found, remedy=_suggestion(n_regions))
     order = _with_aseg(options.order or target, n_regions)
-    by_label = labels is not None and not _only_codes(labels, target)
-    file = _as_parcellation(labels) if labels is not None and by_label else order
-    known = set(file.positions_of(target).tolist())
-    extra = [label for i, label in enumerate(file.labels) if i not in known]
-    # the user says what the rows are with --order, or with a table of the regions that is their own
-    stated = options.order is not None or order.name.split("+")[0] not in parcellation_names()
-    match = "stated" if reading.stated else "label" if by_label else "stated" if stated else "size"
-    notes, outside = [_match_note(match, order, target)], counted(len(extra), "region")
-    if extra and options.outside == "keep":
-        target = _kept(target, extra)
+
+    # how it is known which region a row is
+    if labels is None or _only_codes(labels, target):
+        regions_of_file = order
+        # the user states the rows with --order, or with a table of regions of their own
+        is_builtin = order.name.split("+")[0] in parcellation_names()
+        match = "size" if options.order is None and is_builtin else "stated"
+    else:
+        regions_of_file = _as_parcellation(labels)
+        match = "label"
+    if data.stated:
+        match = "stated"
+    notes = [_match_note(match, order, target)]
+
+    # regions of the file that the parcellation does not have
+    known = set(regions_of_file.positions_of(target).tolist())
+    outside = [label for row, label in enumerate(regions_of_file.labels) if row not in known]
+    n_outside = counted(len(outside), "region")
+    if outside and options.outside == "keep":
+        target = _with_outside(target, outside)
         notes.append(
-            f"{outside} outside the networks: kept as network Subcortical ({listed(extra, 3)})"
+            f"{n_outside} outside the networks: kept as network Subcortical ({listed(outside, 3)})"
         )
-    elif extra:
-        left_out = f"{outside} that {target.name} does not have: left out ({listed(extra, 3)})"
-        notes.append(f"{left_out}; --outside keep keeps them as a network of their own")
+    elif outside:
+        notes.append(
+            f"{n_outside} that {target.name} does not have: left out ({listed(outside, 3)}); "
+            "--outside keep keeps them as a network of their own"
+        )
     return Regions(target, order, match), notes
 
 
@@ -111,13 +169,19 @@ def _match_note(match: str, order: Parcellation, target: Parcellation) -> str:
     if match == "label":
         return f"regions in the order of {target.name}, matched by label"
     if match == "stated":
-        return f"the files have no labels and are read as {order.name}; regions in the order of {target.name}"
-    found = f"the files have no labels, and were taken for {order.name} only because they have {order.n_regions} regions"
-    return f"WARNING: {found}: not confirmed. If that is what they are, say --order {order.name}."
+        return (
+            f"the files have no labels and are read as {order.name}; "
+            f"regions in the order of {target.name}"
+        )
+    return (
+        f"{WARNING} the files have no labels, and were taken for {order.name} only because they "
+        f"have {order.n_regions} regions: not confirmed. If that is what they are, "
+        f"say --order {order.name}."
+    )
 
 
-def _with_known(options: Options, labels: tuple[str, ...]) -> Options:
-    """Labels of a built-in atlas name their parcellation themselves; of several orders the first is taken."""
+def _with_known_atlas(options: Options, labels: tuple[str, ...]) -> Options:
+    """Name the parcellation by labels of a built-in atlas; of several orders the first is taken."""
     file = _as_parcellation(labels)
     for name in parcellation_names():
         if name.startswith("4s") or name.endswith(("-7", "-lr")):
@@ -142,17 +206,17 @@ def _with_aseg(order: Parcellation, n_regions: int) -> Parcellation:
     return order
 
 
-def _kept(target: Parcellation, extra: list[str]) -> Parcellation:
+def _with_outside(target: Parcellation, outside: list[str]) -> Parcellation:
     if target.name in parcellation_names():
         with_aseg = load_parcellation(f"{target.name}+aseg19")
-        if list(with_aseg.labels[target.n_regions :]) == extra:
+        if list(with_aseg.labels[target.n_regions :]) == outside:
             return with_aseg
-    return target.with_outside(extra)
+    return target.with_outside(outside)
 
 
 @lru_cache(maxsize=64)
 def _labelled_positions(labels: tuple[str, ...] | None, target: Parcellation) -> np.ndarray | None:
-    """For each region of the target its position among the labels; None where there are none that mean anything."""
+    """The position of each region of the target among the labels; None without meaningful labels."""
     if labels is None or _only_codes(labels, target):
         return None
     return _as_parcellation(labels).positions_of(target)
@@ -178,4 +242,7 @@ def _suggestion(n_regions: int) -> str:
             return (
                 f"Say in which order they are, {names} (--order NAME): it cannot be guessed safely."
             )
-    return "Describe them: --parcellation TSV with columns label and network, one row per region in the data's order."
+    return (
+        "Describe them: --parcellation TSV with columns label and network, "
+        "one row per region in the data's order."
+    )

@@ -21,7 +21,7 @@ from nerve._utils.archives import LARGE_TABLE, PACKED, open_table, require_regul
 from nerve._utils.errors import listed, problem
 from nerve._utils.formulas import unguarded_table
 from nerve.data.readers import excel
-from nerve.data.readers.opening import MENDING, require_file, sentences
+from nerve.data.readers.opening import MENDING, explained_errors, require_file
 
 _MISSING = ("n/a", "na", "nan", "")
 _INDEX_NAMES = ("", "node", "index", "label", "labels", "region", "roi", "name", "unnamed: 0")
@@ -113,7 +113,7 @@ def read_numbers(path: Path) -> Numbers:
     too), a column of labels, or a tab before or after each line. Empty cells and ``n/a`` are NaN. Headers and first
     columns that pandas writes by itself (0, 1, 2 …) are dropped.
     """
-    with sentences(require_file(path), "a table of numbers, as many in every line"):
+    with explained_errors(require_file(path), "a table of numbers, as many in every line"):
         text = _read(path, _content(path))
         labels, values = _labels_and_values(text)
     rows = tuple(labels) if any(labels) else None  # an empty first column is a tab before each line
@@ -215,7 +215,7 @@ def _parsed(text: _Text, rows: list[str], n_before: int) -> np.ndarray:
 
 def read_table(path: Path, **options: Any) -> pd.DataFrame:
     """Another program's table with names of columns; `options` are those of `pandas.read_csv`. Excel's is read too."""
-    with sentences(path, "a table with names of columns"):
+    with explained_errors(path, "a table with names of columns"):
         if path.suffix.lower() in (*excel.ENDINGS, *excel.NOT_READ):
             return excel.read_workbook(path, options)
         require_regular_file(path)
@@ -257,14 +257,14 @@ def column_of_numbers(table: pd.DataFrame, name: str, where: object) -> np.ndarr
 
 def first_lines(path: Path) -> tuple[list[str], list[str]]:
     """The words of the first two lines of a table."""
-    with sentences(require_file(path), "a table"):
+    with explained_errors(require_file(path), "a table"):
         text = _read(path, None)
     return text.first, text.second
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text in any encoding, without those that are empty."""
-    with sentences(require_file(path), "a text file"):
+    with explained_errors(require_file(path), "a text file"):
         content = path.read_bytes()
         return [
             line.strip()

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from nerve._utils.errors import NerveError, listed, problem
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.derivatives import Version, one_version
-from nerve.data.readers.names import people_of
-from nerve.data.readers.opening import files_below, once
+from nerve.data.readers.names import scans_in_file
+from nerve.data.readers.opening import files_below, keep_latest
 from nerve.data.readers.text import first_lines, is_number, read_numbers
 from nerve.data.readers.unfolding import from_triangle
 
@@ -32,22 +32,22 @@ class UKB(Reader):
 
     describe = "UK Biobank netmats (text, one row per participant, 210 or 1,485 values)"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """The bulk files of one field, or the rows of one table."""
         files = files_below(source, *_TEXT)
         bulk = [(path, found) for path in files if (found := _BULK.match(path.name))]
         if bulk:
             _, bulk, _ = one_version({"fc": bulk}, options, lambda one: Version(one[1][2]))
-            return [Scan(found[1], path, "fc", session=found[3]) for path, found in bulk]
+            return [ScanFile(found[1], path, "fc", session=found[3]) for path, found in bulk]
         tables = [path for path in files if _n_leading(path) is not None]
         _, tables, _ = one_version({"fc": tables}, options, lambda path: Version(path.stem))
         return _rows(tables[0], options) if tables else []
 
-    def completed(self, options: Options, scans: list[Scan]) -> Options:
+    def complete_options(self, options: Options, scans: list[ScanFile]) -> Options:
         """With the first visit of each participant, unless the user says otherwise: visits are years apart."""
         return replace(options, repeats="first") if options.repeats == "average" else options
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """One participant's matrix, with 1 on the diagonal."""
         rows = _numbers(scan.path).values
         if scan.key is None and len(rows) != 1:
@@ -57,8 +57,8 @@ class UKB(Reader):
             rows[int(scan.key or 0), scan.extra.get("skip", 0) :], "lower", scan.path
         )
         if options.values == "z":
-            return Reading(matrix, values="z")
-        return Reading(matrix, values="other", notes=(NOT_CORRELATIONS,))
+            return ScanData(matrix, values="z")
+        return ScanData(matrix, values="other", notes=(NOT_CORRELATIONS,))
 
 
 def _n_leading(path: Path) -> int | None:
@@ -79,13 +79,13 @@ def _n_leading(path: Path) -> int | None:
     return None
 
 
-def _rows(path: Path, options: Options) -> list[Scan]:
+def _rows(path: Path, options: Options) -> list[ScanFile]:
     """A scan per row, named by the first column where that holds ids."""
     skip, numbers = _n_leading(path), _numbers(path)
     if skip:
         ids = numbers.rows or tuple(str(int(number)) for number in numbers.values[:, 0])
         options = replace(options, ids=ids)
-    scans = people_of(
+    scans = scans_in_file(
         path, len(numbers.values), options, skip=int(bool(skip) and numbers.rows is None)
     )
     repeated = [person for person, count in Counter(options.ids).items() if count > 1]
@@ -96,4 +96,4 @@ def _rows(path: Path, options: Options) -> list[Scan]:
     return scans
 
 
-_numbers = once(read_numbers)
+_numbers = keep_latest(read_numbers)

@@ -132,84 +132,114 @@ def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
 
 
 def expected_sizes(options: Options) -> set[int]:
-    """Numbers of regions that would fit what the user said."""
-    return (
-        set() if options.rows is None else {options.rows.n_regions, options.rows.n_regions + N_ASEG}
-    )
+    """Numbers of regions that would fit the user's parcellation.
+
+    Parameters
+    ----------
+    options : Options
+
+    Returns
+    -------
+    set of int
+        Empty where no parcellation is named.
+    """
+    if options.rows is None:
+        return set()
+    n_regions = options.rows.n_regions
+    return {n_regions, n_regions + N_ASEG}
 
 
-def proved_unfolding(vectors: Sequence[np.ndarray], options: Options, where: object) -> Unfolding:
-    """The one way that gives matrices without negative eigenvalues, or that shows the networks; else a refusal.
+def find_unfolding(vectors: Sequence[np.ndarray], options: Options, where: object) -> Unfolding:
+    """Find the one way in which vectors become matrices of correlations.
+
+    It is the one that gives matrices without negative eigenvalues, or in which the networks show.
+    Where neither tells, nothing is guessed: the user is asked.
 
     Parameters
     ----------
     vectors : sequence of (values,) arrays
         Of some participants.
     options : Options
-        With the unfolding and the values that the user said, and the regions, for the proof by networks.
+        With the unfolding and the values that the user named, and the regions.
+    where : object
+        The source, as errors name it.
+
+    Returns
+    -------
+    Unfolding
     """
-    n_values, regions = np.size(vectors[0]), options.rows
-    orders = ORDERS if options.unfolding == "auto" else [options.unfolding]
-    ways = [
-        one
-        for one in unfoldings(n_values, expected_sizes(options))
-        if one.order in ("square", *orders)
-    ]
-    matrices = {one: [one.matrix(vector, where) for vector in vectors] for one in ways}
-    ways = [one for one in ways if one.fits(matrices[one])]
-    found = f"{n_values:,} values per participant"
-    if not ways:
+    n_values = np.size(vectors[0])
+    regions = options.rows
+    orders = ["square", *ORDERS] if options.unfolding == "auto" else ["square", options.unfolding]
+    matrices = {}
+    for unfolding in unfoldings(n_values, expected_sizes(options)):
+        if unfolding.order in orders:
+            unfolded = [unfolding.matrix(vector, where) for vector in vectors]
+            if unfolding.fits(unfolded):
+                matrices[unfolding] = unfolded
+    if not matrices:
         size = f"{regions.n_regions} regions" if regions else "R regions"
-        expected = f"one triangle of a matrix of {size}, with or without its diagonal of ones, or all its entries"
-        raise problem(where, found, expected=expected, remedy=OTHER_ATLAS)
-    # a symmetric square, or a diagonal of ones among the values, is no accident: it excludes the other ways
-    ways = (
-        [one for one in ways if one.order == "square"]
-        or [one for one in ways if one.diagonal]
-        or ways
-    )
-    if len(ways) == 1:
-        return ways[0]
-    correlations = {
-        one: [_correlations(matrix, options.values) for matrix in matrices[one]] for one in ways
-    }
-    negative = {
-        one: float(np.mean([negative_share(matrix) for matrix in correlations[one]]))
-        for one in ways
-    }
-    best, second = sorted(ways, key=lambda one: negative[one])[:2]
-    if negative[best] <= MOST_NEGATIVE and negative[second] > max(
-        CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3
-    ):
+        raise problem(
+            where,
+            f"{n_values:,} values per participant",
+            expected=f"one triangle of a matrix of {size}, with or without its diagonal of ones, "
+            "or all its entries",
+            remedy=OTHER_ATLAS,
+        )
+
+    # a symmetric square, or a diagonal of ones among the values, is no accident: it excludes others
+    squares = [unfolding for unfolding in matrices if unfolding.order == "square"]
+    with_diagonal = [unfolding for unfolding in matrices if unfolding.diagonal]
+    remaining = squares or with_diagonal or list(matrices)
+    if len(remaining) == 1:
+        return remaining[0]
+
+    # by eigenvalues: those of a scrambled matrix go far below zero
+    negative = {}
+    means = {}
+    for unfolding in remaining:
+        correlations = [_as_correlations(matrix, options.values) for matrix in matrices[unfolding]]
+        negative[unfolding] = float(np.mean([negative_share(matrix) for matrix in correlations]))
+        means[unfolding] = np.mean(correlations, axis=0)
+    best, second = sorted(remaining, key=lambda unfolding: negative[unfolding])[:2]
+    clearly_more = max(CLEARLY_MORE * negative[best], MOST_NEGATIVE / 3)
+    if negative[best] <= MOST_NEGATIVE and negative[second] > clearly_more:
         return best
-    shown = _by_networks({one: np.mean(correlations[one], axis=0) for one in ways}, regions)
-    if shown is not None and negative[shown] <= MOST_NEGATIVE:
-        return shown
-    found += f" can be {' or '.join(map(str, ways))}, and neither negative eigenvalues nor networks tell which"
-    upper, lower = (
-        "upper (NumPy's triu_indices, CBIG)",
-        "lower (nilearn's sym_matrix_to_vec, MATLAB's triu)",
+
+    # by networks: regions of one network are more alike than others
+    by_networks = _find_by_networks(means, regions)
+    if by_networks is not None and negative[by_networks] <= MOST_NEGATIVE:
+        return by_networks
+    raise problem(
+        where,
+        f"{n_values:,} values per participant can be {' or '.join(map(str, remaining))}, "
+        "and neither negative eigenvalues nor networks tell which",
+        remedy="Say it: --unfolding upper (NumPy's triu_indices, CBIG) "
+        "or --unfolding lower (nilearn's sym_matrix_to_vec, MATLAB's triu).",
     )
-    raise problem(where, found, remedy=f"Say it: --unfolding {upper} or --unfolding {lower}.")
 
 
-def _correlations(matrix: np.ndarray, values: str) -> np.ndarray:
-    off = matrix[~np.eye(len(matrix), dtype=bool)]
-    if values == "z" or (values == "auto" and np.nanmax(np.abs(off), initial=0.0) > 1 + TOLERANCE):
+def _as_correlations(matrix: np.ndarray, values: str) -> np.ndarray:
+    """The matrix with a unit diagonal; Fisher z, where stated or shown, as r."""
+    off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
+    is_beyond_one = np.nanmax(np.abs(off_diagonal), initial=0.0) > 1 + TOLERANCE
+    if values == "z" or (values == "auto" and is_beyond_one):
         matrix = inverse_fisher_z(matrix)
     return np.where(np.eye(len(matrix)), 1.0, matrix)
 
 
-def _by_networks(
+def _find_by_networks(
     means: dict[Unfolding, np.ndarray], regions: Parcellation | None
 ) -> Unfolding | None:
-    """The way in which the networks stand out clearly more than in the others."""
-    n_regions = {one.n_regions for one in means}
-    if regions is None or len(set(regions.networks)) < 2 or n_regions != {regions.n_regions}:
+    """The unfolding in which the networks stand out clearly more than in the others."""
+    if regions is None or regions.n_networks < 2:
+        return None
+    if any(unfolding.n_regions != regions.n_regions for unfolding in means):
         return None
     networks = np.array(regions.networks)
-    contrasts = {
-        one: float(np.subtract(*network_means(mean, networks))) for one, mean in means.items()
-    }
-    best, second = sorted(contrasts, key=lambda one: -contrasts[one])[:2]
+    contrasts = {}
+    for unfolding, mean in means.items():
+        within, between = network_means(mean, networks)
+        contrasts[unfolding] = within - between
+    best, second = sorted(contrasts, key=lambda unfolding: -contrasts[unfolding])[:2]
     return best if clearly_higher(contrasts[best], contrasts[second]) else None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nerve.data.connectivity import VALUES, in_words, measure_of
-from nerve.data.readers.base import Options, Reader, Reading, Scan
+from nerve.data.readers.base import Options, Reader, ScanData, ScanFile
 from nerve.data.readers.cifti import MATRIX, SERIES, read_parcels
 from nerve.data.readers.derivatives import (
     BidsName,
@@ -42,7 +42,7 @@ class XCPD(Reader):
 
     describe = "XCP-D or giga_connectome derivatives (relmat/conmat and timeseries, TSV or CIFTI)"
 
-    def find(self, source: Path, options: Options) -> list[Scan]:
+    def find(self, source: Path, options: Options) -> list[ScanFile]:
         """One scan a recording, all of one atlas and one variant."""
         names = parse_names(files_below(source, ".tsv", ".csv", MATRIX, SERIES))
         kinds = {
@@ -71,13 +71,13 @@ class XCPD(Reader):
             scans.append(name.as_scan(kind, motion_path=motion, extra=extra))
         return of_one_task(scans, options)
 
-    def read(self, scan: Scan, options: Options) -> Reading:
+    def read(self, scan: ScanFile, options: Options) -> ScanData:
         """The matrix or series with its labels; framewise displacement where XCP-D left it."""
         if scan.path.name.endswith((MATRIX, SERIES)):
             reading = read_parcels(scan.path)
         else:
             numbers = read_numbers(scan.path)
-            reading = Reading.of(scan.kind, numbers.values, labels=numbers.columns)
+            reading = ScanData.of(scan.kind, numbers.values, labels=numbers.columns)
         motion, mean_fd = _motion(scan, None if reading.series is None else len(reading.series))
         measure = scan.extra["measure"]
         reading = replace(reading, motion=motion, mean_fd=mean_fd, measure=measure)
@@ -131,7 +131,7 @@ def _without_parts(recordings: Mapping[Any, BidsName]) -> list[BidsName]:
     return [name for name in names if not name.get("run", "dir") or recording[name] not in joined]
 
 
-def _motion(scan: Scan, n_volumes: int | None) -> tuple[np.ndarray | None, float | None]:
+def _motion(scan: ScanFile, n_volumes: int | None) -> tuple[np.ndarray | None, float | None]:
     """Framewise displacement of the volumes in the series, and its mean over all volumes.
 
     XCP-D may have removed volumes from the series but not from the motion file; `_outliers.tsv` says which (1).

@@ -37,12 +37,16 @@ from nerve._utils.errors import NerveError, problem
 from nerve._utils.files import write_json, write_tsv
 from nerve._utils.progress import progress_bar
 from nerve.data.cohort import Cohort
+from nerve.data.cohort_files import writing_cohort
 from nerve.data.parcellation import Parcellation
-from nerve.data.simulate import people
-from nerve.data.simulate.people import Target, default_targets
-from nerve.data.simulate.plan import CHUNK, Plan
+from nerve.data.simulate.participants import (
+    ID_DIGITS,
+    Target,
+    default_targets,
+    draw_participant,
+)
+from nerve.data.simulate.plan import CHUNK, SimulationPlan
 from nerve.data.simulate.population import Pair, patch_means
-from nerve.data.store import writing_cohort
 
 __all__ = [
     "Target",
@@ -51,8 +55,8 @@ __all__ = [
     "patch_means",
     "simulate_cohort",
     "simulate_cohorts",
+    "simulate_to",
 ]
-__all__ += ["simulate_to"]
 
 
 def simulate_cohort(
@@ -122,13 +126,14 @@ def simulate_cohort(
     >>> cohort.notes["truth"]["targets"]["p_factor"]["true_r"]
     0.6
     """
-    plan = Plan(**locals())
+    plan = SimulationPlan(**locals())
     regions = plan.parcellation.n_regions
     fc = np.empty((n, regions, regions), np.float32)
     series: list[np.ndarray] = []
-    for k, (matrices, some) in enumerate(_scans_with_progress(plan)):
-        fc[k * CHUNK : (k + 1) * CHUNK] = matrices
-        series += some or []
+    for number, (matrices, chunk_series) in enumerate(_scans_with_progress(plan)):
+        start = number * CHUNK
+        fc[start : start + CHUNK] = matrices
+        series += chunk_series or []
     return Cohort(
         fc, plan.participants(), plan.parcellation, series or None, name, notes=plan.notes
     )
@@ -209,10 +214,10 @@ def simulate_to(
     **settings
         As in `simulate_cohort`.
     """
-    plan = Plan(n, parcellation, timepoints, **settings)
+    plan = SimulationPlan(n, parcellation, timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:
-        for some in _scans_with_progress(plan):
-            writer.append(*some)
+        for matrices, series in _scans_with_progress(plan):
+            writer.append(matrices, series)
         writer.finish(plan.participants(), name=plan.name, notes=plan.notes)
         write_json(writer.folder / "truth.json", plan.notes["truth"])
         if scores:
@@ -220,7 +225,9 @@ def simulate_to(
     return Path(path)
 
 
-def _scans_with_progress(plan: Plan) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
+def _scans_with_progress(
+    plan: SimulationPlan,
+) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
     """The scans of a plan, with progress."""
     n_chunks = -(-plan.n // CHUNK)
     label = f"simulating {plan.n} participants"
@@ -228,7 +235,16 @@ def _scans_with_progress(plan: Plan) -> Iterator[tuple[np.ndarray, list[np.ndarr
 
 
 def factor_scores(cohort: Cohort) -> pd.DataFrame:
-    """The true factor scores of the participants of a simulated cohort: participant_id, then one column per factor.
+    """Draw the true factor scores of a simulated cohort again.
+
+    Parameters
+    ----------
+    cohort : Cohort
+
+    Returns
+    -------
+    DataFrame
+        participant_id, then one column per factor.
 
     Examples
     --------
@@ -243,12 +259,13 @@ def factor_scores(cohort: Cohort) -> pd.DataFrame:
             "there are no notes of its truth",
             expected="a simulated cohort",
         )
-    names, ids = list(truth["factors"]), cohort.participants["participant_id"]
-    numbers = [int(participant[-people.ID_DIGITS :]) - 1 for participant in ids]
-    drawn = [
-        people.draw_person(truth["seed"], i, len(names), truth["family_size"]).scores
-        for i in numbers
-    ]
-    table = pd.DataFrame(drawn, columns=names).round(6)
+    factors = list(truth["factors"])
+    ids = cohort.participants["participant_id"]
+    scores = []
+    for participant in ids:
+        number = int(participant[-ID_DIGITS:]) - 1
+        drawn = draw_participant(truth["seed"], number, len(factors), truth["family_size"])
+        scores.append(drawn.scores)
+    table = pd.DataFrame(scores, columns=factors).round(6)
     table.insert(0, "participant_id", ids)
     return table

@@ -15,12 +15,18 @@ from nerve._utils.cores import one_blas_thread
 from nerve._utils.errors import NerveError, listed, one_of, require
 from nerve.data.connectivity import pearson
 from nerve.data.parcellation import Parcellation, load_parcellation
-from nerve.data.simulate import people, population
-from nerve.data.simulate.people import Person, Target, default_targets, site_stream, stream
+from nerve.data.simulate import participants, population
+from nerve.data.simulate.participants import (
+    SimulatedParticipant,
+    Target,
+    default_targets,
+    site_stream,
+    stream,
+)
 from nerve.data.simulate.population import MODES, Pair, Population, neighbourhood, spectral
 
 NAMED_FACTORS = ("general", "internal", "external")
-LEAST = {
+_SMALLEST = {
     "n": 1,
     "timepoints": 20,
     "seed": 0,
@@ -34,11 +40,11 @@ MOTION_VARIANCE = 0.15  # added to a region's variance at the median displacemen
 MOTION_WIDTH = 40.0  # mm: artefacts are alike over this distance
 MOTION_GLOBAL = 0.3  # share of the artefact that is alike everywhere
 _MOTION_RANK = 12
-CHUNK = 64  # participants that are scanned before they are given on
+CHUNK = 64  # participants that are simulated at a time
 
 
 @dataclass(eq=False)
-class Plan:
+class SimulationPlan:
     """The settings of `simulate_cohort`, which describes them."""
 
     n: int = 300
@@ -59,9 +65,9 @@ class Plan:
     autocorrelation: float = 0.7
 
     def __post_init__(self) -> None:
-        for name, smallest in LEAST.items():
-            _whole(name, getattr(self, name), smallest)
-        most = 10**people.ID_DIGITS
+        for name, smallest in _SMALLEST.items():
+            _check_whole_number(name, getattr(self, name), smallest)
+        most = 10**participants.ID_DIGITS
         require(
             "The settings",
             (self.n < most, f"n is {self.n}", f"fewer than {most} participants"),
@@ -121,117 +127,131 @@ class Plan:
         )
 
     @cached_property
-    def people(self) -> list[Person]:
-        """Everyone, without their scans."""
-        sizes = self.n_factors, self.family_size, len(self.sites), len(self.targets)
-        return [people.draw_person(self.seed, i, *sizes) for i in range(self.n)]
+    def drawn(self) -> list[SimulatedParticipant]:
+        """Every participant, without scans."""
+        sizes = (self.n_factors, self.family_size, len(self.sites), len(self.targets))
+        return [participants.draw_participant(self.seed, i, *sizes) for i in range(self.n)]
 
     def participants(self) -> pd.DataFrame:
-        """The participants table."""
+        """Make the participants table.
+
+        Returns
+        -------
+        DataFrame
+        """
         prefix = re.sub("[^A-Za-z0-9]", "", self.name) or "simulated"
-        drawn = pd.DataFrame(self.people)
-        table = pd.DataFrame(
-            {
-                "participant_id": [
-                    f"sub-{prefix}{i + 1:0{people.ID_DIGITS}d}" for i in drawn["number"]
-                ]
-            }
-        )
+        drawn = pd.DataFrame(self.drawn)
+        digits = participants.ID_DIGITS
+        ids = [f"sub-{prefix}{number + 1:0{digits}d}" for number in drawn["number"]]
+        table = pd.DataFrame({"participant_id": ids})
         if self.family_size > 1:
-            table["family_id"] = [
-                f"{prefix}-family{i // self.family_size + 1}" for i in drawn["number"]
-            ]
+            families = drawn["number"] // self.family_size + 1
+            table["family_id"] = [f"{prefix}-family{family}" for family in families]
         table["site"] = [self.sites[site] for site in drawn["site"]]
         youngest, oldest = self.ages
-        table["age"] = (
-            (youngest + oldest) / 2 + drawn["age"] * (oldest - youngest) / np.sqrt(12)
-        ).round(2)
+        mean_age = (youngest + oldest) / 2
+        table["age"] = (mean_age + drawn["age"] * (oldest - youngest) / np.sqrt(12)).round(2)
         table["sex"] = np.where(drawn["sex"] > 0, "F", "M")
         table["mean_fd"] = drawn["displacement"].round(4)
-        scores, noise = (
-            np.stack(drawn["scores"].tolist()),
-            np.stack(drawn["noise"].tolist()),
-        )  # (n, factors or targets)
-        known = drawn.assign(
-            site=people.site_levels(self.sites, self.structure_seed)[drawn["site"]]
-        )
-        for target, rest in zip(self.targets, noise.T, strict=True):
-            covariates = sum(weight * known[name] for name, weight in target.coefficients.items())
-            explained = scores @ (target.true_r * target.weights(self.factor_names)) + covariates
-            table[target.name] = (explained + np.sqrt(target.noise_variance) * rest).round(6)
+        scores = np.stack(drawn["scores"].tolist())  # (n, factors)
+        noise = np.stack(drawn["noise"].tolist())  # (n, targets)
+        site_levels = participants.site_levels(self.sites, self.structure_seed)
+        covariates = drawn.assign(site=site_levels[drawn["site"]])
+        for number, target in enumerate(self.targets):
+            by_covariates = sum(
+                weight * covariates[name] for name, weight in target.coefficients.items()
+            )
+            by_factors = scores @ (target.true_r * target.weights(self.factor_names))
+            by_noise = np.sqrt(target.noise_variance) * noise[:, number]
+            table[target.name] = (by_factors + by_covariates + by_noise).round(6)
         return table
 
-    def series(self, person: Person) -> np.ndarray:
-        """(volumes, R): the time series; where they are not kept, `effective_volumes` independent ones."""
+    def series(self, participant: SimulatedParticipant) -> np.ndarray:
+        """Simulate the time series of one participant.
+
+        Parameters
+        ----------
+        participant : SimulatedParticipant
+
+        Returns
+        -------
+        (volumes, R) float32 array
+            Where time series are not kept, `effective_volumes` independent volumes.
+        """
         from scipy.signal import lfilter
 
-        regions, signals = self.population.loadings.shape
-        shape = (
-            self.timepoints if self.keep_timeseries else self.effective_volumes,
-            regions + signals + _MOTION_RANK,
-        )
-        sources = stream("scan", self.seed, person.number, self.session).standard_normal(
-            shape, np.float32
-        )
+        n_regions, n_signals = self.population.loadings.shape
+        n_volumes = self.timepoints if self.keep_timeseries else self.effective_volumes
+        shape = (n_volumes, n_regions + n_signals + _MOTION_RANK)
+        rng = stream("scan", self.seed, participant.number, self.session)
+        sources = rng.standard_normal(shape, np.float32)
         if self.keep_timeseries:  # first-order autoregressive
             sources[1:] *= np.float32(np.sqrt(1 - self.autocorrelation**2))
-            sources = np.asarray(
-                lfilter([1.0], [1.0, -self.autocorrelation], sources, axis=0), np.float32
-            )
-        own = np.zeros((regions, signals))  # W, on the level signals of all networks
-        levels = stream("topography", self.seed, person.number).standard_normal(
-            (regions, signals // MODES)
-        )
-        own[:, ::MODES] = population.TOPOGRAPHY * levels
-        coupling = self.population.coupling_root @ spectral(
-            np.exp, self.state(person) / 2
-        )  # (K, K)
-        mixing = ((self.population.loadings + own) @ coupling).astype(np.float32)  # (R, K)
-        artefact = np.float32(np.sqrt(MOTION_VARIANCE * person.displacement / people.MOTION_MEDIAN))
-        series = sources[:, :regions] @ self.population.local_root.astype(
-            np.float32
-        )  # (volumes, R)
-        series += sources[:, regions : regions + signals] @ mixing.T
-        series += artefact * sources[:, regions + signals :] @ self._artefacts
+            filtered = lfilter([1.0], [1.0, -self.autocorrelation], sources, axis=0)
+            sources = np.asarray(filtered, np.float32)
+        # W, the participant's own topography, on the level signals of all networks
+        rng = stream("topography", self.seed, participant.number)
+        topography = np.zeros((n_regions, n_signals))
+        levels = rng.standard_normal((n_regions, n_signals // MODES))
+        topography[:, ::MODES] = population.TOPOGRAPHY * levels
+        change = spectral(np.exp, self.state(participant) / 2)
+        coupling = self.population.coupling_root @ change  # (K, K)
+        mixing = (self.population.loadings + topography) @ coupling  # (R, K)
+        mixing = mixing.astype(np.float32)
+        motion = participant.displacement / participants.MOTION_MEDIAN
+        artefact = np.float32(np.sqrt(MOTION_VARIANCE * motion))
+        local_root = self.population.local_root.astype(np.float32)
+        series = sources[:, :n_regions] @ local_root  # (volumes, R)
+        series += sources[:, n_regions : n_regions + n_signals] @ mixing.T
+        series += artefact * sources[:, n_regions + n_signals :] @ self._artefacts
         series -= np.float32(population.GLOBAL_SIGNAL) * series.mean(axis=1, keepdims=True)
         return np.asarray(series)
 
     def scans(self) -> Iterator[tuple[np.ndarray, list[np.ndarray] | None]]:
-        """(k, R, R) Pearson FC in float32 and, if kept, time series, of some participants after others."""
+        """Simulate all scans, some participants at a time.
+
+        Yields
+        ------
+        fc : (k, R, R) float32 array
+            Pearson correlations.
+        series : list of (volumes, R) arrays, optional
+            If they are kept.
+        """
         for start in range(0, self.n, CHUNK):
-            with (
-                one_blas_thread()
-            ):  # small products: several times faster, and rounded alike on every machine
-                some = self.people[start : start + CHUNK]
-                series = [self.series(person) for person in some]
-                fc = np.stack([pearson(one).astype(np.float32) for one in series])
+            # products are small: one thread is several times faster, and rounds alike everywhere
+            with one_blas_thread():
+                chunk = self.drawn[start : start + CHUNK]
+                series = [self.series(participant) for participant in chunk]
+                fc = np.stack([pearson(part).astype(np.float32) for part in series])
             yield fc, series if self.keep_timeseries else None
 
-    def state(self, person: Person) -> np.ndarray:
-        """(K, K): M, how a participant's coupling of network signals differs from the population's."""
-        scores = {
-            "age": person.age,
-            "sex": person.sex,
-            **dict(zip(self.factor_names, person.scores, strict=True)),
-        }
+    def state(self, participant: SimulatedParticipant) -> np.ndarray:
+        """Compute M: how a participant's coupling differs from the population's.
+
+        Parameters
+        ----------
+        participant : SimulatedParticipant
+
+        Returns
+        -------
+        (K, K) array
+        """
+        scores = {"age": participant.age, "sex": participant.sex}
+        scores |= dict(zip(self.factor_names, participant.scores, strict=True))
         state = sum(score * self.population.effects[name] for name, score in scores.items())
-        for spread, visit in (
-            (population.OWN_COUPLING, 0),
-            (population.SESSION_COUPLING, self.session),
-        ):
-            state = state + spread * self._symmetric(
-                stream("coupling", self.seed, person.number, visit)
-            )
-        return state + self._site_states[person.site] - self.population.spread
+        own = self._symmetric(stream("coupling", self.seed, participant.number, 0))
+        state = state + population.OWN_COUPLING * own
+        visit = self._symmetric(stream("coupling", self.seed, participant.number, self.session))
+        state = state + population.SESSION_COUPLING * visit
+        return state + self._site_states[participant.site] - self.population.spread
 
     @cached_property
     def _site_states(self) -> list[np.ndarray]:
         states = []
         for site in self.sites:
             rng = site_stream(self.structure_seed, site)
-            sharpness = (
-                SITE_SHARPNESS * rng.standard_normal(2)[1]
-            )  # the first is the site's level in targets
+            # the first number is the site's level in targets
+            sharpness = SITE_SHARPNESS * rng.standard_normal(2)[1]
             coupling = population.SITE_COUPLING * self._symmetric(rng)
             states.append(coupling + sharpness * np.eye(self.population.n_signals))
         return states
@@ -251,7 +271,7 @@ class Plan:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """Notes of the cohort, in plain JSON values: how it was made, and the truth, what was planted."""
+        """Notes of the cohort, in plain JSON values: how it was made, and the truth that was planted."""
         stated = [
             "seed",
             "structure_seed",
@@ -302,14 +322,14 @@ class Plan:
         }
 
 
-def _whole(name: str, value: Any, smallest: int) -> None:
+def _check_whole_number(name: str, value: Any, smallest: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < smallest:
         raise NerveError(f"{name} is {value!r}, expected a whole number of at least {smallest}.")
 
 
 def _site_names(sites: Any, cohort: str) -> tuple[str, ...]:
     if isinstance(sites, (int, np.integer)):
-        _whole("sites", sites, 1)
+        _check_whole_number("sites", sites, 1)
         return tuple(f"{cohort}-{k + 1}" for k in range(sites))
     names = (sites,) if isinstance(sites, str) else tuple(map(str, sites))
     if not names or len(set(names)) != len(names):

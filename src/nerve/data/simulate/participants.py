@@ -12,16 +12,15 @@ import numpy as np
 from nerve._utils.errors import listed, require
 
 MOTION_AGE = -0.3  # correlation of (log) motion with age: children move more
-MOTION_MEDIAN, MOTION_SPREAD = (
-    0.15,
-    0.4,
-)  # mm of mean framewise displacement, and sd of its logarithm
+MOTION_MEDIAN = 0.15  # mm of mean framewise displacement
+MOTION_SPREAD = 0.4  # sd of the logarithm of mean framewise displacement
 ID_DIGITS = 6  # participant ids end in so many digits
-# numpy seeds (s, k) and (s, k, 0) alike: kinds differ from each other and from the parts (below 10) of a population
-_KIND = {
+# Part of each seed. numpy seeds (s, k) and (s, k, 0) alike, so that these numbers differ from each
+# other and from those of the parts of a population (below 10).
+_SEED_OF = {
     "family": 11,
     "family site": 12,
-    "person": 13,
+    "participant": 13,
     "topography": 14,
     "coupling": 15,
     "scan": 16,
@@ -36,8 +35,9 @@ class Target:
 
         y = true_r · g + age · a + sex · s + site · c + motion · m + noise,   variance 1
 
-    where g is a weighted sum of factor scores and a, s, c, m are age, sex, site and (log) motion, all with mean 0 and
-    variance 1. Nothing in FC but g, a, s, c and m is related to y: a perfect model of g reaches r = `true_r`.
+    where g is a weighted sum of factor scores and a, s, c, m are age, sex, site and (log) motion, all
+    with mean 0 and variance 1. Nothing in FC but g, a, s, c and m is related to y: a perfect model of
+    g reaches r = `true_r`.
 
     Parameters
     ----------
@@ -105,7 +105,17 @@ class Target:
 
 
 def default_targets(effect: float = 0.6) -> tuple[Target, ...]:
-    """A general factor and two narrower ones, as in psychopathology, and a null target that nothing predicts."""
+    """Make a general factor and two narrower ones, as in psychopathology, and a null target.
+
+    Parameters
+    ----------
+    effect : float
+        The true r of the first three; nothing predicts the null target.
+
+    Returns
+    -------
+    tuple of Target
+    """
     common = {"age": 0.2, "sex": 0.1, "site": 0.1, "motion": 0.15}
     return (
         Target("p_factor", effect, {"general": 1.0}, **common),
@@ -115,8 +125,11 @@ def default_targets(effect: float = 0.6) -> tuple[Target, ...]:
     )
 
 
-class Person(NamedTuple):
-    """What is drawn of one participant before any scan; `age`, `sex` and `motion` have mean 0 and variance 1."""
+class SimulatedParticipant(NamedTuple):
+    """What is drawn of one participant before any scan.
+
+    `age`, `sex` and `motion` have mean 0 and variance 1 over participants.
+    """
 
     number: int
     site: int
@@ -128,21 +141,61 @@ class Person(NamedTuple):
     noise: np.ndarray  # (targets,)
 
 
-def stream(kind: str, seed: int, *number: int) -> np.random.Generator:
-    """The random numbers of one participant, family, scan or site: independent of all others and of their order."""
-    return np.random.default_rng([seed, _KIND[kind], *number])
+def stream(what: str, seed: int, *number: int) -> np.random.Generator:
+    """Make the random generator of one participant, family, scan or site.
+
+    Its numbers are independent of all others and of their order.
+
+    Parameters
+    ----------
+    what : str
+        A key of `_SEED_OF`.
+    seed : int
+    *number : int
+        Which participant, family …
+
+    Returns
+    -------
+    Generator
+    """
+    return np.random.default_rng([seed, _SEED_OF[what], *number])
 
 
 def site_stream(structure_seed: int, site: str) -> np.random.Generator:
-    """The random numbers of a scanner, by its name: the same in every cohort of one structure."""
+    """Make the random generator of a scanner: the same in every cohort of one structure.
+
+    Parameters
+    ----------
+    structure_seed : int
+    site : str
+        The name of the scanner.
+
+    Returns
+    -------
+    Generator
+    """
     return stream("site", structure_seed, zlib.crc32(site.encode()))
 
 
-def draw_person(
+def draw_participant(
     seed: int, number: int, n_factors: int, family_size: int, n_sites: int = 1, n_targets: int = 0
-) -> Person:
-    """One participant, the same whatever the size of the cohort; siblings share half of the variance of scores."""
-    rng = stream("person", seed, number)
+) -> SimulatedParticipant:
+    """Draw one participant, the same whatever the size of the cohort.
+
+    Parameters
+    ----------
+    seed, number : int
+        Of the cohort, and of the participant in it.
+    n_factors : int
+    family_size : int
+        Siblings share half of the variance of their scores.
+    n_sites, n_targets : int
+
+    Returns
+    -------
+    SimulatedParticipant
+    """
+    rng = stream("participant", seed, number)
     scores = rng.standard_normal(n_factors)
     if family_size > 1:
         shared = stream("family", seed, number // family_size).standard_normal(n_factors)
@@ -152,12 +205,23 @@ def draw_person(
     sex = float(rng.choice([-1.0, 1.0]))
     site = int(stream("family site", seed, number // family_size).integers(n_sites))
     displacement = float(MOTION_MEDIAN * np.exp(MOTION_SPREAD * motion))
-    return Person(
+    return SimulatedParticipant(
         number, site, age, sex, motion, displacement, scores, rng.standard_normal(n_targets)
     )
 
 
 def site_levels(sites: Sequence[str], structure_seed: int) -> np.ndarray:
-    """(sites,): what being scanned at a site adds to a target, with mean 0 and variance 1 over the sites."""
+    """Draw what being scanned at each site adds to a target.
+
+    Parameters
+    ----------
+    sites : sequence of str
+    structure_seed : int
+
+    Returns
+    -------
+    (sites,) array
+        With mean 0 and variance 1.
+    """
     levels = np.array([site_stream(structure_seed, site).standard_normal() for site in sites])
     return (levels - levels.mean()) / (levels.std() or 1.0)  # one site adds nothing

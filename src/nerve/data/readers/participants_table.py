@@ -1,4 +1,4 @@
-"""The participants table: column names and ids in our spelling, one row per participant, joined with the data."""
+"""The participants table: columns and ids in our spelling, one row per participant, joined with data."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pandas as pd
 
 from nerve._utils.errors import NerveError, did_you_mean, known_columns, listed, problem
 from nerve._utils.files import read_yaml
-from nerve.data.readers.base import Options, Scan
+from nerve.data.readers.base import Options, ScanFile
 from nerve.data.readers.ids import counted, normal_id
-from nerve.data.readers.opening import once
+from nerve.data.readers.opening import keep_latest
 from nerve.data.readers.text import read_table
 
 Table = pd.DataFrame | str | os.PathLike[str]
-Joined = tuple[pd.DataFrame, dict[str, str], list[str]]
 MISSING = ["n/a", "-9999", "-9999.0", "NA", "N/A", "NaN", "nan", "null", "None", "#N/A", "."]
 ID_COLUMNS = (
     "participant_id", "FILE_ID", "BIDS_ID", "participant", "subject_id", "subjectkey", "src_subject_id", "subject",
@@ -38,7 +37,17 @@ KNOWN_COLUMNS = {
 
 
 def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) -> dict[str, str]:
-    """`age=AGE_AT_SCAN,site=SITE_ID`, a YAML file of the same, or a mapping: our name → theirs.
+    """Parse the user's names of columns.
+
+    Parameters
+    ----------
+    columns : str, path or mapping, optional
+        `age=AGE_AT_SCAN,site=SITE_ID`, a YAML file of the same, or a mapping.
+
+    Returns
+    -------
+    dict
+        Our name → the table's.
 
     Examples
     --------
@@ -54,7 +63,7 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
         content = read_yaml(text)
         content = content.get("columns", content)
         if not isinstance(content, dict) or not all(
-            isinstance(one, str | int | float) for one in content.values()
+            isinstance(name, str | int | float) for name in content.values()
         ):
             raise problem(
                 text, "it holds no names of columns", expected="lines such as `age: AGE_AT_SCAN`"
@@ -69,7 +78,18 @@ def parse_columns(columns: str | Mapping[str, str] | os.PathLike[str] | None) ->
 
 
 def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
-    """The table as it is, with ids (and `words`) as words and the usual marks of missing values as missing."""
+    """Read a participants table as it is; ids are text, the usual marks of missing values are missing.
+
+    Parameters
+    ----------
+    source : DataFrame or path
+    words : iterable of str
+        Further columns that are text.
+
+    Returns
+    -------
+    DataFrame
+    """
     if isinstance(source, pd.DataFrame):
         return source.reset_index(drop=True).replace({-9999: None, "-9999": None, "n/a": None})
     return _read_table(
@@ -77,7 +97,7 @@ def load_table(source: Table, words: Iterable[str] = ()) -> pd.DataFrame:
     ).copy()  # whole again: thousands of columns come in pieces
 
 
-@once
+@keep_latest
 def _read_table(source: Path, words: tuple[str, ...]) -> pd.DataFrame:
     """The file is read once for the ids and for the join."""
     as_words = (*ID_COLUMNS, "session_id", "family_id", "rel_family_id", "Family_ID", *words)
@@ -90,20 +110,36 @@ def rename_columns(
     """Give columns our names: those that the user mapped, then those of the releases that we know.
 
     A known name is left alone when our name is taken, so that nothing is overwritten.
+
+    Parameters
+    ----------
+    table : DataFrame
+    columns : mapping
+        The user's: our name → the table's.
+    where : object
+        The table, as errors name it.
+
+    Returns
+    -------
+    table : DataFrame
+    notes : list of str
+        What to tell the user.
     """
     known_columns(columns.values(), table.columns, where)
     renames = {theirs: ours for ours, theirs in columns.items()}
     taken = (set(table.columns) - set(renames)) | set(columns)
-    said = []
+    renamed = []
     for theirs, ours in KNOWN_COLUMNS.items():
         if theirs in table.columns and theirs not in renames and ours not in taken:
             renames[theirs] = ours
             taken.add(ours)
-            said.append(f"{theirs} as {ours}")
-    table = table.drop(
-        columns=[ours for ours in columns if ours in table.columns and ours not in renames]
-    )
-    notes = [f"columns are read as: {', '.join(said)} (--columns changes this)"] if said else []
+            renamed.append(f"{theirs} as {ours}")
+    # a column of our name that the user says is another one
+    replaced = [ours for ours in columns if ours in table.columns and ours not in renames]
+    table = table.drop(columns=replaced)
+    notes = []
+    if renamed:
+        notes.append(f"columns are read as: {', '.join(renamed)} (--columns changes this)")
     return table.rename(columns=renames), notes
 
 
@@ -119,29 +155,61 @@ def _renamed(source: Table, columns: Mapping[str, str]) -> tuple[pd.DataFrame, l
 
 
 def find_id_column(table: pd.DataFrame, wanted: Iterable[str], where: object) -> str:
-    """The column whose values match most of the ids of the data; of equals, the first in `ID_COLUMNS`."""
+    """Find the column whose values match most of the ids of the data.
+
+    Parameters
+    ----------
+    table : DataFrame
+    wanted : iterable of str
+        Ids of the data.
+    where : object
+        The table, as errors name it.
+
+    Returns
+    -------
+    str
+        Of equals, the first in `ID_COLUMNS`.
+    """
     candidates = [name for name in ID_COLUMNS if name in table.columns]
     if not candidates:
         found = f"there is no column of ids among {listed(table.columns, most=12)}"
         raise problem(where, found, remedy="Say which it is: --columns participant_id=THEIRS.")
-    people = set(wanted)
-    return max(candidates, key=lambda name: len(people & set(table[name].dropna().map(normal_id))))
+    wanted_ids = set(wanted)
+
+    def n_matching(name: str) -> int:
+        return len(wanted_ids & set(table[name].dropna().map(normal_id)))
+
+    return max(candidates, key=n_matching)
 
 
 def one_row_each(
     table: pd.DataFrame, sessions: Iterable[str], repeats: str, where: object
 ) -> pd.DataFrame:
-    """One row per participant. Several rows are accepted only where sessions tell them apart."""
+    """Reduce a table to one row per participant.
+
+    Parameters
+    ----------
+    table : DataFrame
+    sessions : iterable of str
+        Sessions of the scans that are read.
+    repeats : {"average", "first", "last", "refuse"}
+        What to do with several rows, which are accepted only where sessions tell them apart.
+    where : object
+        The table, as errors name it.
+
+    Returns
+    -------
+    DataFrame
+    """
     if not table["participant_id"].duplicated().any():
         return table
     table = table.drop_duplicates()
     if "session_id" in table.columns:
         read = {_bare_session(session) for session in sessions if session}
-        here = table["session_id"].map(_bare_session).isin(read)
-        known = table["participant_id"].isin(table.loc[here, "participant_id"])
-        table = table[
-            here | ~known
-        ]  # the rows of the sessions that were read, where there are such
+        is_read = table["session_id"].map(_bare_session).isin(read)
+        has_read_row = table["participant_id"].isin(table.loc[is_read, "participant_id"])
+        # the rows of the sessions that were read, where there are such
+        table = table[is_read | ~has_read_row]
     repeated = table["participant_id"][table["participant_id"].duplicated()].unique()
     if not len(repeated):
         return table
@@ -161,58 +229,91 @@ def one_row_each(
     return groups.agg(rules).reset_index()
 
 
-def join_participants(scans_of: Mapping[str, Sequence[Scan]], options: Options) -> Joined:
-    """The rows of the participants who have data, in their order; who is left over and why; and notes.
+def join_participants(
+    scans: Mapping[str, Sequence[ScanFile]], options: Options
+) -> tuple[pd.DataFrame, dict[str, str], list[str]]:
+    """Join the participants who have data with the participants table.
 
     Parameters
     ----------
-    scans_of : mapping
-        Normalised ids of those who have data, and their scans: sessions choose among several rows of a participant.
+    scans : mapping
+        Normalised ids of those who have data → their scans: sessions choose among several rows of a
+        participant.
     options : Options
-        With the table (None gives a table of ids alone), its columns, and what to do with several rows that sessions
-        do not tell apart (`repeats`).
+        With the table (None gives a table of ids alone), its columns, and what to do with several
+        rows that sessions do not tell apart (`repeats`).
+
+    Returns
+    -------
+    table : DataFrame
+        The rows of those who have data, in their order.
+    excluded : dict
+        Participant → reason, of those without data or without a row.
+    notes : list of str
+        What to tell the user.
     """
-    people = list(scans_of)
+    with_data = list(scans)
     if options.participants is None:
-        return pd.DataFrame({"participant_id": pd.Series(people, dtype=str)}), {}, []
+        return pd.DataFrame({"participant_id": pd.Series(with_data, dtype=str)}), {}, []
     table, notes, where = _renamed(options.participants, options.columns)
-    id_column = (
-        "participant_id"
-        if "participant_id" in options.columns
-        else find_id_column(table, people, where)
-    )
+
+    # ids in our spelling
+    id_column = "participant_id"
+    if "participant_id" not in options.columns:
+        id_column = find_id_column(table, with_data, where)
     if id_column != "participant_id":
         notes.append(f"ids are in column {id_column}")
-        table = table.drop(columns="participant_id", errors="ignore").rename(
-            columns={id_column: "participant_id"}
-        )
+        table = table.drop(columns="participant_id", errors="ignore")
+        table = table.rename(columns={id_column: "participant_id"})
     table = table.dropna(subset=["participant_id"])
     table = table.assign(participant_id=table["participant_id"].map(normal_id))
-    table = table[
-        table["participant_id"] != "no_filename"
-    ]  # ABIDE's mark of participants without usable data
-    sessions = {scan.session for scans in scans_of.values() for scan in scans}
+    # ABIDE's mark of participants without usable data
+    table = table[table["participant_id"] != "no_filename"]
+
+    # one row per participant
+    sessions = {scan.session for group in scans.values() for scan in group}
     table = one_row_each(table, sessions, options.repeats, where)
-    ids, wanted = dict.fromkeys(table["participant_id"]), set(people)
-    matched = [person for person in people if person in ids]
+    in_table = dict.fromkeys(table["participant_id"])
+    matched = [participant for participant in with_data if participant in in_table]
     if not matched:
-        found = f"none of its {len(table)} ids ({listed(ids, most=3)}) is among the {len(people)} of the data"
+        found = (
+            f"none of its {len(table)} ids ({listed(in_table, most=3)}) is among the "
+            f"{len(with_data)} of the data ({listed(with_data, most=3)})"
+        )
         remedy = "Say which column holds the ids: --columns participant_id=THEIRS."
-        remedy += did_you_mean(people[0] if people else "", list(ids)[:2000])
-        raise problem(where, f"{found} ({listed(people, most=3)})", remedy=remedy)
-    without_data = [person for person in ids if person not in wanted]
-    without_row = [person for person in people if person not in ids]
-    for side, what in ((without_data, "without data"), (without_row, "without a row in the table")):
-        notes += [f"{counted(len(side))} {what} ({listed(side, most=5)})"] if side else []
-    why = dict.fromkeys(without_data, "in the participants table, but no data were found")
-    why |= dict.fromkeys(without_row, "data were found, but no row in the participants table")
-    return table.set_index("participant_id").loc[matched].reset_index(), why, notes
+        remedy += did_you_mean(with_data[0] if with_data else "", list(in_table)[:2000])
+        raise problem(where, found, remedy=remedy)
+
+    # who is left out
+    without_data = [participant for participant in in_table if participant not in scans]
+    without_row = [participant for participant in with_data if participant not in in_table]
+    if without_data:
+        ids = listed(without_data, most=5)
+        notes.append(f"{counted(len(without_data))} without data ({ids})")
+    if without_row:
+        ids = listed(without_row, most=5)
+        notes.append(f"{counted(len(without_row))} without a row in the table ({ids})")
+    excluded = dict.fromkeys(without_data, "in the participants table, but no data were found")
+    excluded |= dict.fromkeys(without_row, "data were found, but no row in the participants table")
+    return table.set_index("participant_id").loc[matched].reset_index(), excluded, notes
 
 
 def table_ids(
     source: Table | None, columns: Mapping[str, str] | None = None
 ) -> tuple[str, ...] | None:
-    """The ids of a table in the order of its rows: who the rows of a stacked array are."""
+    """Read the ids of a table in the order of its rows: whose the rows of a stacked array are.
+
+    Parameters
+    ----------
+    source : DataFrame or path, optional
+    columns : mapping, optional
+        Our name → the table's.
+
+    Returns
+    -------
+    tuple of str or None
+        None where there is no table.
+    """
     if source is None:
         return None
     table, _, where = _renamed(source, columns or {})

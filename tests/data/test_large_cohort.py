@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nerve.data.cohort_files import writing_cohort
 from nerve.data.parcellation import load_parcellation
-from nerve.data.store import writing_cohort
 
 N_PEOPLE, N_REGIONS, BATCH = 40_000, 400, 32
 GIGABYTE = 1e9
@@ -55,7 +55,7 @@ print(json.dumps({"peak": max(peak, resident()) - before, "batches": sums + [who
 
 
 @pytest.fixture(scope="module")
-def large_store(tmp_path_factory):
+def large_folder(tmp_path_factory):
     """The store, and the positions and contents of the rows that are not zero."""
     folder = tmp_path_factory.mktemp("large") / "store"
     people = pd.DataFrame({"participant_id": [f"sub-{i:05d}" for i in range(N_PEOPLE)]})
@@ -82,8 +82,10 @@ def large_store(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_store_of_forty_thousand_people_is_read_in_less_than_a_gigabyte(large_store, tmp_path):
-    folder, marked, matrices = large_store
+def test_a_cohort_of_forty_thousand_participants_is_read_in_less_than_a_gigabyte(
+    large_folder, tmp_path
+):
+    folder, marked, matrices = large_folder
     out = tmp_path / "rows.npz"
     command = [sys.executable, "-c", WORK, str(folder), json.dumps(marked.tolist()), str(out)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)

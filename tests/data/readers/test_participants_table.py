@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from nerve._utils.errors import NerveError
-from nerve.data.readers import Options, Scan
-from nerve.data.readers.participants import (
+from nerve.data.readers import Options, ScanFile
+from nerve.data.readers.participants_table import (
     join_participants,
     load_table,
     parse_columns,
@@ -17,7 +17,9 @@ from nerve.data.readers.participants import (
 
 
 def joined_with(table, ids, sessions=("",), **options):
-    scans = {one: [Scan(one, Path("x"), session=session) for session in sessions] for one in ids}
+    scans = {
+        one: [ScanFile(one, Path("x"), session=session) for session in sessions] for one in ids
+    }
     return join_participants(scans, Options(participants=table, **options))
 
 
