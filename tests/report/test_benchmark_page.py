@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from folders import Made, line, make_cohort, results
-from tools.benchmark_page import Place, in_short
+from studies.benchmark_page import Place, in_short
 
 from nerve.experiments.store import UNAVAILABLE
 

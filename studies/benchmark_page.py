@@ -1,6 +1,6 @@
 """docs/benchmark.md from the results folders of configs/*_benchmark.yaml: tables, figures, cost, and who wins.
 
-`python -m tools.benchmark_page out/abide_benchmark out/ucla_benchmark` writes the page and its figures. Nothing on the
+`python -m studies.benchmark_page out/abide_benchmark out/ucla_benchmark` writes the page and its figures. Nothing on the
 page is typed by hand but the words between the numbers.
 """
 
@@ -47,7 +47,7 @@ files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Su
 in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach. NERVE
 (paper) is the preset `paper`, but for 20 epochs in batches of 32. UCLA has two scanners: no table leaves a site out.
 
-This page was written by `python -m tools.benchmark_page` from the results folders of these two experiments.
+This page was written by `python -m studies.benchmark_page` from the results folders of these two experiments.
 """
 
 
