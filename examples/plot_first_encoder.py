@@ -18,8 +18,8 @@ cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, kee
 print(cohort)
 
 # %%
-# The encoder is a scikit-learn transformer. It uses no target. `small` is the paper's model in small. Its view, what
-# is cut into patches, is here FC itself, as in the paper.
+# The encoder is a scikit-learn transformer. It uses no target. `small` is a narrower version of the paper's model. Its
+# view, the matrix that is cut into patches, is FC itself here, as in the paper.
 encoder = nerve.NERVE(preset="small", view="fc", epochs=25, lr=1e-3, seed=0, device="cpu").fit(
     cohort
 )

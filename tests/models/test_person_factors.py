@@ -59,7 +59,7 @@ def test_a_leak_would_be_found_by_the_gradient():
     assert torch.any(packed.grad[0, ~hidden & upper] != 0)
 
 
-def test_the_group_is_where_everyone_begins():
+def test_completion_begins_at_the_group_mean():
     patching = PATCHINGS["grid"]
     module, packed = started(patching)
     mean = packed.mean(0, keepdim=True)
@@ -116,7 +116,7 @@ def test_prediction_equals_the_written_out_equations(patching):
         np.testing.assert_allclose(found[person], expected, atol=1e-8)
 
 
-def test_people_of_low_rank_are_completed_from_half_of_their_patches():
+def test_participants_of_low_rank_are_completed_from_half_of_their_patches():
     patching = Patching.grid(40, 5)
     rng = np.random.default_rng(0)
     common = rng.normal(size=(40, 3))

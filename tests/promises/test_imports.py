@@ -49,5 +49,5 @@ def test_evaluation_and_reports_need_no_torch(after):
 
 
 @pytest.mark.skipif(cores._seen_by_libraries() < 2, reason="one core: there is nothing to limit")
-def test_slurm_says_how_many_threads_torch_starts(after):
+def test_slurm_decides_how_many_threads_torch_starts(after):
     assert after["threads"][1] == 1

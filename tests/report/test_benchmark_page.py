@@ -62,7 +62,7 @@ def test_the_best_is_bold_the_level_marked_and_a_control_never_best(place):
     assert " =" not in cells["Trained ‡"]
 
 
-def test_sentences_name_who_is_below_raw_fc_and_what_training_added(place):
+def test_sentences_name_the_rows_below_raw_fc_and_what_training_added(place):
     [said] = place.sentences()
     assert "Below raw FC: Trained ‡." in said
     [added] = place.controls()
