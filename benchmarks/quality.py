@@ -35,7 +35,7 @@ def sets() -> dict[str, Any]:
 def run() -> list[dict[str, object]]:
     if not DATA.is_dir():
         return [{"name": "not measured: the real data are not on this machine (../shared/data)"}]
-    from tools.recipe import abide
+    from studies.recipe import abide
 
     import nerve
     from nerve.evaluation import score_table

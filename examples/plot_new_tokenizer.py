@@ -2,7 +2,7 @@
 A tokenizer of your own, in 20 lines
 ====================================
 
-How much of FC does a tokenizer need to see? Here is one that knows nothing of a patch but its mean, trained beside the
+How much of FC does a tokenizer need to see? Here is one that sees only the mean of a patch, trained beside the
 paper's. The training is far too short for conclusions: it shows how the comparison is made.
 """
 

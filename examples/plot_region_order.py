@@ -20,7 +20,7 @@ seventeen = nerve.simulate_cohort(
 seven = seventeen.align("schaefer100-7")  # the same numbers, rows and columns in the other order
 
 # %%
-# Someone mistakes the one for the other: right matrices, wrong labels.
+# The two orders are mixed up: right matrices, wrong labels.
 mistaken = nerve.Cohort(seven.connectivity, seven.participants, "schaefer100-17", name="mistaken")
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6))
 for axis, cohort, title in zip(

@@ -26,7 +26,7 @@ axis.set(title="Mean FC", xlabel="Region", ylabel="Region")
 figure.colorbar(image, label="Pearson r")
 
 # %%
-# What was planted stands in the notes: here, where `p_factor` acts, and the best correlation that any model can reach.
+# The notes say what was planted: here, where `p_factor` acts, and the best correlation that any model can reach.
 truth = cohort.notes["truth"]["targets"]["p_factor"]
 print("true r", truth["true_r"], "on", truth["pairs"])
 

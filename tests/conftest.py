@@ -17,6 +17,10 @@ import pytest
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+# `make torture` asks for many more examples, of which tests/torture/test_bad_input.py says how many.
+hypothesis.settings.register_profile(
+    "torture", deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
 hypothesis.settings.load_profile("any machine")
 
 # folders whose tests are long

@@ -81,7 +81,7 @@ def test_participants_one_by_one_then_the_group(cohort, model, tmp_path, capsys)
     assert "does not look like" not in said.err
 
 
-def test_one_at_a_time_nobody_is_compared_but_the_group_is(cohort, model, tmp_path, capsys):
+def test_participant_level_compares_nothing_and_group_level_does(cohort, model, tmp_path, capsys):
     """A participant's FC says little about preprocessing; that of all of them does."""
     model.save(tmp_path / "model")
     narrow = np.where(np.eye(8), 1, np.array(cohort.connectivity) * 0.3)

@@ -139,7 +139,7 @@ def test_no_control_character_is_mailed(mailed):
             ], name
 
 
-def test_names_are_still_told(mailed):
+def test_names_are_still_shown(mailed):
     page = mailed["evaluated/report.html"].decode()
     assert r"score\x1b[31m" in page
     assert "58 of 60" not in page

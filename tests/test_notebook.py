@@ -42,7 +42,7 @@ def html_of(outputs):
     return next(one["data"]["text/html"] for one in outputs if "text/html" in one.get("data", {}))
 
 
-def test_a_cohort_shows_the_numbers_that_people_look_at_first(executed):
+def test_a_cohort_shows_its_most_important_numbers_first(executed):
     shown = html_of(executed[1])
     for fact in ("tiny", "24", "32", "two"):
         assert fact in shown

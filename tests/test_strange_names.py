@@ -130,7 +130,7 @@ def test_escapes_in_labels_do_not_reach_the_screen(tmp_path, letters, here):
     assert b"\x1b[31mred" not in error
 
 
-def test_names_in_markdown_begin_no_tag_link_or_picture(tmp_path):
+def test_names_in_markdown_start_no_tag_link_or_picture(tmp_path):
     write_markdown(
         tmp_path / "a.md", "# <img src=x onerror=y> ![p](http://x) p < 0.05 [0, 1] \\[done]\n"
     )

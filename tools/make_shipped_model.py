@@ -1,6 +1,6 @@
 """Make the model that comes with the package, and measure it: one command, from two open cohorts of 419 regions.
 
-    python -m tools.real_cohorts --data FOLDER --out cohorts ucla stages stages-again
+    python -m studies.real_cohorts --data FOLDER --out cohorts ucla stages stages-again
     python -m tools.make_shipped_model cohorts/ucla cohorts/stages --again cohorts/stages-again
 
 writes src/nerve/pretrained/nerve-small-419.zip. Its card holds what was measured. No participant's data are in it:

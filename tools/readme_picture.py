@@ -9,7 +9,7 @@ from nerve.report.figures import svg
 
 OUT = Path(__file__).parent.parent / "docs" / "images"
 
-# the mean of a few simulated people, so that the picture shows what FC looks like and needs no data
+# the mean of a few simulated participants, so that the picture shows what FC looks like and needs no data
 cohort = simulate_cohort(n=24, timepoints=300, parcellation="schaefer100-17", seed=0)
 figure = plot.patch_layout(cohort)
 OUT.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Torture nerve and write what came of it into docs/reliability.md.
 
-python -m torture [crash disk concurrency fuzz load …] [--short] [--seed 0] [--no-page]
+python -m torture [crash disk concurrency bad_input load …] [--short] [--seed 0] [--no-page]
 """
 
 import argparse

@@ -1,6 +1,7 @@
-"""Every option of the command line, found by walking the application, with values that it does not expect.
+"""Every command, found by walking the application: how it works in a moment, and values that it does not expect.
 
-NUL is not among them: no command line can hold it."""
+NUL is not among them: no command line can hold it.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", command
 
 
-def line(command: str, parameters: list[Any], values: Values) -> list[str]:
+def command_line(command: str, parameters: list[Any], values: Values) -> list[str]:
     """The words of a command line."""
     options, places = [], []
     for parameter in parameters:
@@ -96,44 +97,6 @@ def line(command: str, parameters: list[Any], values: Values) -> list[str]:
     return [*command.split(), *options, *places]
 
 
-def odd_lines(some: int) -> Iterator[tuple[str, list[str], bool]]:
-    """Name, words and whether it may work for long: `some` odd values for every parameter of every command.
-
-    Which values a parameter gets moves on from one to the next, so that together all are tried.
-    """
-    at = 0
-    for command, about in commands():
-        parameters = [one for one in about.params if one.name != "help"]
-        yield f"{command} · sound", line(command, parameters, sound(command)), command == "demo"
-        for parameter in parameters:
-            outputs = parameter.name == "out"
-            words = OUTPUTS if outputs else WORDS
-            for k in range(len(OUTPUTS) if outputs else some):
-                value = words[(at + k * 7) % len(words)]
-                may_work = command in ("demo", "pretrain") or parameter.name in LARGE
-                words_of = line(command, parameters, sound(command) | {parameter.name: value})
-                yield f"{command} · {parameter.name} = {value[:30]!r}", words_of, may_work
-            at += some * 7 + 1
-        for parameter in parameters:
-            kept = {name: value for name, value in sound(command).items() if name != parameter.name}
-            optional = (
-                command == "interpret" and parameter.name == "out"
-            )  # it writes into the run then
-            if (
-                len(kept) < len(sound(command))
-                and parameter.name != "dry_run"
-                and command != "demo"
-                and not optional
-            ):
-                yield (
-                    f"{command} · without {parameter.name}",
-                    line(command, parameters, kept),
-                    False,
-                )
-        yield f"{command} · unknown option", [*command.split(), "--no-such-option", "1"], False
-        yield f"{command} · too many words", [*command.split(), *["word"] * 50], False
-
-
 def odd_places(folder: Path) -> None:
     """The places that odd values name: links in a ring, empty and binary files, an output that exists."""
     inside, outside = folder / "in", folder / "out"
@@ -141,6 +104,6 @@ def odd_places(folder: Path) -> None:
         (place / "loop").symlink_to("loop")
     (inside / "empty").write_bytes(b"")
     (inside / "binary").write_bytes(bytes(range(256)) * 8)
-    (outside / "there").write_text("a file of somebody")
+    (outside / "there").write_text("a file of the user")
     (outside / "full").mkdir()
     (outside / "full/mine.txt").write_text("keep")

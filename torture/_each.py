@@ -16,7 +16,7 @@ from torture.promise import Promise
 
 WIDE = (
     "hostile",
-    "fuzz",
+    "bad_input",
     "load",
 )  # use every core themselves; load, which may not finish, comes last
 Done = tuple[str, list[Promise], float]  # name, what was found, seconds

@@ -18,11 +18,11 @@ from tests.data.readers.write_formats import random_series
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.experiments.main import Experiment
+from torture._layouts import LABELS, N_REGIONS, N_VOLUMES, Files, put
 from torture._processes import without_figures
-from torture._sources import LABELS, N_REGIONS, N_VOLUMES, Files, put
 
 HERE = b"/folder-of-the-case"  # stands for the folder of a case, in files that hold absolute paths
-N_PEOPLE = 16
+N_PARTICIPANTS = 16
 SMALL = {
     "epochs": 1, "warmup_epochs": 0, "batch_size": 8, "dim": 8, "depth": 1, "heads": 2, "decoder_dim": 8,
     "decoder_depth": 1, "decoder_heads": 2, "mask_ratio": 0.5, "lr": 0.001, "seed": 0, "device": "cpu",
@@ -77,13 +77,19 @@ EXPERIMENT = {
 
 
 def make_cohort() -> Cohort:
-    """People with time series, sites, families and somebody who was left out."""
+    """Participants with time series, sites and families, and one who was left out."""
     rng = np.random.default_rng(0)
-    series = [random_series(N_VOLUMES, N_REGIONS, i) for i in range(N_PEOPLE)]
-    table = pd.DataFrame({"participant_id": [f"S{i:02d}" for i in range(N_PEOPLE)]})
-    table["age"], table["sex"] = rng.normal(20, 3, N_PEOPLE).round(1), ["F", "M"] * (N_PEOPLE // 2)
-    table["site"], table["family"] = ["here", "there"] * (N_PEOPLE // 2), np.arange(N_PEOPLE) // 2
-    table["mean_fd"] = rng.uniform(0.1, 0.3, N_PEOPLE).round(3)
+    series = [random_series(N_VOLUMES, N_REGIONS, i) for i in range(N_PARTICIPANTS)]
+    table = pd.DataFrame({"participant_id": [f"S{i:02d}" for i in range(N_PARTICIPANTS)]})
+    table["age"], table["sex"] = (
+        rng.normal(20, 3, N_PARTICIPANTS).round(1),
+        ["F", "M"] * (N_PARTICIPANTS // 2),
+    )
+    table["site"], table["family"] = (
+        ["here", "there"] * (N_PARTICIPANTS // 2),
+        np.arange(N_PARTICIPANTS) // 2,
+    )
+    table["mean_fd"] = rng.uniform(0.1, 0.3, N_PARTICIPANTS).round(3)
     return Cohort(
         np.stack([np.corrcoef(one.T) for one in series]),
         table,

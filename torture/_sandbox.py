@@ -56,6 +56,7 @@ class Case(NamedTuple):
     name: str
     prepare: Callable[[Path], Sequence[str]]
     may_work: bool = False  # a size was asked for that takes long: to begin is enough
+    check: Callable[[Path], str] = lambda folder: ""  # what is wrong with what was written
 
 
 class Outcome(NamedTuple):
@@ -71,6 +72,21 @@ class Outcome(NamedTuple):
 
 
 Told = Callable[[Outcome], None]
+
+
+def preload() -> None:
+    """Import what the commands import, once for all processes; one thread, since a fork waits for its parent's."""
+    import nilearn.maskers  # noqa: F401
+    import scipy.io  # noqa: F401
+    import torch
+
+    import nerve.cli
+    import nerve.data.readers.ingesting
+    import nerve.interpret
+    import nerve.methods.runs
+    import nerve.report.page  # noqa: F401
+
+    torch.set_num_threads(1)
 
 
 class _OutOfTimeError(BaseException):
@@ -96,7 +112,9 @@ class _Watched:
         context: Any = multiprocessing.get_context("fork")
         here, there = context.Pipe()
         process = context.Process(target=_work, args=(there, self.cases, self.root))
+        gc.freeze()  # the child does not look at what the parent made: it would copy every page
         process.start()
+        gc.unfreeze()
         there.close()
         self.give(here, process)
 
@@ -214,7 +232,7 @@ def run_case(case: Case, number: int, root: Path) -> Outcome:
     tempfile.tempdir = None
     if not fault and memory > EXTRA_BYTES:
         fault = f"memory: {memory / 2**20:.0f} MB beyond twice the files"
-    fault = fault or _written_elsewhere(folder, before, root)
+    fault = fault or _written_elsewhere(folder, before, root) or case.check(folder)
     if not fault:
         shutil.rmtree(folder, ignore_errors=True)
     return Outcome(

@@ -88,7 +88,7 @@ def the_dead_are_relieved(case: Case, folder: Path, warm: list[Warm]) -> Promise
     ended = second.end()
     kept = bool(held) and waited and ended.code == 0 and not debris(place)
     return Promise(
-        "a killed process blocks nobody: its run is taken over",
+        "a killed process blocks no other: its run is taken over",
         f"holder stopped, the other waited: {'yes' if waited else 'no'}; holder killed: the other ended with "
         f"{ended.code}" + ("" if kept else f"; {ended.output[-300:]}; {debris(place)}"),
         kept,

@@ -25,11 +25,9 @@ from scipy import sparse
 from scipy.io import savemat
 
 from nerve._utils.cores import usable_cores
+from torture._layouts import FC, LAYOUTS, files_of, put, regions_table, sign_as_matlab
 from torture._made import made, put_here
-from torture._mutations import npy_header
-from torture._sandbox import Case, Outcome, run_cases
-from torture._sources import FC, SOURCES, files_of, put, regions_table, sign_as_matlab
-from torture.fuzz import preload
+from torture._sandbox import Case, Outcome, preload, run_cases
 from torture.promise import Promise
 
 MARK = "attacked"  # the file that hostile code would make in the current folder
@@ -98,7 +96,7 @@ def attacks() -> dict[str, Iterator[Case]]:
 def _ingested(name: str, ending: str, write: Write) -> Case:
     """A hostile file between two sound ones."""
     kind = {".nii.gz": "bold", ".tsv.gz": "tsv.gz"}.get(ending, "npy")
-    source = SOURCES[kind]
+    source = LAYOUTS[kind]
     files, regions = files_of(source.write), regions_table()
 
     def prepare(folder: Path) -> list[str]:
@@ -266,7 +264,7 @@ def _with_file(name: str, file: str, content: bytes | None, command: str) -> Cas
 
     def prepare(folder: Path) -> list[str]:
         put_here(folder / "in", made(), "cohort", "run", "table.csv", "small.yaml", "study.yaml")
-        put(folder / "in/source", files_of(SOURCES["npy"].write))
+        put(folder / "in/source", files_of(LAYOUTS["npy"].write))
         if content is None:
             (folder / "in" / file).unlink()
         else:
@@ -505,3 +503,12 @@ def _zipped(members: dict[str, bytes]) -> bytes:
         for name, content in members.items():
             archive.writestr(name, content)
     return stream.getvalue()
+
+
+def npy_header(
+    shape: str, descr: str = "'<f8'", *, version: tuple[int, int] = (1, 0), data: bytes = b""
+) -> bytes:
+    """An `.npy` whose header says what it likes."""
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}".encode()
+    length = len(text).to_bytes(2 if version == (1, 0) else 4, "little")
+    return b"\x93NUMPY" + bytes(version) + length + text + data

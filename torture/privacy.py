@@ -113,7 +113,7 @@ def recognised(work: Path) -> Promise:
             if vector.std() > 0 and np.corrcoef(vector, people)[0, 1:].max() > 0.9:
                 troubles.append(f"a participant is recognised by {name}")
     return Promise(
-        "Nobody's FC is in a model folder, nor left when one of its means is taken from another",
+        "No participant's FC is in a model folder, nor left when one of its means is subtracted from another",
         f"{n_arrays} arrays, {len(people)} participants"
         + "".join(f"; {trouble}" for trouble in troubles[:5]),
         not troubles and n_arrays > 20,

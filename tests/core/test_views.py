@@ -31,7 +31,7 @@ def test_a_view_gives_symmetric_matrices_and_survives_its_arrays(name, fc):
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_view_knows_only_the_people_it_was_fitted_on(name, fc):
+def test_a_view_is_fitted_on_training_participants_only(name, fc):
     """Each person's matrix is the same whoever else is there, and does not move the fit."""
     view = make_view(name).fit(fc[:40])
     np.testing.assert_allclose(view.apply(fc[60:61])[0], view.apply(fc)[60], atol=1e-6)
@@ -53,7 +53,7 @@ def test_tangent_is_the_logarithm_of_whitened_fc(fc):
         )
 
 
-def test_somebody_like_the_group_is_at_the_origin_and_the_diagonal_is_not_read(fc):
+def test_a_participant_like_the_group_is_at_the_origin_and_the_diagonal_is_not_read(fc):
     group = fc.mean(axis=0, keepdims=True)
     view = TangentView().fit(fc)
     np.testing.assert_allclose(view.apply(group), 0, atol=1e-5)
@@ -90,7 +90,7 @@ def test_shrunk_is_the_written_sum_over_principal_directions(fc):
 
 
 @pytest.mark.slow
-def test_shrinking_brings_noisy_people_nearer_to_their_truth():
+def test_shrinking_brings_noisy_participants_nearer_to_their_true_fc():
     """People who differ along three directions, seen through short scans."""
     rng = np.random.default_rng(1)
     loadings = rng.normal(size=(3, 12)) / 4

@@ -127,7 +127,7 @@ def test_lists_are_swept_in_every_combination():
     assert all(settings["epochs"] == 3 for _, settings in method.variants())
 
 
-def test_rows_that_a_reader_could_not_tell_apart_are_refused():
+def test_rows_with_the_same_label_are_refused():
     config = ExperimentConfig.model_validate(
         {
             "cohorts": {"A": {"path": "x", "targets": ["a"]}},

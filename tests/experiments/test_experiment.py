@@ -113,7 +113,7 @@ def test_seeds_are_rows_of_one_line(finished):
     assert set(results.comparisons["among"]) == {"reference"}
 
 
-def test_a_cohort_out_of_domain_is_said_to_be_of_other_participants(finished):
+def test_a_cohort_out_of_domain_is_reported_as_other_participants(finished):
     scopes = finished[2].scores.groupby(["cohort", "row"])["scope"].first()
     assert scopes["alpha", "nerve-1-s3"] == "all"
     assert scopes["gamma", "nerve-1-s3"] == "other_people"
@@ -223,7 +223,7 @@ def test_sweeps_have_a_column_and_what_is_chosen_shares_their_encoders(swept):
     assert set(rows["row"]) <= set(results.curves["row"])  # a choice is made with few labels, too
 
 
-def test_the_chosen_variant_is_the_one_that_predicts_training_people():
+def test_the_chosen_variant_is_the_one_that_predicts_training_participants():
     rng = np.random.default_rng(0)
     useful, noise = rng.normal(size=(80, 5)), rng.normal(size=(80, 5))
     targets = np.column_stack([useful[:, 0], noise[:, 0]])
@@ -238,7 +238,7 @@ def test_the_chosen_variant_is_the_one_that_predicts_training_people():
 
 
 @pytest.mark.slow
-def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(
+def test_a_method_without_its_input_prints_dashes_and_a_failure_is_reported(
     make_config, tmp_path, monkeypatch
 ):
     def fail(self, *_, **__):
@@ -269,7 +269,7 @@ def test_a_method_without_its_input_prints_dashes_and_a_failure_says_so(
     )
 
 
-def test_a_failed_run_says_why_without_folders_and_is_tried_again(
+def test_a_failed_run_reports_its_reason_without_folders_and_is_tried_again(
     make_config, tmp_path, monkeypatch
 ):
     def fail(*_):
@@ -306,7 +306,7 @@ def test_a_lock_is_held_by_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_strict_scope_never_shows_the_encoder_a_test_person(
+def test_strict_scope_never_shows_the_encoder_a_test_participant(
     make_config, tmp_path, tiny, monkeypatch
 ):
     protocol = {"n_folds": 2, "pretrain_scope": "train_folds"}

@@ -132,7 +132,7 @@ def test_a_model_says_the_preset_that_it_was_made_from_and_else_the_nearest(trai
 @pytest.mark.parametrize(
     "name", ["table1_main", "table2_tokenizers", "table3_parcellations", "demo"]
 )
-def test_rows_of_the_shipped_files_and_of_their_rehearsals_say_what_differs(name):
+def test_rows_of_the_shipped_files_and_of_their_rehearsals_name_what_differs(name):
     for config in (load_config(name), rehearsal(load_config(name))):
         planner = Planner(config, dict.fromkeys(config.cohorts, "data"), "code")
         recipes = {task.row.row: task.recipe for task in planner.tasks if hasattr(task, "recipe")}
@@ -213,7 +213,7 @@ def agree(out, results, report, scope, use, words):
 
 
 @pytest.mark.slow
-def test_a_model_on_its_own_training_cohort_is_said_to_have_seen_it_everywhere(own, trained):
+def test_a_model_on_its_own_training_cohort_is_reported_to_have_seen_it_everywhere(own, trained):
     _, results, report = own
     agree(
         trained / "own", results, report, "all", "yes", "on all participants including those tested"
@@ -306,7 +306,7 @@ def test_the_pool_of_gate_is_the_cohorts_that_have_time_series(pooled):
 
 
 @pytest.mark.slow
-def test_participants_that_stand_in_two_cohorts_are_found_by_their_fc(pooled):
+def test_participants_in_two_cohorts_are_found_by_their_fc(pooled):
     _, results = pooled
     scopes = results.scores.groupby(["cohort", "row"])["scope"].first()
     assert scopes["alpha", "nerve-1"] == "all"
@@ -358,7 +358,7 @@ def null_models(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_methods_text_says_what_the_null_of_table_3_is(null_models):
+def test_the_methods_text_describes_the_null_of_table_3(null_models):
     protocol = (null_models / "protocol.md").read_text(encoding="utf-8")
     report = " ".join(load_results(null_models).methods_text)
     for text in (protocol, report):
@@ -375,7 +375,7 @@ def test_the_methods_text_says_what_the_null_of_table_3_is(null_models):
 
 
 @pytest.mark.slow
-def test_the_papers_row_names_stay_and_differences_stand_below_the_table(null_models):
+def test_the_papers_row_names_stay_and_differences_are_below_the_table(null_models):
     table = paper_table(load_results(null_models))
     assert [row.label for row in table.rows] == ["Permutation", "grid", "networks"]
     text = to_text(table)
@@ -396,7 +396,7 @@ def test_the_papers_row_names_stay_and_differences_stand_below_the_table(null_mo
 
 
 @pytest.mark.slow
-def test_a_training_that_learned_next_to_nothing_is_said_on_the_screen_card_and_report(
+def test_a_training_that_learned_next_to_nothing_is_reported_on_screen_card_and_page(
     trained, tmp_path
 ):
     words = [
@@ -428,7 +428,7 @@ def test_a_training_that_learned_next_to_nothing_is_said_on_the_screen_card_and_
 
 
 @pytest.mark.slow
-def test_experiments_say_so_too_and_an_untrained_control_is_not_blamed(null_models, tmp_path):
+def test_experiments_report_it_too_but_not_for_an_untrained_control(null_models, tmp_path):
     results = load_results(null_models)
     doubtful = [one for one in results.encoders if one.error_ratio >= 0.98]
     assert doubtful

@@ -40,7 +40,7 @@ def test_participants_are_simulated_and_no_path_is_needed(tmp_path, monkeypatch)
     assert experiment.counts.total() == len(experiment.plan.unique)
 
 
-def test_targets_may_stand_in_the_protocol_of_the_file():
+def test_targets_may_be_in_the_protocol_of_the_file():
     content = {
         "cohorts": {"A": {"path": "x"}},
         "methods": [{"method": "raw"}],
@@ -51,7 +51,7 @@ def test_targets_may_stand_in_the_protocol_of_the_file():
     }
 
 
-def test_the_page_says_how_small_a_rehearsal_is():
+def test_the_page_reports_the_size_of_a_rehearsal():
     page = (CONFIGS.parent / "docs" / "howto" / "reproduce-the-paper.md").read_text(
         encoding="utf-8"
     )

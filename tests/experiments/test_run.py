@@ -105,7 +105,7 @@ def test_one_report_holds_all_parts(first):
     assert re.search(r"What was found:\n +tiny score: NERVE.* r = .*than|from", said)
 
 
-def test_a_second_run_says_what_is_done_and_other_targets_are_explained_anew(
+def test_a_second_run_lists_what_is_done_and_interprets_other_targets_again(
     first, folder, tmp_path, monkeypatch
 ):
     out = shutil.copytree(first[0], tmp_path / "first")

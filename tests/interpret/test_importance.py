@@ -106,7 +106,7 @@ def test_planted_pairs_come_out_on_top_of_an_embedding(planted, truth):
 
 
 @pytest.mark.slow
-def test_a_target_that_nothing_predicts_is_said_to_be_one(cohort):
+def test_a_target_that_nothing_predicts_gives_a_warning(cohort):
     with pytest.warns(NerveWarning, match="null .*chance"):
         table = patch_importance("raw", cohort, ["null"], **QUICK)
     assert (table["drop_low"] <= table["drop_high"]).all()
@@ -239,7 +239,9 @@ def test_tables_pattern_is_the_one_of_the_formula(cohort):
 
 
 @pytest.mark.slow
-def test_missing_targets_leave_people_out_and_regions_may_be_in_another_order(cohort, encoders):
+def test_missing_targets_leave_participants_out_and_regions_may_be_in_another_order(
+    cohort, encoders
+):
     some = cohort.subset(np.arange(30))
     people = some.participants.assign(some=some.participants["age"].where(np.arange(30) % 5 > 0))
     order = np.random.default_rng(0).permutation(100)

@@ -84,7 +84,7 @@ def test_other_tokenizers_have_no_network_weights(cohort):
 
 
 @pytest.mark.slow
-def test_attention_is_the_mean_over_people_of_the_models_maps(encoders, cohort):
+def test_attention_is_the_mean_of_the_models_maps_over_participants(encoders, cohort):
     few = cohort.subset(np.arange(20))  # more than one chunk
     found = attention_summary(encoders, few)
     module, patching = encoders[1].module_, encoders[1].patching_
@@ -108,7 +108,7 @@ def _literal_rollout(maps):
     return total
 
 
-def test_attention_table_says_where_it_comes_from_and_rows_sum_to_one(encoders, cohort):
+def test_attention_table_names_its_source_and_rows_sum_to_one(encoders, cohort):
     table = attention_summary(encoders, cohort.subset(np.arange(5))).table
     assert table.groupby(["seed", "layer", "head", "from"])[
         "attention"

@@ -158,7 +158,7 @@ def test_methods_that_reconstruct_nothing_write_nothing(cohort, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_trained_nerve_is_described_on_its_own_held_out_people(tmp_path):
+def test_a_trained_nerve_is_described_on_its_held_out_participants(tmp_path):
     import nerve
 
     cohort = nerve.simulate_cohort(n=40, timepoints=60, parcellation="schaefer100-7", seed=0)

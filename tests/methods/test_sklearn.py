@@ -241,7 +241,7 @@ def test_the_checks_of_scikit_learn_that_apply(method):
 # ---- notebooks
 
 
-def test_a_notebook_shows_what_people_look_at_first(cohort):
+def test_a_notebook_shows_the_most_important_numbers_first(cohort):
     page = cohort._repr_html_()
     for said in (
         ">24<",

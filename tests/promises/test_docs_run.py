@@ -58,7 +58,7 @@ def run(page):
         assert done.exit_code == 0, told
 
 
-def test_every_page_is_run_or_says_why_not():
+def test_every_page_is_run_or_has_a_reason_not_to_be():
     pages = {str(page.relative_to(ROOT)) for page in PAGES if list(commands(page))}
     run_here = {f"{OWN}{name}.md" for name in READERS} | {f"docs/howto/{name}.md" for name in HOWTO}
     assert pages <= run_here | {"docs/howto/reproduce-the-paper.md"}
@@ -70,7 +70,7 @@ def test_every_page_is_run_or_says_why_not():
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_cohort_of_ones_own_is_read(name, tmp_path, monkeypatch):
+def test_a_cohort_of_your_own_is_read(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     READERS[name](tmp_path)
     for words in commands(ROOT / OWN / f"{name}.md"):

@@ -34,7 +34,7 @@ ANOTHER_PROGRAMS = {
 }  # torchrun, pip, every command
 MENTIONED = "\n".join(
     path.read_text(encoding="utf-8")
-    for folder in ("src", "tools")
+    for folder in ("src", "studies", "tools")
     for path in (ROOT / folder).rglob("*.py")
 )
 TYPED = "\n".join(
@@ -199,7 +199,7 @@ def found(name):
 def test_files_of_the_repository_in_the_text_exist(page):
     for code in inline(page):
         if re.fullmatch(
-            r"(src|tests|tools|configs|docs|benchmarks|torture|examples)/[\w./-]+", code
+            r"(src|tests|tools|studies|configs|docs|benchmarks|torture|examples)/[\w./-]+", code
         ):
             assert (ROOT / code).exists(), code
         elif re.fullmatch(r"[\w/]+\.py", code) and "/" in code:

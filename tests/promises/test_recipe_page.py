@@ -1,11 +1,11 @@
-"""The tables of the pages that tools/recipe.py makes have their places and their commands."""
+"""The tables of the pages that studies/recipe.py makes have their places and their commands."""
 
 import importlib
 import re
 
 import pandas as pd
 import pytest
-from tools.recipe import MODELS, PAGE, PAGES, TABLES, fill, markdown
+from studies.recipe import MODELS, PAGE, PAGES, TABLES, fill, markdown
 
 from nerve.methods import make_method
 
@@ -22,7 +22,7 @@ def test_every_table_has_its_place_and_its_command(name):
     assert page == PAGES.get(name, PAGE).read_text()
     filled = fill(page, name, "| new |")
     assert f"<!-- table {name} -->\n| new |\n<!-- end of {name} -->" in filled
-    assert f"`python -m tools.recipe {name.split('-')[0]}`" in page
+    assert f"`python -m studies.recipe {name.split('-')[0]}`" in page
     for block in re.findall(r"<!-- table .*? -->.*?<!-- end of .*? -->", page, re.DOTALL):
         assert block in filled or f"<!-- table {name} -->" in block
 
@@ -35,8 +35,8 @@ def test_attempts_have_their_places_and_their_commands():
         "metamatching",
     }
     for name in ("posterior", "metamatching"):
-        assert f"`python -m tools.{name}`" in attempts
-        assert PAGE.parent / "attempts.md" == importlib.import_module(f"tools.{name}").PAGE
+        assert f"`python -m studies.{name}`" in attempts
+        assert PAGE.parent / "attempts.md" == importlib.import_module(f"studies.{name}").PAGE
 
 
 def test_every_command_fills_a_place():

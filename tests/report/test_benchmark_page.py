@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from folders import Made, line, make_cohort, results
-from tools.benchmark_page import Place, in_short
+from studies.benchmark_page import Place, in_short
 
 from nerve.experiments.store import UNAVAILABLE
 
@@ -62,7 +62,7 @@ def test_the_best_is_bold_the_level_marked_and_a_control_never_best(place):
     assert " =" not in cells["Trained ‡"]
 
 
-def test_sentences_name_who_is_below_raw_fc_and_what_training_added(place):
+def test_sentences_name_the_rows_below_raw_fc_and_what_training_added(place):
     [said] = place.sentences()
     assert "Below raw FC: Trained ‡." in said
     [added] = place.controls()

@@ -72,7 +72,7 @@ def test_figure_is_painted_with_a_caption_turns_dark_and_cuts_no_word(name, pain
 
 
 @pytest.mark.slow
-def test_small_networks_beside_each_other_have_labels_that_can_be_told_apart():
+def test_labels_of_small_neighbouring_networks_do_not_overlap():
     """LimbicA and LimbicB of Schaefer 100 have two regions each."""
     parcellation = load_parcellation("schaefer100-17")
     mean = np.eye(100)
@@ -87,7 +87,7 @@ def test_small_networks_beside_each_other_have_labels_that_can_be_told_apart():
     assert np.diff(middles).min() > 4  # of a height of seven
 
 
-def test_forest_dots_stand_at_the_mean_over_seeds(results):
+def test_forest_dots_are_at_the_mean_over_seeds(results):
     axes = draw("forest", results).axes[0]
     dots = next(
         one for one in axes.collections if len(one.get_offsets()) == len(results.lines)
@@ -100,7 +100,7 @@ def test_forest_dots_stand_at_the_mean_over_seeds(results):
     np.testing.assert_allclose(dots[:, 1], np.arange(len(expected)))
 
 
-def test_forest_of_a_cohort_without_scores_says_that_they_are_not_available(results):
+def test_forest_of_a_cohort_without_scores_reports_them_as_not_available(results):
     cohort, target = results.columns[0]
     mine = (results.scores["cohort"] == cohort) & (results.scores["target"] == target)
     axes = draw("forest", replace(results, scores=results.scores[~mine])).axes
@@ -129,7 +129,7 @@ def test_the_null_is_that_of_the_row_itself(results):
 
 
 @pytest.mark.slow
-def test_one_participant_is_not_shown_unless_the_run_says_how_many(results):
+def test_a_reconstruction_is_shown_only_with_its_number_of_participants(results):
     errors = dict(results.encoders[0].errors)
     assert "Mean FC of 12 participants" in drawn("reconstruction", results).caption
     errors.pop("example_n")

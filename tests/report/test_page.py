@@ -161,7 +161,7 @@ def test_the_methods_text_is_true_of_the_rows(results):
     assert "age, sex were removed" in said
 
 
-def test_covariates_are_said_by_cohort(results):
+def test_covariates_are_reported_per_cohort(results):
     gamma = results.about["protocols"]["gamma"] | {"covariates": ["age", "mean_fd"]}
     about = {**results.about, "protocols": results.about["protocols"] | {"gamma": gamma}}
     texts = methods_text(replace(results, about=about))
@@ -207,7 +207,7 @@ def test_few_participants_one_target_and_one_method_still_give_a_page(tmp_path, 
 
 
 @pytest.mark.slow
-def test_without_the_cohort_the_page_says_which_option_adds_its_figures(
+def test_without_the_cohort_the_page_names_the_option_that_adds_its_figures(
     tmp_path, experiment, unpainted
 ):
     folder = copied(experiment, tmp_path / "e", "cohorts")
@@ -301,7 +301,7 @@ def test_an_unfinished_or_old_folder_is_refused(tmp_path, old):
         ("history.tsv", "a\tb\n1\t2\n"),
     ],
 )
-def test_a_damaged_file_of_a_run_gives_a_sentence_or_costs_its_own_part(
+def test_a_damaged_file_of_a_run_gives_a_sentence_or_loses_one_part_of_the_page(
     tmp_path, experiment, name, content, monkeypatch
 ):
     monkeypatch.setattr("nerve.report.figures.SECTIONS", {"pretraining": ("loss_curves",)})

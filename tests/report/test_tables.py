@@ -157,7 +157,7 @@ def test_table_2_has_no_shading_as_in_the_paper():
     assert not any("Shaded" in note for note in made.notes)
 
 
-def test_reference_rows_stand_apart_with_their_own_comparison():
+def test_reference_rows_are_in_a_block_with_their_own_comparison():
     made = paper_table(fed(TABLE_1, references=True))
     assert [row.line for row in made.rows][-2:] == list(REFERENCES)
     raw, covariates = made.rows[-2:]
@@ -206,7 +206,7 @@ def test_off_a_terminal_a_wide_table_is_whole_and_its_marks_are_explained(capsys
     assert any(one.startswith("*: best method") and "+: next" in one for one in lines)
 
 
-def test_failed_and_adapted_cells_are_said():
+def test_failed_and_adapted_cells_are_marked():
     results = fed(TABLE_1)
     runs = pd.DataFrame(
         [{"id": "1", "kind": "train", "line": "GATE", "cohort": "ABCD", "status": "failed"}]
@@ -222,7 +222,7 @@ def test_failed_and_adapted_cells_are_said():
     assert "‡: adapted. BrainMass: drawn from a Wishart." in made.notes
 
 
-def test_whom_encoders_had_seen_is_said_by_cohort(results):
+def test_participants_seen_by_encoders_are_reported_per_cohort(results):
     notes = " ".join(paper_table(results).notes)
     assert (
         "including those tested (scope all) in Alpha: NERVE, mask_ratio=0.25; NERVE, mask_ratio=0.5."

@@ -31,7 +31,7 @@ def test_an_error_of_the_system_is_a_sentence_too(monkeypatch, capsys):
     assert capsys.readouterr().err.strip() == "nerve: /scratch/file: No space left on device."
 
 
-def test_what_is_full_is_named_even_if_the_system_does_not_say(monkeypatch, capsys):
+def test_the_full_disk_is_named_even_if_the_system_does_not_name_it(monkeypatch, capsys):
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

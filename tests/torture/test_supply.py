@@ -110,7 +110,7 @@ def test_an_audit_that_looked_nothing_up_is_not_a_clean_one(packages, code):
     assert audit.verdict(packages)[0] == code
 
 
-def test_an_audit_without_its_tool_says_so(tmp_path, monkeypatch):
+def test_an_audit_without_its_tool_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(audit.importlib.util, "find_spec", lambda name: None)
     code, words = audit.audited("constraints.txt")
     assert code == audit.NOT_RUN

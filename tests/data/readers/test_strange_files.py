@@ -1,4 +1,4 @@
-"""What torture.fuzz and torture.hostile once found, each as a test of its own."""
+"""Defects that random bad input and torture.hostile once showed, each as a test of its own."""
 
 import gzip
 import os

@@ -1,6 +1,6 @@
 """Make the tables of docs/what-nerve-learns.md and docs/methods/shrunk.md from real cohorts, each by one command.
 
-`python -m tools.recipe features|strict|floors|masked|labels|stages --data FOLDER` writes OUT/<table>.tsv and prints
+`python -m studies.recipe features|strict|floors|masked|labels|stages --data FOLDER` writes OUT/<table>.tsv and prints
 the table, with `--page` into its page too. Fitted models are kept in OUT/models and not fitted again. Times are CPU
 seconds of one thread.
 """

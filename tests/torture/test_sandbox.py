@@ -1,4 +1,4 @@
-"""Bad input gives one sentence; and the frame that says so notices every kind of misbehaviour."""
+"""The process that watches commands notices every sort of misbehaviour."""
 
 import os
 import signal
@@ -6,22 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torture._commands import commands, odd_lines, sound
 from torture._sandbox import Case, run_cases
 
 from nerve._utils.cores import reuse_freed_memory
 from nerve._utils.errors import NerveError
-from torture import _sandbox, fuzz
-
-pytestmark = pytest.mark.xdist_group(
-    "made"
-)  # both this file and test_hostile.py damage what `torture._made` makes
-
-
-@pytest.mark.slow
-def test_short_form(tmp_path):
-    promise = fuzz.run(tmp_path, short=True, seed=1)[0]
-    assert promise.kept, promise.measured
+from torture import _sandbox
 
 
 def _ends(folder: Path) -> None:
@@ -101,7 +90,7 @@ def _leaves_a_draft(folder: Path) -> None:
         (_leaves_a_draft, "an unfinished file was left"),
     ],
 )
-def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
+def test_misbehaviour_is_noticed(command, fault, tmp_path, monkeypatch):
     import nerve.cli
 
     monkeypatch.setattr(nerve.cli, "main", lambda: command(Path.cwd().parent))
@@ -125,43 +114,8 @@ def test_the_frame_notices(command, fault, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_memory_that_the_parent_has_freed_hides_nothing(tmp_path, monkeypatch):
+def test_memory_that_the_parent_freed_does_not_hide_what_a_case_takes(tmp_path, monkeypatch):
     reuse_freed_memory()
     some = [np.ones(3_125_000) for _ in range(8)]
     del some
-    test_the_frame_notices(_takes_memory, "memory: ", tmp_path, monkeypatch)
-
-
-def test_every_command_and_option_is_tried():
-    tried = {name for name, _, _ in odd_lines(1)}
-    for command, about in commands():
-        sound(command)  # how it is called when all is well
-        for parameter in about.params:
-            assert parameter.name == "help" or any(
-                name.startswith(f"{command} · {parameter.name} ") for name in tried
-            )
-
-
-@pytest.mark.slow
-def test_a_case_is_the_same_again(tmp_path):
-    cases = fuzz.all_cases(5)
-    for number in (3, 700, 1500):
-        written = []
-        for place in ("a", "b"):
-            folder = tmp_path / place / str(number)
-            folder.mkdir(parents=True)
-            (folder / "in").mkdir()
-            cases[number].prepare(folder)
-            files = sorted(
-                path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
-            )
-            written.append([path.read_bytes() for path in files])
-        assert written[0] == written[1]
-
-
-@pytest.mark.slow
-def test_there_are_enough_cases_of_every_kind():
-    cases = fuzz.all_cases(0)
-    kinds = {case.name.split(" · ")[0] for case in cases}
-    assert len(cases) // fuzz.SHARE >= 1700
-    assert kinds == {"readers", "tables", "stores", "models", "results", "settings", "options"}
+    test_misbehaviour_is_noticed(_takes_memory, "memory: ", tmp_path, monkeypatch)

@@ -1,6 +1,6 @@
 """Can NERVE be more than shrunk tangent space? From one half of a scan to what others share of the other half.
 
-`python -m tools.posterior --data FOLDER` prints two tables, with `--page` into docs/attempts.md. ABIDE is split in
+`python -m studies.posterior --data FOLDER` prints two tables, with `--page` into docs/attempts.md. ABIDE is split in
 three: directions come from the first part, models are trained on the second, the third is held out. From a half scan
 every model predicts the scores of the other half on the directions; NERVE, reading the shrunk matrix, corrects the
 linear prediction and begins at it. Features are predictions from whole scans, of the second and third part.
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from tools.recipe import DOCS, LABELLED, Rows, _curves, _lines, abide, few_labels, fill
+from studies.recipe import DOCS, LABELLED, Rows, _curves, _lines, abide, few_labels, fill
 
 import nerve
 from nerve._utils.errors import NerveWarning

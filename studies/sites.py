@@ -1,14 +1,15 @@
-"""What recentring by site does on a cohort of many sites: python -m tools.sites COHORT OUT.tsv
+"""Make the table of docs/howto/sites.md: what recentring by site does on a cohort of many sites.
 
-Tangent space with and without recentring, for each target: r of all participants together, r within sites, AUC, in ten
+`python -m studies.sites COHORT OUT.tsv`. Tangent space with and without recentring, for each target: r of all participants together, r within sites, AUC, in ten
 folds and with whole sites left out, and how well the features predict the site. The point at which the tangent space is
 taken is the mean of everyone, without labels, once; shifts of sites, λ and coefficients are learned in training folds.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Row(Features):
         return ridge_of(protocol), self.source
 
 
-def main(folder: str, out: str) -> None:
+def measure(folder: Path, out: Path) -> None:
     """Measure and write one row per protocol, features and target."""
     cohort = Cohort.load(folder)
     entries = TangentSpace().fit_transform(cohort)
@@ -86,5 +87,16 @@ def main(folder: str, out: str) -> None:
     write_tsv(out, pd.concat(rows, ignore_index=True))
 
 
+def main() -> None:
+    """Read the command line and make the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cohort", type=Path, help="folder of a cohort with a column `site`")
+    parser.add_argument("out", type=Path, help="the table, a .tsv file")
+    args = parser.parse_args()
+    measure(args.cohort, args.out)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

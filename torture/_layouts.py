@@ -1,4 +1,4 @@
-"""Small sound sources of every layout that `nerve ingest` reads: what the fuzzing damages."""
+"""A small sound folder of every layout that `nerve ingest` reads. Tests damage copies of its files."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ Files = dict[str, bytes]
 
 
 @dataclass(frozen=True)
-class Source:
-    """A sound source: how it is written, which file is damaged, of what kind that is, and options of the command."""
+class Layout:
+    """How a sound folder is written, which of its files is damaged, and options of the command."""
 
     write: Callable[[Path], object]
     damaged: str  # the end of a file's name
-    kind: str  # text, gz, json, npy, npz, mat5, hdf5, nifti, cifti
+    file_type: str  # text, gz, json, npy, npz, mat5, hdf5, nifti, cifti
     options: tuple[str, ...] = ()
 
 
@@ -218,110 +218,110 @@ def sign_as_matlab(path: Path) -> None:
 
 IMAGE = ("--atlas-image", "{source}/atlas.nii.gz", "--denoise", "6p:0.01-")
 SURFACE = ("--atlas-image", "{source}/atlas.dlabel.nii", "--denoise", "none")
-SOURCES = {
-    "bep017 matrix": Source(_bep017, "relmat.dense.tsv", "text"),
-    "bep017 sidecar": Source(_bep017, "relmat.json", "json"),
-    "bep017 nodes": Source(_bep017, "nodeindices.tsv", "text"),
-    "xcpd matrix": Source(_each(_xcpd("matrix")), "relmat.tsv", "text"),
-    "xcpd series": Source(
+LAYOUTS = {
+    "bep017 matrix": Layout(_bep017, "relmat.dense.tsv", "text"),
+    "bep017 sidecar": Layout(_bep017, "relmat.json", "json"),
+    "bep017 nodes": Layout(_bep017, "nodeindices.tsv", "text"),
+    "xcpd matrix": Layout(_each(_xcpd("matrix")), "relmat.tsv", "text"),
+    "xcpd series": Layout(
         _each(_xcpd("series", "motion")), "timeseries.tsv", "text", ("--timeseries",)
     ),
-    "xcpd motion": Source(
+    "xcpd motion": Layout(
         _each(_xcpd("series", "motion")), "motion.tsv", "text", ("--fd-threshold", "0.5")
     ),
-    "xcpd quality": Source(_each(_quality), "qc.tsv", "text"),
-    "4S table": Source(
+    "xcpd quality": Layout(_each(_quality), "qc.tsv", "text"),
+    "4S table": Layout(
         lambda f: (_each(_xcpd("matrix"))(f), write_four_s_table(f)), "dseg.tsv", "text"
     ),
-    "giga": Source(
+    "giga": Layout(
         _each(lambda f, p, i: write_giga(f, p, labels=LABELS, matrix=FC[i])), "relmat.tsv", "text"
     ),
-    "cpac matrix": Source(
+    "cpac matrix": Layout(
         _each(lambda f, p, i: write_cpac(f, p, matrix=FC[i], atlas="Own")),
         "correlations.tsv",
         "text",
     ),
-    "cpac series": Source(_each(_cpac_series), "timeseries.1D", "text", ("--kind", "partial")),
-    "cpac motion": Source(_each(_cpac_series), "motion.1D", "text"),
-    "pconn": Source(
+    "cpac series": Layout(_each(_cpac_series), "timeseries.1D", "text", ("--kind", "partial")),
+    "cpac motion": Layout(_each(_cpac_series), "motion.1D", "text"),
+    "pconn": Layout(
         _each(lambda f, p, i: write_pconn(f / f"{p}.own.pconn.nii", FC[i], LABELS)),
         ".pconn.nii",
         "cifti",
     ),
-    "ptseries": Source(
+    "ptseries": Layout(
         _each(lambda f, p, i: write_ptseries(f / f"{p}.own.ptseries.nii", SERIES[i], LABELS)),
         ".ptseries.nii",
         "cifti",
     ),
-    "bold": Source(_images, "_bold.nii.gz", "nifti", IMAGE),
-    "bold sidecar": Source(_images, "_bold.json", "json", IMAGE),
-    "label image": Source(_images, "atlas.nii.gz", "nifti", IMAGE),
-    "confounds": Source(_images, "_desc-confounds_timeseries.tsv", "text", IMAGE),
-    "dtseries": Source(lambda f: _images(f, surface=True), ".dtseries.nii", "cifti", SURFACE),
-    "dlabel": Source(lambda f: _images(f, surface=True), ".dlabel.nii", "cifti", SURFACE),
-    "ukb table": Source(_netmats, "netmats.txt", "text"),
-    "ukb bulk": Source(
+    "bold": Layout(_images, "_bold.nii.gz", "nifti", IMAGE),
+    "bold sidecar": Layout(_images, "_bold.json", "json", IMAGE),
+    "label image": Layout(_images, "atlas.nii.gz", "nifti", IMAGE),
+    "confounds": Layout(_images, "_desc-confounds_timeseries.tsv", "text", IMAGE),
+    "dtseries": Layout(lambda f: _images(f, surface=True), ".dtseries.nii", "cifti", SURFACE),
+    "dlabel": Layout(lambda f: _images(f, surface=True), ".dlabel.nii", "cifti", SURFACE),
+    "ukb table": Layout(_netmats, "netmats.txt", "text"),
+    "ukb bulk": Layout(
         lambda f: [write_ukb_bulk(f, f"100000{i}", FC[i]) for i in (1, 2)],
         "1_25750_2_0.txt",
         "text",
     ),
-    "abide": Source(_each(_one_d), "0_rois_cc200.1D", "text"),
-    "cbig v7.3": Source(
+    "abide": Layout(_each(_one_d), "0_rois_cc200.1D", "text"),
+    "cbig v7.3": Layout(
         _each(lambda f, p, i: write_hdf5(f / f"sub-{p}_corrMat.mat", FC[i])),
         "01_corrMat.mat",
         "hdf5",
     ),
-    "cbig v5": Source(
+    "cbig v5": Layout(
         _each(lambda f, p, i: savemat(f / f"sub-{p}_corrMat.mat", {"corr_mat": FC[i]})),
         "01_corrMat.mat",
         "mat5",
     ),
-    "mat compressed": Source(
+    "mat compressed": Layout(
         _each(lambda f, p, i: savemat(f / f"{p}.mat", {"fc": FC[i]}, do_compression=True)),
         "S01.mat",
         "mat5",
     ),
-    "npy": Source(_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i])), "S01.npy", "npy"),
-    "npy of all": Source(_stack, "all.npy", "npy"),
-    "npz": Source(_each(lambda f, p, i: np.savez(f / f"{p}.npz", fc=FC[i])), "S01.npz", "npz"),
-    "npz of all": Source(
+    "npy": Layout(_each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i])), "S01.npy", "npy"),
+    "npy of all": Layout(_stack, "all.npy", "npy"),
+    "npz": Layout(_each(lambda f, p, i: np.savez(f / f"{p}.npz", fc=FC[i])), "S01.npz", "npz"),
+    "npz of all": Layout(
         lambda f: np.savez_compressed(f / "all.npz", S01=FC[0], S02=FC[1]), "all.npz", "npz"
     ),
-    "csv": Source(
+    "csv": Layout(
         _each(lambda f, p, i: np.savetxt(f / f"{p}.csv", FC[i], delimiter=",")), "S01.csv", "text"
     ),
-    "tsv series": Source(
+    "tsv series": Layout(
         _each(lambda f, p, i: np.savetxt(f / f"{p}.tsv", SERIES[i], delimiter="\t")),
         "S01.tsv",
         "text",
     ),
-    "tsv.gz": Source(_each(_gz), "S01.tsv.gz", "gz"),
-    "folders": Source(_each(_folder), "S01/fc_matrix.txt", "text"),
-    "fisher z": Source(
+    "tsv.gz": Layout(_each(_gz), "S01.tsv.gz", "gz"),
+    "folders": Layout(_each(_folder), "S01/fc_matrix.txt", "text"),
+    "fisher z": Layout(
         _each(lambda f, p, i: np.savetxt(f / f"{p}.txt", _z(i, np.inf))), "S01.txt", "text"
     ),
-    "dpabi": Source(_each(_dpabi), "ROICorrelation_Sub_S01.mat", "mat5"),
-    "dpabi text": Source(_each(_dpabi), "ROISignals_Sub_S01.txt", "text", ("--data", "series")),
-    "vectors": Source(
+    "dpabi": Layout(_each(_dpabi), "ROICorrelation_Sub_S01.mat", "mat5"),
+    "dpabi text": Layout(_each(_dpabi), "ROISignals_Sub_S01.txt", "text", ("--data", "series")),
+    "vectors": Layout(
         _each(lambda f, p, i: np.save(f / f"{p}.npy", FC[i][np.tril_indices(N_REGIONS, -1)])),
         "S01.npy",
         "npy",
         ("--unfolding", "lower"),
     ),
-    "conn": Source(_each(_conn), "Subject001_Condition001.mat", "mat5"),
-    "mat of all": Source(_mat_of_all, "all.mat", "mat5"),
-    "wide table": Source(_wide, "edges.csv", "text"),
-    "long table": Source(_long, "edges.tsv", "text"),
-    "giga h5": Source(_giga_h5, "atlas-Own_desc-simple.h5", "hdf5"),
-    "1D with tabs": Source(
+    "conn": Layout(_each(_conn), "Subject001_Condition001.mat", "mat5"),
+    "mat of all": Layout(_mat_of_all, "all.mat", "mat5"),
+    "wide table": Layout(_wide, "edges.csv", "text"),
+    "long table": Layout(_long, "edges.tsv", "text"),
+    "giga h5": Layout(_giga_h5, "atlas-Own_desc-simple.h5", "hdf5"),
+    "1D with tabs": Layout(
         _each(
             lambda f, p, i: np.savetxt(f / f"{p}.1D", np.c_[SERIES[i]], fmt="\t%.6f", delimiter="")
         ),
         "S01.1D",
         "text",
     ),
-    "decimal comma": Source(_each(_decimal_comma), "S01.csv", "text"),
-    "workbook": Source(_workbook, "people.xlsx", "npz", ("--participants", "{source}/people.xlsx")),
+    "decimal comma": Layout(_each(_decimal_comma), "S01.csv", "text"),
+    "workbook": Layout(_workbook, "people.xlsx", "npz", ("--participants", "{source}/people.xlsx")),
 }
 
 
@@ -353,28 +353,28 @@ def regions_table() -> bytes:
     return table.to_csv(sep="\t", index=False, na_rep="n/a").encode()
 
 
-def encoded(kind: str, array: Any, name: str) -> bytes:
-    """A file of that kind which holds another array."""
+def encoded(file_type: str, array: Any, name: str) -> bytes:
+    """A file of that type which holds another array."""
     stream = io.BytesIO()
-    if kind == "npy":
+    if file_type == "npy":
         np.save(stream, array, allow_pickle=True)
-    elif kind == "npz":
+    elif file_type == "npz":
         np.savez_compressed(stream, allow_pickle=True, fc=array)
-    elif kind == "mat5":
+    elif file_type == "mat5":
         key = "corr_mat" if "corrMat" in name else "fc"
         savemat(stream, {key: sparse.csc_matrix(array) if np.size(array) == 9 else array})
     else:
         with tempfile.TemporaryDirectory() as temporary:
             path = Path(temporary) / Path(name).name
-            _write_other(kind, path, np.asarray(array))
+            _write_other(file_type, path, np.asarray(array))
             return path.read_bytes()
     return stream.getvalue()
 
 
-def _write_other(kind: str, path: Path, array: np.ndarray) -> None:
-    if kind == "hdf5":
+def _write_other(file_type: str, path: Path, array: np.ndarray) -> None:
+    if file_type == "hdf5":
         write_hdf5(path, array)
-    elif kind == "nifti":
+    elif file_type == "nifti":
         volume = array.reshape(array.shape + (1,) * (3 - array.ndim)) if array.ndim < 3 else array
         nibabel.Nifti1Image(volume.astype(np.float32), AFFINE).to_filename(path)
     else:

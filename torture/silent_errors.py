@@ -1,6 +1,8 @@
-"""What would go wrong in silence: data changed behind a result, files of the user's, strange names, dead helpers.
+"""Errors that would give a wrong result, or lose a file, without a message.
 
-Each attack is made on a folder of its own. Commands run in this process where nothing can hang, else in another.
+A cohort changed after it was used, files of the user in an output folder, a killed reading process, words among
+numbers, names that are not UTF-8, impossible settings. Each attack has a folder of its own. Commands run in this
+process where nothing can hang, else in another.
 """
 
 import contextlib
@@ -25,13 +27,11 @@ from torture._processes import without_figures
 from torture._results import compared
 from torture.promise import Promise
 
-REGIONS, PEOPLE, PATIENCE = (
-    "schaefer100-7",
-    60,
-    40.0,
-)  # seconds until a command that lost a helper must have ended
+REGIONS = "schaefer100-7"
+N_PARTICIPANTS = 60
+PATIENCE = 40.0  # seconds until a command that lost a helper must have ended
 TRAINING = ("dim=16", "depth=1", "heads=2", "epochs=1", "batch_size=32")
-STRANGE = os.fsdecode(b"caf\xe9")  # no UTF-8
+STRANGE = os.fsdecode(b"caf\xe9")  # not UTF-8
 
 
 def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
@@ -39,21 +39,21 @@ def run(folder: Path, *, short: bool, seed: int) -> list[Promise]:
 
     Those are test_changed_cohort.py, test_doubtful_tables.py, test_parallel.py and test_strange_names.py.
     """
-    people = simulate_cohort(
-        PEOPLE, REGIONS, 40, keep_timeseries=False, seed=seed, name="simulated"
+    cohort = simulate_cohort(
+        N_PARTICIPANTS, REGIONS, 40, keep_timeseries=False, seed=seed, name="simulated"
     )
-    people.save(folder / "cohort")
+    cohort.save(folder / "cohort")
     some = [
         changed_cohorts(folder, ["matrices reversed"] if short else list(CHANGES)),
         files_of_others(folder),
-        dead_readers(folder, people, 1 if short else 6),
+        dead_readers(folder, cohort, 1 if short else 6),
     ]
     if short:
         return some
     return [
         *some,
         doubtful_tables(folder),
-        strange_names(folder, people),
+        strange_names(folder, cohort),
         impossible_settings(folder),
     ]
 
@@ -82,7 +82,7 @@ def sorted_table(cohort: Path) -> None:
 
 
 def reversed_matrices(cohort: Path) -> None:
-    """Matrices of other people, with the time of the file set back."""
+    """Matrices of other participants, with the time of the file set back."""
     file = cohort / "connectivity.npy"
     before = file.stat()
     np.save(file, np.load(file)[::-1])
@@ -284,15 +284,15 @@ def impossible_settings(folder: Path) -> Promise:
     )
 
 
-# ---- helpers that die, and names that are no text
+# ---- killed helpers, and names that are not UTF-8
 
 
-def dead_readers(folder: Path, people: object, times: int) -> Promise:
+def dead_readers(folder: Path, cohort: object, times: int) -> Promise:
     """Kill one reading process of an ingest."""
     source = folder / "source"
     source.mkdir()
     for number in range(600):
-        np.save(source / f"p{number:03}.npy", people.connectivity[number % PEOPLE])  # type: ignore[attr-defined]
+        np.save(source / f"p{number:03}.npy", cohort.connectivity[number % N_PARTICIPANTS])  # type: ignore[attr-defined]
     words = ["ingest", str(source), "{out}", "--parcellation", REGIONS, "--jobs", "2"]
     troubles, slowest = [], 0.0
     for number in range(times):
@@ -330,12 +330,12 @@ def killed_helper(words: list[str], after: float) -> tuple[int | None, float]:
             return None, PATIENCE
 
 
-def strange_names(folder: Path, people: object) -> Promise:
-    """Files and folders whose names are no UTF-8, and help where there is only ASCII."""
+def strange_names(folder: Path, cohort: object) -> Promise:
+    """Files and folders whose names are not UTF-8, and help on a terminal that knows only ASCII."""
     source = folder / "strange"
     source.mkdir()
     for number in range(9):
-        np.save(source / f"{STRANGE}{number}.npy", people.connectivity[number])  # type: ignore[attr-defined]
+        np.save(source / f"{STRANGE}{number}.npy", cohort.connectivity[number])  # type: ignore[attr-defined]
     ascii_only = {
         "PYTHONIOENCODING": "ascii",
         "LC_ALL": "C",

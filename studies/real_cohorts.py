@@ -1,6 +1,6 @@
 """Cohort folders of the real data sets beside the checkout, for configs/*_benchmark.yaml.
 
-`python -m tools.real_cohorts --data ../shared/data --out cohorts` writes cohorts/abide (with series), cohorts/ucla and
+`python -m studies.real_cohorts --data ../shared/data --out cohorts` writes cohorts/abide (with series), cohorts/ucla and
 the two sessions of STAGES, cohorts/stages and cohorts/stages-again; names after it choose some of them.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tools.recipe import abide, ucla
+from studies.recipe import abide, ucla
 
 import nerve
 

@@ -1,6 +1,6 @@
 """Do the labels of other sites help with few labels here? Meta-matching (He et al. 2022) between the sites of ABIDE.
 
-`python -m tools.metamatching --data FOLDER` prints a table, with `--page` into docs/attempts.md. Half of the sites
+`python -m studies.metamatching --data FOLDER` prints a table, with `--page` into docs/attempts.md. Half of the sites
 are the source, the others the target, in three draws of sites. Kernel ridge of the source's tangent vectors on each
 of its phenotypes; what these models predict for the participants of the target are their features.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from tools.recipe import DOCS, TARGETS, Rows, _lines, abide, few_labels, fill
+from studies.recipe import DOCS, TARGETS, Rows, _lines, abide, few_labels, fill
 
 import nerve
 from nerve._utils.errors import NerveWarning

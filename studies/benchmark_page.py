@@ -1,6 +1,6 @@
 """docs/benchmark.md from the results folders of configs/*_benchmark.yaml: tables, figures, cost, and who wins.
 
-`python -m tools.benchmark_page out/abide_benchmark out/ucla_benchmark` writes the page and its figures. Nothing on the
+`python -m studies.benchmark_page out/abide_benchmark out/ucla_benchmark` writes the page and its figures. Nothing on the
 page is typed by hand but the words between the numbers.
 """
 
@@ -34,20 +34,20 @@ UNTRAINED = "untrained"  # the group of the controls
 INTRODUCTION = """# Benchmark on real participants
 
 Every row of the package on two public cohorts (ABIDE without those who have constant regions). Kernel ridge
-regression on frozen features (supervised networks predict by themselves), scored out of fold. Numbers are r for age
+regression on frozen features (supervised networks predict directly), scored out of fold. Numbers are r for age
 and FIQ and the area under the curve (AUC) for sex and diagnosis, with the r within sites in brackets where there are
 several sites. **Bold** is the best of a column; rows marked = cannot be told from it (paired bootstrap over
 participants, p ≥ .05). CPU s is what a row took in all tables of its cohort together, training and probes; the
 machine was shared with other programs.
 
 Encoders have seen all participants without labels (`pretrain_scope: all`). NERVE's view and presets were chosen on
-ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so that its rows there are not fresh;
-nothing was chosen on UCLA. Everything else has the settings of its preset `small`, but for the epochs that the
+ABIDE's age, sex and diagnosis ([what NERVE learns](what-nerve-learns.md)), so its rows there are not an independent test;
+nothing was chosen on UCLA. Everything else has the settings of its preset `small`, except for the epochs that the
 files name: `configs/abide_benchmark.yaml` and `configs/ucla_benchmark.yaml`. Supervised networks are trained anew
 in each fold for each target, for few epochs: what they reach here is not what their papers' budgets reach. NERVE
-(paper) is the preset `paper`, but for 20 epochs in batches of 32. UCLA has two scanners: no table leaves a site out.
+(paper) is the preset `paper`, except for 20 epochs in batches of 32. UCLA has two scanners: no table leaves a site out.
 
-This page was written by `python -m tools.benchmark_page` from the results folders of these two experiments.
+This page was written by `python -m studies.benchmark_page` from the results folders of these two experiments.
 """
 
 
