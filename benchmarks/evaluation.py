@@ -16,9 +16,9 @@ from nerve.evaluation import (
     out_of_fold_predictions,
     score_table,
 )
+from nerve.evaluation.feature_sets import GivenNumbers
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import blockwise_gram, correlation_rows
-from nerve.evaluation.sources import Kernel
 
 N_PEOPLE, N_FEATURES, N_TARGETS = 1_791, 79_800, 3  # ABCD-like: the upper triangle at 400 regions
 SKLEARN_FOLDS = 2  # of 10: each takes the same time, and grid search is slow
@@ -32,12 +32,14 @@ def run() -> list[dict]:
     strata = np.column_stack([strata_of(column, 10) for column in targets.T])
     folds = stratified_folds(strata, 10)
     kernel, kernel_seconds = _timed(lambda: _kernel(targets))
-    model, source = KernelRidge("precomputed"), Kernel(kernel)
-    predictions, ours = _timed(lambda: out_of_fold_predictions(model, source, table, folds))
+    model, features = KernelRidge("precomputed"), GivenNumbers(kernel=kernel)
+    predictions, ours = _timed(lambda: out_of_fold_predictions(model, features, table, folds))
     _, theirs = _timed(lambda: _grid_search(kernel, targets, folds, strata))
     theirs *= 10 / SKLEARN_FOLDS
     one = table[["target0"]]
-    _, permuted = _timed(lambda: null_correlations(model, source, one, folds, n_permutations=1000))
+    _, permuted = _timed(
+        lambda: null_correlations(model, features, one, folds, n_permutations=1000)
+    )
     _, statistics = _timed(lambda: score_table(_eight_methods(predictions)))
     return [
         _row("kernel of 1,791 × 79,800 features (s)", kernel_seconds, None, None, "stated"),

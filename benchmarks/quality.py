@@ -46,8 +46,8 @@ def run() -> list[dict[str, object]]:
         began = time.process_time()
         features[name] = method.fit(cohort).transform(cohort)
         seconds[name] = time.process_time() - began
-    predictions = nerve.evaluate(features, cohort, list(SCORES), motion="none")
-    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
+    predictions = nerve.evaluate(features, cohort, list(SCORES), motion="none").predictions
+    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "row"])
     rows: list[dict[str, object]] = []
     for name in features:
         rows.append(_row(f"{name}: CPU s against {REFERENCE}", seconds[name], seconds[REFERENCE]))

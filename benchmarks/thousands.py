@@ -10,11 +10,11 @@ import pandas as pd
 
 from benchmarks import peak_memory
 from nerve.evaluation import KernelRidge, kernel_ridge, out_of_fold_predictions
+from nerve.evaluation.feature_sets import FeatureSet, GivenNumbers
 from nerve.evaluation.folds import strata_of, stratified_folds
-from nerve.evaluation.kernels import blockwise_gram, correlation_rows, cross_products
-from nerve.evaluation.sources import Kernel, Landmarks, landmark_pool
+from nerve.evaluation.kernels import blockwise_gram, correlation_rows
 
-N_COMPARED, FOLDS_COMPARED, N_LANDMARKS = 4_000, 3, 2_048
+N_COMPARED, FOLDS_COMPARED = 4_000, 3
 SIZES = [
     (1_573, 19_900, 40),
     (10_000, 79_800, 600),
@@ -38,46 +38,30 @@ def compared() -> list[dict[str, object]]:
     values = cohort.inputs("upper")
     targets = cohort.participants[["age", "mean_fd", "p_factor", "internalizing"]]
     folds = _folds(targets, FOLDS_COMPARED)
-    pool = landmark_pool(N_COMPARED, N_LANDMARKS, 42)
     kernel = blockwise_gram(lambda people: values[people], N_COMPARED, correlation_rows)
-    cross = cross_products(lambda people: values[people], N_COMPARED, pool, correlation_rows)
-    exact, seconds = _scores(False, "precomputed", Kernel(kernel), targets, folds)
-    rows: list[dict[str, object]] = []
-    for name, way in (
-        ("Lanczos' method", (True, "precomputed", Kernel(kernel))),
-        (f"{N_LANDMARKS:,} landmarks", (False, "rows", Landmarks(cross, pool))),
-    ):
-        r, used = _scores(*way, targets, folds)
-        what = f"{name} against decompositions, {N_COMPARED:,} participants, {FOLDS_COMPARED} folds"
-        rows.append(
-            {
-                "name": f"{what} (CPU s)",
-                "value": used,
-                "reference": seconds,
-                "ratio": used / seconds,
-            }
-        )
-        target = (
-            "< .005"
-            if name == "Lanczos' method"
-            else "stated: they serve where the kernel does not fit memory"
-        )
-        rows.append(
-            {
-                "name": f"{what} (largest loss of r)",
-                "value": float((exact - r).max()),
-                "target": target,
-            }
-        )
-    return rows
+    features = GivenNumbers(kernel=kernel)
+    exact, seconds = _scores(False, features, targets, folds)
+    r, used = _scores(True, features, targets, folds)
+    what = f"Lanczos' method against decompositions, {N_COMPARED:,} participants, {FOLDS_COMPARED} folds"
+    return [
+        {
+            "name": f"{what} (CPU s)",
+            "value": used,
+            "reference": seconds,
+            "ratio": used / seconds,
+        },
+        {
+            "name": f"{what} (largest loss of r)",
+            "value": float((exact - r).max()),
+            "target": "< .005",
+        },
+    ]
 
 
-def _scores(
-    krylov: bool, kernel: str, source: object, targets: pd.DataFrame, folds: np.ndarray
-) -> tuple:
+def _scores(krylov: bool, features: FeatureSet, targets: pd.DataFrame, folds: np.ndarray) -> tuple:
     began = time.process_time()
-    with mock.patch.object(kernel_ridge, "pays", return_value=krylov):
-        table = out_of_fold_predictions(KernelRidge(kernel), source, targets, folds)
+    with mock.patch.object(kernel_ridge, "lanczos_is_cheaper", return_value=krylov):
+        table = out_of_fold_predictions(KernelRidge("precomputed"), features, targets, folds)
     used = time.process_time() - began
     parts = table.groupby("target", sort=False)
     return np.array(
@@ -102,7 +86,7 @@ def whole(n: int, width: int, limit: float) -> dict[str, object]:
     product = (time.perf_counter() - began) * n * n * width / 1024**3 / 2
     began = time.perf_counter()
     kernel = blockwise_gram(lambda people: features[people], n, correlation_rows)
-    out_of_fold_predictions(KernelRidge("precomputed"), Kernel(kernel), targets, folds)
+    out_of_fold_predictions(KernelRidge("precomputed"), GivenNumbers(kernel=kernel), targets, folds)
     seconds = time.perf_counter() - began
     name = f"{n:,} participants × {width:,} edges, 10 folds, {N_TARGETS} targets, against the product alone (s)"
     return {

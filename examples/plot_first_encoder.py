@@ -12,7 +12,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import nerve
-from nerve.evaluation import score_table
 
 cohort = nerve.simulate_cohort(100, "schaefer100-7", timepoints=150, seed=0, keep_timeseries=False)
 print(cohort)
@@ -55,7 +54,7 @@ print(Z.shape, tokens.shape, patching.pair_names[:3])
 # Out-of-fold predictions by kernel ridge regression, with age and sex removed, on the same folds for each kind of
 # features. Raw FC is always worth a row, and so is a target that follows nothing.
 features = {"NERVE": Z, "NERVE tokens": tokens.reshape(len(Z), -1), "raw FC": "raw"}
-predictions = nerve.evaluate(
+results = nerve.evaluate(
     features,
     cohort,
     ["p_factor", "null"],
@@ -63,9 +62,10 @@ predictions = nerve.evaluate(
     n_folds=5,
     motion=None,
     pretrain_scope="all",
+    n_bootstrap=200,
 )
-scores = score_table(predictions, n_bootstrap=200)
-print(scores[["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
+scores = results.scores
+print(scores[["target", "row", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
 
 # %%
 # With intervals. On so few participants, after so short a training, raw FC is hard to beat: say so when it is the case.
@@ -75,7 +75,7 @@ for place, row in enumerate(scores.itertuples()):
     axis.plot(row.r, place, "o", color="crimson" if row.target == "p_factor" else "0.3")
 axis.set(
     yticks=range(len(scores)),
-    yticklabels=[f"{row.target}: {row.method}" for row in scores.itertuples()],
+    yticklabels=[f"{row.target}: {row.row}" for row in scores.itertuples()],
 )
 axis.axvline(0, color="0.8", zorder=0)
 axis.set_xlabel("r, observed against predicted (95 % interval)")

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import nerve
 from nerve.data.simulate import Target, simulate_cohort
 from nerve.interpret import attention_summary, network_weights, patch_importance
-from nerve.report.results import Results
+from nerve.report.report_data import ReportData
 
 target = Target("score", true_r=0.8, factors={"general": 1.0})
 cohort = simulate_cohort(
@@ -39,7 +39,7 @@ print("stability of drops", round(table["stability"].iloc[0], 2))
 
 # %%
 # The same table as the report draws it; stars mark intervals that exclude zero.
-nerve.plot.interpretation_importance(Results(interpretation={"importance": table}))
+nerve.plot.interpretation_importance(ReportData(interpretation={"importance": table}))
 
 # %%
 # Two small encoders that differ in the seed. Trained for three epochs they hardly agree (`stability`): such maps show
@@ -68,5 +68,5 @@ print(attention.pairs.sort_values("ratio", ascending=False).head(3).round(3))
 
 # %%
 # Weights of regions in a glass brain and on the cortical surface that nilearn ships.
-nerve.plot.interpretation_brain(Results(interpretation={"network_weights": weights}))
+nerve.plot.interpretation_brain(ReportData(interpretation={"network_weights": weights}))
 plt.show()

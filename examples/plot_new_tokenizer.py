@@ -82,9 +82,8 @@ figure.tight_layout()
 
 # %%
 # What the features predict, on the same folds, beside raw FC and for a target that follows nothing.
-from nerve.evaluation import compare, score_table
 
-predictions = nerve.evaluate(
+results = nerve.evaluate(
     features | {"raw": "raw"},
     cohort,
     ["p_factor", "null"],
@@ -92,12 +91,9 @@ predictions = nerve.evaluate(
     n_folds=5,
     motion=None,
     pretrain_scope="all",
+    n_bootstrap=200,
 )
-print(
-    score_table(predictions, n_bootstrap=200)[
-        ["target", "method", "r", "r_low_cv", "r_high_cv", "r2"]
-    ].round(2)
-)
-paired = compare(predictions, "mean", "bilinear", n_bootstrap=200)
+print(results.scores[["target", "row", "r", "r_low_cv", "r_high_cv", "r2"]].round(2))
+paired = results.compare("mean", "bilinear")
 print(paired[["target", "difference", "difference_low", "difference_high", "p"]].round(2))
 plt.show()

@@ -21,9 +21,9 @@ print("planted:", sorted(planted))
 
 # %%
 # Predict it out of fold from raw FC.
-predictions = nerve.evaluate("raw", cohort, "p_factor", ["age", "sex"], n_folds=5, motion=None)
+results = nerve.evaluate("raw", cohort, "p_factor", ["age", "sex"], n_folds=5, motion="none")
 predicted = (
-    predictions.set_index("participant")["predicted"]
+    results.predictions.set_index("participant")["predicted"]
     .loc[cohort.participants["participant_id"]]
     .to_numpy()
 )

@@ -21,7 +21,7 @@ from matplotlib.ticker import NullFormatter
 
 from nerve._utils.files import read_tsv
 from nerve.evaluation import compare
-from nerve.evaluation.results import ResultsFolder, read_results
+from nerve.evaluation.results import Results
 from nerve.evaluation.rows import lines_of, short_name
 from nerve.experiments.store import UNAVAILABLE
 from nerve.report.figures import draw
@@ -56,7 +56,7 @@ class Place:
     """One cohort under one protocol: the score of each line and target, and its comparison with the best."""
 
     name: str
-    results: ResultsFolder
+    results: Results
     runs: pd.DataFrame
 
     def __post_init__(self) -> None:
@@ -217,7 +217,7 @@ def in_short(places: list[Place]) -> list[str]:
     return [*said, f"Below raw FC in every column: {'; '.join(never)}.", ""] if never else said
 
 
-def site_words(results: ResultsFolder) -> list[str]:
+def site_words(results: Results) -> list[str]:
     """How well each line tells sites apart."""
     column = "site_accuracy"
     if column not in results.scores:
@@ -296,7 +296,7 @@ def section(folder: Path, places: list[Place]) -> list[str]:
 
 def places_of(folder: Path) -> list[Place]:
     """The cohorts of an experiment."""
-    results, runs = read_results(folder), read_tsv(folder / "runs.tsv")
+    results, runs = Results.load(folder), read_tsv(folder / "runs.tsv")
     return [Place(str(name), results, runs) for name in results.cohorts["cohort"]]
 
 

@@ -30,9 +30,9 @@ from nerve._utils.errors import NerveWarning
 from nerve._utils.files import write_text, write_tsv
 from nerve._utils.linalg import Shrinkage, principal_components, shrinkage_of, turned, unit_rows
 from nerve.core.views import N_DIRECTIONS, TangentView
-from nerve.evaluation import compare, feature_sets, score_table
+from nerve.evaluation import compare, make_feature_sets, score_table
 from nerve.evaluation.curves import learning_curve
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation.participants import prepare_participants
 from nerve.methods import make_method
 from nerve.methods.ppca import PPCA
 
@@ -192,8 +192,8 @@ def features(args: argparse.Namespace) -> Rows:
 
 def scored(cohort: nerve.Cohort, sets: dict[str, Any]) -> Rows:
     """Scores of every feature set, and the paired bootstrap against raw FC and its components."""
-    predictions = nerve.evaluate(sets, cohort, list(TARGETS), motion=None)
-    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "method"])
+    predictions = nerve.evaluate(sets, cohort, list(TARGETS), motion=None).predictions
+    scores = score_table(predictions, n_bootstrap=0).set_index(["target", "row"])
     for label in sets:
         others = [
             other for other in ("raw FC", "PCA of raw FC, 256") if other in sets and other != label
@@ -290,10 +290,10 @@ def few_labels(
 ) -> Rows:
     """A row per feature set, target, number of labels and draw, as `nerve evaluate --labels` draws."""
     protocol = nerve.Protocol(targets=targets, labels=labelled, motion="none", covariates=())
-    people, protocol = prepare_people(cohort, protocol)
-    for one in feature_sets(sets, cohort):
-        prepared = one.prepare(cohort, people, protocol)
-        for row in learning_curve(one, prepared, people, protocol).to_dict("records"):
+    people, protocol = prepare_participants(cohort, protocol)
+    for one in make_feature_sets(sets, cohort):
+        one.prepare(cohort, people, protocol)
+        for row in learning_curve(one, people, protocol).to_dict("records"):
             yield {"cohort": cohort.name, "features": one.name, **row}
 
 

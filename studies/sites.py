@@ -17,11 +17,10 @@ import pandas as pd
 
 from nerve import Cohort, Protocol
 from nerve._utils.files import write_tsv
-from nerve.evaluation.features import Features, ridge_of
-from nerve.evaluation.people import prepare_people
-from nerve.evaluation.run import predict_one
+from nerve.evaluation.cross_validation import predict_targets
+from nerve.evaluation.feature_sets import FeatureSet, ridge_of
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy, site_table
-from nerve.evaluation.sources import Source
 from nerve.evaluation.statistics import score_table
 from nerve.methods.recentring import SiteShifts
 from nerve.methods.tangent import TangentSpace
@@ -29,16 +28,20 @@ from nerve.methods.tangent import TangentSpace
 TARGETS = "age,sex,diagnosis"
 
 
-class Recentred:
+class Recentred(FeatureSet):
     """Rows of a matrix, recentred by what training participants say."""
 
-    columns: tuple[str, ...] = ()
+    entries: np.ndarray
+    sites: np.ndarray
+    recentre: bool
 
-    def __init__(self, entries: np.ndarray, sites: np.ndarray, recentre: bool) -> None:
-        self.entries, self.sites, self.recentre = entries, sites, recentre
+    def prepare(self, cohort: Cohort, participants: Any, protocol: Protocol) -> Recentred:
+        """Kernel ridge on the recentred entries."""
+        self.model = ridge_of(protocol)
+        return self
 
     def split(
-        self, train: np.ndarray, test: np.ndarray, targets: Any
+        self, train: np.ndarray, test: np.ndarray, targets: Any = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """Features of the two sets of participants."""
         if not self.recentre:
@@ -51,16 +54,6 @@ class Recentred:
         )  # type: ignore[return-value]
 
 
-class Row(Features):
-    """A row of the table."""
-
-    source: Source
-
-    def prepare(self, cohort: Cohort, people: Any, protocol: Protocol) -> tuple[Any, Source]:
-        """Kernel ridge on the recentred entries."""
-        return ridge_of(protocol), self.source
-
-
 def measure(folder: Path, out: Path) -> None:
     """Measure and write one row per protocol, features and target."""
     cohort = Cohort.load(folder)
@@ -69,17 +62,18 @@ def measure(folder: Path, out: Path) -> None:
     rows = []
     for name, options in {"10 folds": {}, "leave_site_out": {"leave_site_out": True}}.items():
         given = Protocol(targets=TARGETS, site="site", motion="none", **options)  # type: ignore[arg-type]
-        people, protocol = prepare_people(cohort, given)
+        people, protocol = prepare_participants(cohort, given)
         for recentre in (False, True):
-            began, row = time.process_time(), Row("tangent", np.zeros(len(cohort), bool))
-            row.source = Recentred(entries, sites, recentre)
-            prepared = row.prepare(cohort, people, protocol)
-            predictions = predict_one(row, prepared, people, protocol).assign(method="tangent")
+            began = time.process_time()
+            features = Recentred("tangent")
+            features.entries, features.sites, features.recentre = entries, sites, recentre
+            features.prepare(cohort, people, protocol)
+            predictions = predict_targets(features, people, protocol).assign(row="tangent")
             inside = site_table(predictions, dict(zip(people.ids, people.sites, strict=True)))  # type: ignore[arg-type]
             table = score_table(predictions, n_bootstrap=0).merge(
-                inside, on=["cohort", "target", "method"]
+                inside, on=["cohort", "target", "row"]
             )
-            accuracy = np.nan if options else site_accuracy(prepared, people, protocol)
+            accuracy = np.nan if options else site_accuracy(features, people, protocol)
             about = {"protocol": name, "recentred": recentre, "site_accuracy": accuracy}
             kept = table[["target", "n", "r", "r_fold_mean", "r_within_site", "auc"]]
             rows.append(kept.assign(**about, seconds=round(time.process_time() - began)))

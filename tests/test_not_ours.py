@@ -68,7 +68,7 @@ COMMANDS = {
     "check": lambda cohort, mine: check_cohort(Cohort.load(cohort)).write(mine / "scores.tsv"),
     "save": lambda cohort, mine: Cohort.load(cohort).save(mine, overwrite=True),
     "evaluate": lambda cohort, mine: commands.evaluate(
-        str(cohort), [{"method": "raw"}], Protocol(targets="p_factor", n_folds=3), str(mine)
+        str(cohort), "raw", Protocol(targets="p_factor", n_folds=3), str(mine)
     ),
 }
 

@@ -89,20 +89,15 @@ def evaluate(folder: Path, n: int, seed: int) -> dict[str, float]:
 
 def raw(folder: Path, n: int, seed: int) -> dict[str, float]:
     """Exact kernel ridge on all 79,800 connections, three folds."""
-    return _evaluated(folder, "raw", n_folds=3, exact_up_to=n)
-
-
-def landmarks(folder: Path, n: int, seed: int) -> dict[str, float]:
-    """The same through 1,024 landmarks."""
-    return _evaluated(folder, "raw", n_folds=3, exact_up_to=0, n_landmarks=1024)
+    return _evaluated(folder, "raw", n_folds=3)
 
 
 def _evaluated(folder: Path, features: str, **options: int) -> dict[str, float]:
-    from nerve.evaluation import score_table
-    from nerve.experiments.evaluate import evaluate as predict
+    import nerve
 
-    predictions = predict(features, Cohort.load(folder / "cohort"), "score", "age", **options)
-    return {"r": float(score_table(predictions, n_bootstrap=200)["r"].iloc[0])}
+    cohort = Cohort.load(folder / "cohort")
+    results = nerve.evaluate(features, cohort, "score", "age", n_bootstrap=200, **options)
+    return {"r": float(results.scores["r"].iloc[0])}
 
 
 def _symmetric(rng: np.random.Generator, r: int) -> np.ndarray:
@@ -118,7 +113,6 @@ STEPS = {
     "embed": embed,
     "evaluate": evaluate,
     "raw": raw,
-    "landmarks": landmarks,
 }
 
 if __name__ == "__main__":

@@ -19,10 +19,7 @@ from torture.promise import Promise
 LIMIT = 20.0  # GiB resident
 SIZES = (1_000, 4_000, 10_000, 40_000)
 BYTES = 400 * 400 * 2  # of a person in the store
-EXACT_RAW, MOST_RAW = (
-    1_000,
-    4_000,
-)  # people whose raw FC is evaluated exactly, and through landmarks
+MOST_RAW = 1_000  # participants whose raw FC is evaluated too
 TIMEOUT = 3600
 
 
@@ -53,7 +50,7 @@ def grow(
         steps = (
             ["ingest"] + ([] if (folder / "model").is_dir() else ["train"]) + ["embed", "evaluate"]
         )
-        steps += ["raw" if n <= EXACT_RAW else "landmarks"] if n <= raw_up_to else []
+        steps += ["raw"] if n <= raw_up_to else []
         found: dict[str, Any] = {}
         for step in steps:
             found[step] = one_step(step, place, n, seed)
@@ -106,7 +103,6 @@ NAMES = {
     "embed": "embed",
     "evaluate": "kernel ridge on embeddings",
     "raw": "kernel ridge on raw FC (exact, 3 folds)",
-    "landmarks": "kernel ridge on raw FC (1,024 landmarks, 3 folds)",
 }
 
 if __name__ == "__main__":

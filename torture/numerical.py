@@ -17,10 +17,10 @@ import pandas as pd
 import nerve
 from nerve import Cohort, Parcellation
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.evaluation import all_comparisons, feature_sets, score_table
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation import all_comparisons, make_feature_sets, score_table
+from nerve.evaluation.cross_validation import predict_permuted_targets
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.protocol import KERNELS
-from nerve.evaluation.run import null_of_one
 from nerve.interpret import interpret_to
 from nerve.methods import method_class
 from nerve.methods.nerve import NERVE
@@ -102,13 +102,15 @@ def evaluated(cohort: Cohort, features: Any, targets: Any = ("y",), **options: A
     def do(folder: Path) -> str | None:
         few = {"n_folds": 3, "n_permutations": 5} | options
         wanted = list(features) if isinstance(features, tuple) else features
-        predictions = nerve.evaluate(wanted, cohort, list(targets), **few)
-        people, protocol = prepare_people(cohort, nerve.Protocol(targets=list(targets), **few))
+        predictions = nerve.evaluate(wanted, cohort, list(targets), **few).predictions
+        people, protocol = prepare_participants(
+            cohort, nerve.Protocol(targets=list(targets), **few)
+        )
         nulls = []
-        for feature_set in feature_sets(wanted, cohort):
+        for feature_set in make_feature_sets(wanted, cohort):
             if feature_set.permutes:
-                prepared = feature_set.prepare(cohort, people, protocol)
-                nulls.append(null_of_one(feature_set, prepared, people, protocol))
+                feature_set.prepare(cohort, people, protocol)
+                nulls.append(predict_permuted_targets(feature_set, people, protocol))
         tables = [
             predictions,
             score_table(predictions, 20),
@@ -433,7 +435,7 @@ def scores_of(cohort: Cohort, features: dict[str, Any]) -> np.ndarray:
     """r with its interval and r2 of every feature set, in one row."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = score_table(nerve.evaluate(features, cohort, ["y"], n_folds=5), 100)
+        table = score_table(nerve.evaluate(features, cohort, ["y"], n_folds=5).predictions, 100)
     return table[["r", "r_low", "r_high", "r2"]].to_numpy(float).ravel()
 
 

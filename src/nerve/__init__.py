@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "data.readers": ["read_cohort"],
         "data.simulate": ["simulate_cohort", "simulate_cohorts"],
         "evaluation.protocol": ["Protocol"],
+        "evaluation.results": ["Results"],
         "experiments.evaluate": ["evaluate"],
         "methods.kept_model": ["KeptModel"],
         "methods.nerve": ["NERVE"],

@@ -25,8 +25,8 @@ from nerve.core.views import VIEWS
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.simulate import Target, simulate_cohort
-from nerve.evaluation.predict import out_of_fold_predictions
-from nerve.evaluation.sources import Rows
+from nerve.evaluation.cross_validation import out_of_fold_predictions
+from nerve.evaluation.feature_sets import TrainedInFolds
 from nerve.methods import METHODS, load_method, make_method, method_class
 from nerve.methods.parameters import parameter_descriptions
 from nerve.methods.trained import TrainedMethod
@@ -492,7 +492,7 @@ def test_the_cross_validation_loop_trains_a_new_copy_in_each_fold(name, cohort):
     table, folds = cohort.participants, np.arange(len(cohort)) % 2
     found = out_of_fold_predictions(
         method,
-        Rows(cohort),
+        TrainedInFolds(cohort=cohort),
         table[["score"]],
         folds,
         covariates=table[["age"]],

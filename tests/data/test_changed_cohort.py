@@ -446,16 +446,8 @@ def test_a_cohort_folder_holds_what_ingest_wrote_whatever_is_computed_from_it(tm
         assignments=[*settings, "view=tangent"],
     )
     embed_file(tmp_path / "run", folder, tmp_path / "features.tsv", device="cpu")
-    rows = [
-        {"method": "raw"},
-        {"method": "shrunk"},
-        {"features": str(tmp_path / "run"), "label": "NERVE"},
-    ]
+    features = {"raw": "raw", "shrunk": "shrunk", "NERVE": str(tmp_path / "run")}
     protocol = Protocol(targets="p_factor", n_folds=3, n_inner_folds=2, n_bootstrap=20)
-    assert (
-        commands.evaluate(
-            str(folder), rows, protocol, str(tmp_path / "out"), check_cohort(Cohort.load(folder))
-        )
-        == []
-    )
+    quality = check_cohort(Cohort.load(folder))
+    commands.evaluate(str(folder), features, protocol, str(tmp_path / "out"), quality=quality)
     assert contents() == before

@@ -4,7 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import nerve
 from nerve import Cohort, Parcellation
+
+
+def predict(*given, **options):
+    """The predictions of `nerve.evaluate`."""
+    return nerve.evaluate(*given, **options).predictions
 
 
 def make_cohort(n=80, n_regions=8, seed=0, **columns):

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
-from tests.evaluation.conftest import make_cohort
+from tests.evaluation.conftest import make_cohort, predict
 from typer.testing import CliRunner
 
-from nerve import NerveError, Protocol, evaluate
+from nerve import NerveError, Protocol
 from nerve.cli import app
 from nerve.data.quality import check_cohort
-from nerve.evaluation import all_comparisons, read_results, score_table
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation import Results, all_comparisons, score_table
+from nerve.evaluation.participants import prepare_participants
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, LABELS = 150, np.array(["control", "mdd", "scz"])
@@ -34,7 +34,7 @@ def planted():
 
 @pytest.fixture(scope="module")
 def predictions(planted):
-    return evaluate("raw", planted, "group", n_folds=5)
+    return predict("raw", planted, "group", n_folds=5)
 
 
 def wide(predictions, value):
@@ -69,7 +69,7 @@ def test_a_shuffled_class_is_at_chance(planted):
         planted.participants["group"]
     )
     score = (
-        score_table(evaluate("raw", shuffled, "group", n_folds=5), n_bootstrap=0)
+        score_table(predict("raw", shuffled, "group", n_folds=5), n_bootstrap=0)
         .set_index("target")
         .loc["group"]
     )
@@ -83,16 +83,16 @@ def test_every_fold_has_its_share_of_every_class(predictions):
 
 
 def test_numbers_are_classes_when_asked_for(planted, predictions):
-    coded = evaluate("raw", planted, "code", classes="code", n_folds=5)
+    coded = predict("raw", planted, "code", classes="code", n_folds=5)
     assert coded["predicted"].to_numpy() == pytest.approx(predictions["predicted"].to_numpy())
-    assert "whole" not in evaluate("raw", planted, "code", n_folds=5)
+    assert "whole" not in predict("raw", planted, "code", n_folds=5)
 
 
 @pytest.mark.slow
 def test_a_column_of_classes_is_no_covariate_of_itself(planted):
-    people, _ = prepare_people(planted, Protocol(targets="group", n_folds=5))
-    both = evaluate("raw", planted, "group", covariates="group,age", n_folds=5)
-    alone = evaluate("raw", planted, "group", covariates="age", n_folds=5)
+    people, _ = prepare_participants(planted, Protocol(targets="group", n_folds=5))
+    both = predict("raw", planted, "group", covariates="group,age", n_folds=5)
+    alone = predict("raw", planted, "group", covariates="age", n_folds=5)
     assert both["observed"].to_numpy() == pytest.approx(alone["observed"].to_numpy())
     assert people.classes["group: mdd"] == ("others", "mdd")
 
@@ -100,7 +100,7 @@ def test_a_column_of_classes_is_no_covariate_of_itself(planted):
 @pytest.mark.slow
 def test_methods_are_compared_on_the_whole_and_on_each_class(planted):
     noise = np.random.default_rng(0).normal(size=(N, 6))
-    table = evaluate({"fc": planted.inputs("upper"), "noise": noise}, planted, "group", n_folds=5)
+    table = predict({"fc": planted.inputs("upper"), "noise": noise}, planted, "group", n_folds=5)
     found = all_comparisons(table, n_bootstrap=200).set_index("target")
     assert set(found["metric"]) == {"auc"}
     assert (found["line_a"] == "fc").all()
@@ -114,13 +114,13 @@ def test_a_class_with_too_few_participants_is_named(planted):
         NerveError,
         match=r"class other \(3\) has too few participants, expected at least 5 of every",
     ):
-        evaluate("raw", rare, "group", n_folds=5)
+        predict("raw", rare, "group", n_folds=5)
 
 
 def test_words_among_the_numbers_of_a_target_are_no_classes():
     ages = pd.Series([f"{20 + k}" for k in range(39)] + ["unknown"], dtype=object)
     with pytest.raises(NerveError, match="'unknown'"):
-        evaluate("raw", make_cohort(40, age=ages), "age", n_folds=4)
+        predict("raw", make_cohort(40, age=ages), "age", n_folds=4)
 
 
 def test_check_lists_classes_as_a_target(planted):
@@ -139,7 +139,7 @@ def test_the_command_line_writes_classes_into_the_one_layout_and_the_report(
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "balanced accuracy" in result.output
-    results = read_results(out)
+    results = Results.load(out)
     assert set(results.predictions["whole"]) == {"group"}
     assert list(results.scores["target"].unique()) == [
         "group: control",

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.evaluation.conftest import make_cohort
+from tests.evaluation.conftest import make_cohort, predict
 
-from nerve import NerveError, Protocol, evaluate
+from nerve import NerveError, Protocol
 from nerve.evaluation import participants_summary, protocol_text, score_table
 from nerve.evaluation.combat import ComBat
-from nerve.evaluation.people import prepare_people
-from nerve.evaluation.sources import Adjusted, Rows
+from nerve.evaluation.feature_sets import GivenNumbers
+from nerve.evaluation.participants import prepare_participants
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N, D = 400, 30
@@ -69,8 +69,10 @@ def test_who_is_a_patient_among_the_tested_is_not_looked_at(planted):
     swapped.loc[300:, "group"] = table.loc[300:, "group"].map(
         {"control": "patient", "patient": "control"}
     )
-    parts = [Adjusted(Rows(features), one, [ComBat("site", on=CONTROLS)]).split(train, test, ["group"])
-             for one in (table, swapped)]  # fmt: skip
+    parts = []
+    for one in (table, swapped):
+        adjusted = GivenNumbers(values=features, table=one, steps=[ComBat("site", on=CONTROLS)])
+        parts.append(adjusted.split(train, test, ["group"]))
     np.testing.assert_array_equal(parts[0][1], parts[1][1])
 
 
@@ -79,11 +81,11 @@ def test_patients_are_told_apart_better(planted):
     features, table, _, _ = planted
     cohort = make_cohort(N, **table.to_dict("list"))
     options = {"combat": True, "site": "site", "n_folds": 5, "kernel": "linear"}
-    on_all = score_table(evaluate(features, cohort, "group", **options), n_bootstrap=0)["auc"].iloc[
+    on_all = score_table(predict(features, cohort, "group", **options), n_bootstrap=0)["auc"].iloc[
         0
     ]
     on_controls = score_table(
-        evaluate(features, cohort, "group", combat_on="group=control", **options), n_bootstrap=0
+        predict(features, cohort, "group", combat_on="group=control", **options), n_bootstrap=0
     )
     assert on_controls["auc"].iloc[0] > on_all + 0.05
 
@@ -94,10 +96,10 @@ def test_a_site_without_controls_is_named(planted):
     with pytest.raises(
         NerveError, match=r"site c has fewer than two participants with group=control"
     ):
-        evaluate(features, make_cohort(N, **changed.to_dict("list")), "group", combat=True, site="site",
+        predict(features, make_cohort(N, **changed.to_dict("list")), "group", combat=True, site="site",
                  combat_on="group=control")  # fmt: skip
     with pytest.raises(NerveError, match="grup"):
-        evaluate(features, make_cohort(N, **table.to_dict("list")), "group", combat=True, site="site",
+        predict(features, make_cohort(N, **table.to_dict("list")), "group", combat=True, site="site",
                  combat_on="grup=control")  # fmt: skip
     fitted = ComBat("site", on=CONTROLS).fit(features, changed)
     with pytest.raises(NerveError, match="without site c among those with group=control"):
@@ -107,6 +109,8 @@ def test_a_site_without_controls_is_named(planted):
 def test_the_methods_paragraph_says_so(planted):
     _, table, _, _ = planted
     options = {"targets": "group", "site": "site", "combat": True, "combat_on": "group=control"}
-    people, protocol = prepare_people(make_cohort(N, **table.to_dict("list")), Protocol(**options))
+    people, protocol = prepare_participants(
+        make_cohort(N, **table.to_dict("list")), Protocol(**options)
+    )
     text = protocol_text(protocol, participants_summary(people), pd.DataFrame())
     assert "fitted on those with group=control among the training fold" in text

@@ -14,9 +14,9 @@ from nerve.evaluation.curves import (
     equivalent_labels,
     learning_curve,
 )
-from nerve.evaluation.features import feature_sets
+from nerve.evaluation.feature_sets import make_feature_sets
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation.participants import prepare_participants
 
 
 def curves(features, cohort, **options):
@@ -28,9 +28,9 @@ def curves(features, cohort, **options):
         n_inner_folds=3,
         **options,
     )
-    people, protocol = prepare_people(cohort, protocol)
-    one = feature_sets(features, cohort)[0]
-    return learning_curve(one, one.prepare(cohort, people, protocol), people, protocol)
+    people, protocol = prepare_participants(cohort, protocol)
+    one = make_feature_sets(features, cohort)[0]
+    return learning_curve(one.prepare(cohort, people, protocol), people, protocol)
 
 
 @pytest.mark.slow
@@ -82,11 +82,11 @@ def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, fe
             given.append(np.asarray(y).ravel())
             return super().fit(X, y, **options)
 
-    one = feature_sets(features, cohort)[0]
+    one = make_feature_sets(features, cohort)[0]
     protocol = Protocol(targets="score", labels="20,80", n_draws=1, motion="none")
-    people, protocol = prepare_people(cohort, protocol)
-    _, source = one.prepare(cohort, people, protocol)
-    learning_curve(one, (Spy("linear", n_inner_folds=3), source), people, protocol)
+    people, protocol = prepare_participants(cohort, protocol)
+    one.prepare(cohort, people, protocol).model = Spy("linear", n_inner_folds=3)
+    learning_curve(one, people, protocol)
     (draw,) = draws(people, protocol)
     pool, test = draw.pool[draw.labelled[0]], draw.test
     assert not set(pool) & set(test)
@@ -98,7 +98,7 @@ def test_a_model_is_given_the_labels_of_its_first_k_participants_only(cohort, fe
 
 def test_too_many_labels_are_refused(cohort, features):
     protocol = Protocol(targets="score", labels="115")
-    people, protocol = prepare_people(cohort, protocol)
+    people, protocol = prepare_participants(cohort, protocol)
     with pytest.raises(NerveError, match="115 labelled participants leave 5 of the 120"):
         draws(people, protocol)
 
@@ -141,9 +141,9 @@ def test_what_is_learned_without_labels_is_learned_once_per_draw_for_all_targets
         motion="none",
         lambdas=[1.0, 10.0],
     )
-    people, protocol = prepare_people(cohort, protocol)
-    one = feature_sets(CountingMean(), cohort)[0]
-    table = learning_curve(one, one.prepare(cohort, people, protocol), people, protocol)
+    people, protocol = prepare_participants(cohort, protocol)
+    one = make_feature_sets(CountingMean(), cohort)[0]
+    table = learning_curve(one.prepare(cohort, people, protocol), people, protocol)
     assert CountingMean.fits == [60] * 8
     assert list(dict.fromkeys(table["target"])) == ["score", "patient", "signal", "partly"]
     assert (table.groupby("target").size() == 8).all()
@@ -156,7 +156,7 @@ def test_small_numbers_of_labels_have_their_share_of_both_classes_of_every_targe
     cohort = make_cohort(
         200, **{name: np.where(values, "yes", "no") for name, values in classes.items()}
     )
-    people, protocol = prepare_people(
+    people, protocol = prepare_participants(
         cohort, Protocol(targets="a,b,c", labels="20,100", n_draws=10)
     )
     for draw in draws(people, protocol):

@@ -5,17 +5,17 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from tests.evaluation.conftest import predict
 
-import nerve
 from nerve._utils.errors import NerveError, NerveWarning
-from nerve.evaluation import feature_sets, score_table
+from nerve.evaluation import make_feature_sets, score_table
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import CovariateRegression
+from nerve.evaluation.cross_validation import predict_permuted_targets
 from nerve.evaluation.kernel_ridge import KernelRidge
 from nerve.evaluation.kernels import blockwise_gram, correlation_rows, linear_rows
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.protocol import KERNELS, Protocol
-from nerve.evaluation.run import null_of_one
 
 from .conftest import make_cohort
 
@@ -36,7 +36,7 @@ def features(y):
 def predictions(features, cohort, **options):
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        table = nerve.evaluate(features, cohort, ["y"], n_folds=4, **options)
+        table = predict(features, cohort, ["y"], n_folds=4, **options)
     return table, [str(one.message) for one in shown]
 
 
@@ -113,7 +113,7 @@ def test_tables_with_missing_predictions_are_refused_not_scored(y, features):
 
 def test_scores_that_cannot_be_computed_are_named():
     cohort = make_cohort(6, y=np.arange(6.0))
-    table = nerve.evaluate(np.random.default_rng(0).normal(size=(6, 4)), cohort, ["y"], n_folds=3)
+    table = predict(np.random.default_rng(0).normal(size=(6, 4)), cohort, ["y"], n_folds=3)
     with pytest.warns(NerveWarning, match="r_fold_mean of y could not be computed for features"):
         assert score_table(table, 0)["r_fold_mean"].isna().all()
 
@@ -129,12 +129,12 @@ def test_scores_that_cannot_be_computed_are_named():
 )
 def test_targets_of_no_use_are_refused_by_name(y, features, values, sentence):
     with pytest.raises(NerveError, match=sentence):
-        nerve.evaluate(features, make_cohort(N, y=values(y)), ["y"], n_folds=5)
+        predict(features, make_cohort(N, y=values(y)), ["y"], n_folds=5)
 
 
 def test_two_people_are_too_few_and_the_target_is_named():
     with pytest.raises(NerveError, match="target 'y': it has values for 2"):
-        nerve.evaluate(np.eye(2), make_cohort(2, y=[1.0, 2.0]), ["y"], n_folds=2)
+        predict(np.eye(2), make_cohort(2, y=[1.0, 2.0]), ["y"], n_folds=2)
 
 
 def test_a_target_that_covariates_explain_is_named_and_its_rounding_error_not_predicted(
@@ -184,7 +184,7 @@ def test_a_site_of_one_person_is_named(y, features):
     with pytest.raises(
         NerveError, match="site B has fewer than two participants, expected at least two"
     ):
-        nerve.evaluate(features, cohort, ["y"], site="site", combat=True, n_folds=4)
+        predict(features, cohort, ["y"], site="site", combat=True, n_folds=4)
 
 
 def test_ties_between_penalties_go_to_the_largest_whatever_the_rounding(y):
@@ -211,10 +211,10 @@ def test_permutations_do_not_depend_on_the_order_of_the_table(y, features):
     cohort = make_cohort(N, y=y, family=np.arange(N) // 2)
     found = []
     for one, values in ((cohort, features), (cohort.subset(shuffled), features[shuffled])):
-        people, protocol = prepare_people(
+        people, protocol = prepare_participants(
             one, Protocol(targets="y", n_folds=4, n_permutations=30, groups="family")
         )
-        given = feature_sets(values, one)[0]
-        prepared = given.prepare(one, people, protocol)
-        found.append(null_of_one(given, prepared, people, protocol)["r"].to_numpy())
+        given = make_feature_sets(values, one)[0]
+        given.prepare(one, people, protocol)
+        found.append(predict_permuted_targets(given, people, protocol)["r"].to_numpy())
     np.testing.assert_allclose(*found, atol=1e-9)

@@ -8,7 +8,7 @@ from nerve import Cohort, Protocol
 from nerve._utils.errors import NerveError
 from nerve._utils.privacy import for_screen
 from nerve.data.quality import check_cohort
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation.participants import prepare_participants
 
 from .conftest import make_cohort
 
@@ -31,11 +31,11 @@ def test_words_among_numbers_are_refused_by_column_and_cell():
         NerveError,
         match=r"'age': 'unknown' \(sub-005\), '>89' \(sub-040\) are not numbers among 78",
     ):
-        prepare_people(with_ages(with_words), Protocol(targets="score", covariates="age"))
+        prepare_participants(with_ages(with_words), Protocol(targets="score", covariates="age"))
 
 
 def test_words_among_numbers_are_missing_when_asked_for():
-    people, _ = prepare_people(
+    people, _ = prepare_participants(
         with_ages(with_words), Protocol(targets="score", covariates="age", non_numeric="missing")
     )
     assert people.covariates["age"].dtype.kind == "f"
@@ -46,11 +46,11 @@ def test_words_among_numbers_are_missing_when_asked_for():
 def test_decimal_commas_are_refused_and_categories_are_not():
     cohort = with_ages(lambda age: [one.replace(".", ",") for one in age])
     with pytest.raises(NerveError, match="commas"):
-        prepare_people(cohort, Protocol(targets="score", covariates="age"))
+        prepare_participants(cohort, Protocol(targets="score", covariates="age"))
     words = make_cohort(
         80, hand=["left", "right"] * 40, score=np.random.default_rng(1).normal(size=80)
     )
-    prepare_people(words, Protocol(targets="score", covariates="hand"))
+    prepare_participants(words, Protocol(targets="score", covariates="hand"))
 
 
 def test_check_shows_words_among_numbers():
@@ -72,7 +72,9 @@ def test_one_participant_under_two_ids_is_in_one_fold_and_said(families):
     cohort = Cohort(
         fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation
     )
-    people, _ = prepare_people(cohort, Protocol(targets="score", groups=families, n_repeats=3))
+    people, _ = prepare_participants(
+        cohort, Protocol(targets="score", groups=families, n_repeats=3)
+    )
     assert (people.folds[:, 60:] == people.folds[:, :20]).all()
     if families:
         assert (people.folds[:, 0:60:2] == people.folds[:, 1:60:2]).all()
@@ -91,7 +93,9 @@ def test_what_is_said_of_the_same_fc_is_true_when_sites_are_left_out():
     cohort = Cohort(
         fc, pd.concat([single.participants, table], ignore_index=True), single.parcellation
     )
-    people, _ = prepare_people(cohort, Protocol(targets="score", site="site", leave_site_out=True))
+    people, _ = prepare_participants(
+        cohort, Protocol(targets="score", site="site", leave_site_out=True)
+    )
     (note,) = [note for note in map(for_screen, people.notes) if "sub-000 = again-0" in note]
     assert "kept together" in note
     assert (people.folds[0, [0, 60]] < 0).sum() == 1  # one is left out: sites part them

@@ -6,21 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
-from tests.evaluation.conftest import make_cohort, planted_cohort
+from tests.evaluation.conftest import planted_cohort
 from typer.testing import CliRunner
 
 import nerve
 from nerve import NerveError
 from nerve.cli import app
-from nerve.evaluation import read_results, score_table
+from nerve.evaluation import Results, score_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 COLUMNS = [
     "cohort",
     "target",
-    "method",
-    "variant",
-    "seed",
+    "row",
     "participant",
     "fold",
     "observed",
@@ -30,21 +28,22 @@ COLUMNS = [
 
 
 def evaluate(*given, n_folds=4, **options):
-    """`nerve.evaluate` with fewer folds than by default: no claim here needs ten."""
-    return nerve.evaluate(*given, n_folds=n_folds, **options)
+    """Predictions of `nerve.evaluate` with fewer folds than by default: no claim here needs ten."""
+    return nerve.evaluate(*given, n_folds=n_folds, **options).predictions
 
 
 def test_the_table_has_the_agreed_columns_and_one_row_a_person_and_target(cohort, features):
-    table = nerve.evaluate(
+    results = nerve.evaluate(
         features, cohort, targets=["score", "patient"], covariates=["age", "sex"]
     )
+    table = results.predictions
     assert list(table.columns) == COLUMNS
     assert len(table) == 240
     assert not table.duplicated(["target", "participant"]).any()
     assert np.allclose(
         table.loc[table["target"] == "score", "observed_raw"], cohort.participants["score"]
     )
-    scores = score_table(table).set_index("target")
+    scores = results.scores.set_index("target")
     assert scores.loc["score", "r_low"] > 0.2
     assert scores.loc["patient", "auc_low"] > 0.5
 
@@ -57,10 +56,10 @@ def test_every_feature_set_meets_the_same_folds(cohort, features):
         "score,partly",
         "age",
     )
-    folds = table.pivot(index=["target", "participant"], columns="method", values="fold")
+    folds = table.pivot(index=["target", "participant"], columns="row", values="fold")
     assert folds.shape[1] == 4
     assert (folds.nunique(axis=1) == 1).all()
-    observed = table.pivot(index=["target", "participant"], columns="method", values="observed")
+    observed = table.pivot(index=["target", "participant"], columns="row", values="observed")
     assert np.allclose(observed["mine"], observed["raw"])
 
 
@@ -96,8 +95,8 @@ def test_a_table_is_joined_by_id_in_any_order_with_the_unmatched_listed(cohort, 
     shuffled = table.sample(frac=1, random_state=0)
     assert (
         evaluate(shuffled, cohort, "score")
-        .drop(columns="method")
-        .equals(evaluate(features, cohort, "score").drop(columns="method"))
+        .drop(columns="row")
+        .equals(evaluate(features, cohort, "score").drop(columns="row"))
     )
     part = pd.concat(
         [
@@ -109,7 +108,7 @@ def test_a_table_is_joined_by_id_in_any_order_with_the_unmatched_listed(cohort, 
     with pytest.warns(nerve._utils.errors.NerveWarning, match="sub-007") as said:
         out = evaluate(tmp_path / "theirs.tsv", cohort, "score")
     assert any("sub-999" in str(one.message) for one in said)
-    assert set(out["method"]) == {"theirs"}
+    assert set(out["row"]) == {"theirs"}
     assert len(out) == 119
     assert "sub-007" not in set(out["participant"])
 
@@ -122,8 +121,8 @@ def test_any_estimator_is_trained_inside_each_fold(cohort):
         def predict(self, people):
             return super().predict(people.inputs("upper"))
 
-    table = evaluate(OnUpper(), cohort, ["score", "partly"], method="linear")
-    assert set(table["method"]) == {"linear"}
+    table = evaluate({"linear": OnUpper()}, cohort, ["score", "partly"])
+    assert set(table["row"]) == {"linear"}
     assert table["predicted"].notna().all()
 
 
@@ -262,16 +261,16 @@ class TestFolder:
 
     @pytest.mark.slow
     def test_files_agree_with_one_another_and_the_function(self, evaluated, cohort):
-        results = read_results(evaluated.out)
+        results = Results.load(evaluated.out)
         table = evaluate(
             {"raw": "raw", "pca": "pca"}, cohort, ["score", "patient"], ["age", "sex"], n_folds=5
         )
-        written = results.predictions[results.predictions["row"] != "covariates-2"]
+        written = results.predictions[results.predictions["row"] != "covariates"]
         np.testing.assert_allclose(written["predicted"], table["predicted"], rtol=1e-9)
         assert written["participant"].tolist() == table["participant"].tolist()
         folds = results.folds.set_index("participant")["fold"]
         assert (folds[written["participant"]].to_numpy() == written["fold"]).all()
-        rows = [["raw-0", "reference"], ["pca-1", "reference"], ["covariates-2", "reference"]]
+        rows = [["raw", "reference"], ["pca", "reference"], ["covariates", "reference"]]
         assert results.rows[["row", "kind"]].values.tolist() == rows
         assert len(results.scores) == 6
         assert results.comparisons["best_two"].sum() == 2
@@ -293,50 +292,37 @@ class TestFolder:
         assert named == {"folds.tsv", "predictions.tsv"}
 
     def test_the_covariates_row_is_in_no_comparison(self, evaluated):
-        results = read_results(evaluated.out)
+        results = Results.load(evaluated.out)
         assert set(results.comparisons["line_a"]) | set(results.comparisons["line_b"]) == {
-            "raw-0",
-            "pca-1",
+            "raw",
+            "pca",
         }
-        assert "covariates-2" in set(results.scores["row"])
+        assert "covariates" in set(results.scores["row"])
 
     @pytest.mark.slow
-    def test_what_is_there_is_not_computed_again_what_changed_is_and_tables_of_two_are_refused(
-        self, evaluated, monkeypatch
-    ):
-        from nerve.experiments import work
-
+    def test_results_are_replaced_and_tables_of_two_evaluations_are_refused(self, evaluated):
         out = shutil.copytree(evaluated.out, evaluated.folder / "again")
         before = (out / "scores.tsv").read_bytes()
-        done = []
-        real = work.predict_one
-        monkeypatch.setattr(
-            work, "predict_one", lambda one, *rest: done.append(one.name) or real(one, *rest)
-        )
-        said = evaluated(features="raw,pca,tangent", out="again")
-        assert len(done) == 1
+        said = evaluated(features="raw,tangent", out="again")
         assert "Tangent space" in said
-        both = [
-            read_results(one).scores.set_index(["row", "target"])["r"]
-            for one in (evaluated.out, out)
-        ]
-        assert both[1]["raw-0"].equals(both[0]["raw-0"])
-        rows = read_results(out).rows.set_index("method")
+        first, second = Results.load(evaluated.out), Results.load(out)
+        r = [one.scores.set_index(["row", "target"])["r"]["raw"] for one in (first, second)]
+        assert r[0].equals(r[1])
+        rows = second.rows.set_index("method")
         assert rows.loc["tangent", ["kind", "scope"]].tolist() == ["reference", "train_folds"]
         assert rows.loc["raw", "scope"] == "none"
-        evaluated("--n-inner-folds", "3", features="raw", out="again")
-        assert done[1:] == ["raw"]
+        assert not (out / "runs").exists()
         (out / "scores.tsv").write_bytes(before)
         with pytest.raises(
             NerveError, match=r"scores\.tsv: it is not the one that protocol\.json belongs to"
         ):
-            read_results(out)
+            Results.load(out)
 
     @pytest.mark.slow
     def test_permutations_give_p_and_q_and_the_protocol_says_what_ran(self, evaluated):
         evaluated("--n-permutations", "19", "--site", "site", "--groups", "family", "--kernel", "cosine", "--combat",
                   features="raw,covariates", out="other")  # fmt: skip
-        results = read_results(evaluated.folder / "other")
+        results = Results.load(evaluated.folder / "other")
         assert results.scores["p"].between(0.05, 1).all()
         assert (results.scores["q"] >= results.scores["p"] - 1e-12).all()
         assert results.nulls.groupby(["target", "row"]).size().tolist() == [19] * 4
@@ -353,10 +339,10 @@ def test_a_trained_model_is_embedded_and_compared_on_the_same_folds(evaluated, t
     encoder.fit(nerve.Cohort.load(evaluated.folder / "cohort")).save(tmp_path / "first")
     said = evaluated(features=f"raw,{tmp_path / 'first'}", targets="score", out="model")
     assert "(scope: all)" in said  # its data are this cohort: known, not asked
-    results = read_results(evaluated.folder / "model")
+    results = Results.load(evaluated.folder / "model")
     assert results.rows["label"].tolist() == ["Raw FC", "first"]
     assert results.comparisons[["line_a", "line_b", "among"]].values.tolist() == [
-        ["features-1", "raw-0", "reference"]
+        ["first", "raw", "reference"]
     ]
 
 
@@ -369,32 +355,32 @@ def test_motion_in_words_is_refused(cohort):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_is_not_exact_is_said_on_the_screen_and_in_the_texts(tmp_path, undrawn):
-    cohort = make_cohort(40, p_factor=np.arange(40.0))
-    cohort.save(tmp_path / "cohort")
-    words = [
-        "evaluate",
-        str(tmp_path / "cohort"),
-        "--targets",
-        "p_factor",
-        "--features",
-        "raw",
-        "--n-folds",
-        "3",
-    ]
-    words += [
-        "--n-bootstrap",
-        "20",
-        "--exact-up-to",
-        "30",
-        "--n-landmarks",
-        "20",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
-    said = "raw: with more than 30 participants the kernel goes through 20 of them"
-    assert said in " ".join(done.output.split())
-    assert said in (tmp_path / "out" / "protocol.md").read_text()
-    assert said in (tmp_path / "out" / "report.html").read_text()
+def test_results_are_the_same_in_memory_and_from_a_folder(cohort, features, tmp_path):
+    results = nerve.evaluate(
+        {"mine": features, "other": features[:, :5], "raw": "raw"},
+        cohort,
+        "score,patient",
+        groups="family",
+        n_folds=4,
+        n_bootstrap=100,
+    )
+    loaded = Results.load(results.save(tmp_path / "out"))
+    for name in ("predictions", "scores", "folds"):
+        left, right = getattr(results, name), getattr(loaded, name)
+        assert list(left.columns) == list(right.columns)
+        for column in left.select_dtypes("number"):
+            np.testing.assert_allclose(left[column], right[column], rtol=1e-9)
+    table = results.compare()
+    assert set(table["among"]) == {"methods", "reference"}
+    for where in (results, loaded):
+        pair = where.compare("mine", "other").set_index("target")
+        known = table[table["among"] == "methods"].set_index("target")
+        for target, row in known.iterrows():
+            sign = 1 if row["line_a"] == "mine" else -1
+            assert pair.loc[target, "difference"] == pytest.approx(sign * row["difference"])
+            assert pair.loc[target, "p"] == pytest.approx(row["p"])
+
+
+def test_two_rows_of_one_name_are_refused(cohort):
+    with pytest.raises(NerveError, match="Two rows are called Raw FC"):
+        evaluate(["raw", "raw"], cohort, "score")

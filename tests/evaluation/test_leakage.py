@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tests.evaluation.conftest import predict
 
-from nerve import evaluate
 from nerve.evaluation import (
     KernelRidge,
     null_correlations,
@@ -16,7 +16,7 @@ from nerve.evaluation import (
 )
 from nerve.evaluation.combat import ComBat
 from nerve.evaluation.covariates import FeatureRegression
-from nerve.evaluation.sources import Adjusted, Kernel, PrincipalComponents, Rows
+from nerve.evaluation.feature_sets import GivenNumbers, PrincipalComponents
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
 N = 90
@@ -37,26 +37,28 @@ def data():
     return X, pd.DataFrame({"y": y}), table, stratified_folds(strata_of(y, 5), 5)
 
 
-def sources(X, table):
+def feature_sets_of(X, table):
     return {
-        "rows": Rows(X),
-        "kernel": Kernel(np.corrcoef(X)),
-        "components": PrincipalComponents(X @ X.T, 6),
-        "combat": Adjusted(Rows(X), table, [ComBat("site", ["age", "sex"])]),
-        "regressed": Adjusted(Rows(X), table, [FeatureRegression(["age", "sex"])]),
-        "regressed components": Adjusted(Rows(X), table, [FeatureRegression(["age"])], 5),
+        "rows": GivenNumbers(values=X),
+        "kernel": GivenNumbers(kernel=np.corrcoef(X)),
+        "components": PrincipalComponents(products=X @ X.T, n_components=6),
+        "combat": GivenNumbers(values=X, table=table, steps=[ComBat("site", ["age", "sex"])]),
+        "regressed": GivenNumbers(values=X, table=table, steps=[FeatureRegression(["age", "sex"])]),
+        "regressed components": PrincipalComponents(
+            values=X, table=table, steps=[FeatureRegression(["age"])], n_components=5
+        ),
     }
 
 
 def predicted_in_fold(name, X, targets, table, folds, fold=0):
     model = KernelRidge("precomputed" if name == "kernel" else "linear", lambdas=[0.1, 5.0])
     result = out_of_fold_predictions(
-        model, sources(X, table)[name], targets, folds, covariates=table
+        model, feature_sets_of(X, table)[name], targets, folds, covariates=table
     )
     return result.set_index("position")["predicted"][np.flatnonzero(folds == fold)]
 
 
-ALL = list(sources(np.eye(3), pd.DataFrame({"age": [1.0], "sex": ["F"], "site": ["a"]})))
+ALL = list(feature_sets_of(np.eye(3), pd.DataFrame({"age": [1.0], "sex": ["F"], "site": ["a"]})))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -90,7 +92,7 @@ def test_a_covariate_that_is_the_answer_in_the_test_fold_only_removes_nothing(da
     for covariate in (noise, np.where(folds == 0, y * 100, noise)):
         out = out_of_fold_predictions(
             KernelRidge("linear"),
-            Rows(X),
+            GivenNumbers(values=X),
             targets,
             folds,
             covariates=pd.DataFrame({"c": covariate}),
@@ -121,9 +123,9 @@ def test_a_model_trained_in_each_fold_never_meets_its_test_people(cohort):
         def predict(self, people):
             return [self.seen.get(person, 0.0) for person in people.participants["participant_id"]]
 
-    predictions = evaluate(Memory(), cohort, ["score", "partly"], ["age"])
+    predictions = predict(Memory(), cohort, ["score", "partly"], ["age"])
     assert (predictions["predicted"] == 0).all()
-    assert set(predictions["method"]) == {"Memory"}
+    assert set(predictions["row"]) == {"Memory"}
 
 
 @pytest.mark.slow
@@ -142,8 +144,8 @@ def test_noise_gives_no_correlation_and_intervals_that_cover_zero():
             np.column_stack([strata_of(y[name], 5) for name in y]), 5, seed=number
         )
         model = KernelRidge(lambdas=[0.1, 1.0, 10.0], n_inner_folds=3)
-        out = out_of_fold_predictions(model, Rows(X), y, folds, covariates=age)
-        names = {"cohort": f"c{number}", "method": "noise", "variant": "", "seed": 0}
+        out = out_of_fold_predictions(model, GivenNumbers(values=X), y, folds, covariates=age)
+        names = {"cohort": f"c{number}", "row": "noise", "variant": "", "seed": 0}
         parts.append(out.assign(participant=out["position"].astype(str), **names))
     scores = score_table(pd.concat(parts), n_bootstrap=150)
     assert (
@@ -162,11 +164,14 @@ def test_the_permutation_p_of_noise_is_small_no_more_often_than_it_says():
         X, y = rng.normal(size=(60, 15)), pd.DataFrame({"y": rng.normal(size=60)})
         folds = stratified_folds(strata_of(y["y"], 5), 5, seed=number)
         model = KernelRidge(lambdas=[0.1, 5.0], n_inner_folds=3)
-        out = out_of_fold_predictions(model, Rows(X), y, folds)
+        out = out_of_fold_predictions(model, GivenNumbers(values=X), y, folds)
         r = np.corrcoef(out["observed"], out["predicted"])[0, 1]
         p.append(
             permutation_p(
-                null_correlations(model, Rows(X), y, folds, n_permutations=39, seed=number)["y"], r
+                null_correlations(
+                    model, GivenNumbers(values=X), y, folds, n_permutations=39, seed=number
+                )["y"],
+                r,
             )
         )
     assert np.mean(np.array(p) <= 0.1) <= 0.2
@@ -182,7 +187,9 @@ def test_a_planted_effect_is_recovered_within_its_interval(truth):
     y = truth * latent + np.sqrt(1 - truth**2) * rng.normal(size=n)
     X = latent[:, None] * rng.normal(size=30) + 0.3 * rng.normal(size=(n, 30))
     folds = stratified_folds(strata_of(y, 10), 10)
-    out = out_of_fold_predictions(KernelRidge("linear"), Rows(X), pd.DataFrame({"y": y}), folds)
+    out = out_of_fold_predictions(
+        KernelRidge("linear"), GivenNumbers(values=X), pd.DataFrame({"y": y}), folds
+    )
     out = out.assign(
         participant=out["position"].astype(str), cohort="c", method="m", variant="", seed=0
     )

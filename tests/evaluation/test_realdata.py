@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tests.evaluation.conftest import predict
 
-from nerve import Cohort, Parcellation, evaluate
+from nerve import Cohort, Parcellation
 from nerve.evaluation import score_table
 
 pytestmark = [
@@ -30,7 +31,7 @@ def load(folder, n_regions, names):
 def test_age_and_sex_in_ucla_are_near_the_known_figures(shared_data):
     cohort = load(shared_data / "ucla_cnp", 419, {})
     scores = score_table(
-        evaluate("raw", cohort, ["age", "sex"], n_folds=5), n_bootstrap=200
+        predict("raw", cohort, ["age", "sex"], n_folds=5), n_bootstrap=200
     ).set_index("target")
     assert 0.28 < scores.loc["age", "r"] < 0.50  # orientation: 0.36
     assert 0.70 < scores.loc["sex", "auc"] < 0.82  # orientation: 0.75
@@ -50,7 +51,7 @@ def test_age_in_abide_is_confounded_with_site(shared_data):
 
     def age(**options):
         return score_table(
-            evaluate("raw", cohort, "age", motion=None, n_folds=3, **options), n_bootstrap=0
+            predict("raw", cohort, "age", motion=None, n_folds=3, **options), n_bootstrap=0
         ).iloc[0]
 
     plain, without_site = age(), age(covariates="site")
@@ -58,6 +59,6 @@ def test_age_in_abide_is_confounded_with_site(shared_data):
     assert plain["r"] - without_site["r"] > 0.15
     assert age(site="site", leave_site_out=True)["r_fold_mean"] < plain["r"] - 0.05
     covariates_only = score_table(
-        evaluate("covariates", cohort, "age", "site", motion=None, n_folds=3), n_bootstrap=0
+        predict("covariates", cohort, "age", "site", motion=None, n_folds=3), n_bootstrap=0
     )
     assert covariates_only["r"].item() > 0.5  # what the site alone says of age

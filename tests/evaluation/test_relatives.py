@@ -3,15 +3,15 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.evaluation.conftest import make_cohort
+from tests.evaluation.conftest import make_cohort, predict
 from typer.testing import CliRunner
 
-from nerve import Cohort, NerveError, Protocol, evaluate
+from nerve import Cohort, NerveError, Protocol
 from nerve._utils.errors import NerveWarning
 from nerve.cli import app
 from nerve.data.duplicates import same_fc
-from nerve.evaluation import feature_sets, groups_of, read_results, score_table
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation import Results, groups_of, make_feature_sets, score_table
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
@@ -39,7 +39,7 @@ def repeated(n, n_copies, noise, seed=0, **columns):
 
 
 def r_of(cohort, features="raw", **options):
-    predictions = evaluate(features, cohort, "score", **options)
+    predictions = predict(features, cohort, "score", **options)
     return score_table(predictions, n_bootstrap=0)["r"].item()
 
 
@@ -72,7 +72,7 @@ def curve(cohort, folder, *words):
         ],
     )
     assert result.exit_code == 0, result.output
-    return read_results(folder / "out").curves["score"].mean()
+    return Results.load(folder / "out").curves["score"].mean()
 
 
 def test_learning_curves_keep_families_on_one_side(tmp_path, undrawn):
@@ -108,7 +108,7 @@ def test_more_copies_than_a_fold_holds_are_one_group_or_refused():
         NerveError, match=r"same FC as sub-.* would not fit one of 8 folds.* leave all but one out"
     ):
         r_of(few, n_folds=8)
-    assert len(evaluate("raw", few, "score", n_folds=4)) == 20
+    assert len(predict("raw", few, "score", n_folds=4)) == 20
 
 
 def test_fc_that_is_the_same_for_everyone_is_refused():
@@ -118,7 +118,7 @@ def test_fc_that_is_the_same_for_everyone_is_refused():
         with pytest.raises(
             NerveError, match=r"'flat': all 20 participants have the same FC .*nerve check"
         ):
-            evaluate(np.random.default_rng(0).normal(size=(20, 3)), cohort, "score", n_folds=2)
+            predict(np.random.default_rng(0).normal(size=(20, 3)), cohort, "score", n_folds=2)
 
 
 def test_whole_sites_that_are_left_out_take_copies_and_families_elsewhere_with_them():
@@ -137,8 +137,10 @@ def test_the_site_is_not_known_by_a_copy():
     cohort = repeated(
         40, 3, 0.0, site=np.repeat(np.random.default_rng(1).choice(["a", "b"], 40), 3)
     )
-    people, protocol = prepare_people(cohort, Protocol(targets="score", site="site", n_folds=5))
-    prepared = feature_sets("raw", cohort)[0].prepare(cohort, people, protocol)
+    people, protocol = prepare_participants(
+        cohort, Protocol(targets="score", site="site", n_folds=5)
+    )
+    prepared = make_feature_sets("raw", cohort)[0].prepare(cohort, people, protocol)
     assert site_accuracy(prepared, people, protocol) < 0.75
 
 
@@ -148,7 +150,7 @@ def test_copies_of_participants_of_two_families_join_the_families():
     families[4] = families[1]  # a family of the first and the third participant
     families[[7, 9]] = None
     cohort.participants["family"] = families
-    people, _ = prepare_people(
+    people, _ = prepare_participants(
         cohort, Protocol(targets="score", groups="family", n_folds=5, n_repeats=3)
     )
     together = [0, 1, 4, 5]
@@ -176,7 +178,7 @@ def test_thousands_of_copies_are_one_group_without_a_comparison_of_all_pairs():
 
 def test_copies_are_resampled_together_in_python_too():
     cohort = repeated(40, 3, 0.0)
-    predictions = evaluate("raw", cohort, "score", n_folds=4)
+    predictions = predict("raw", cohort, "score", n_folds=4)
     groups = groups_of(cohort)
     assert (groups.groupby(groups).size() == 3).all()
     apart, together = (

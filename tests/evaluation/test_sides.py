@@ -15,11 +15,11 @@ from sklearn.base import BaseEstimator
 from tests.evaluation.conftest import make_cohort
 
 from nerve import Cohort, NerveError, Protocol
-from nerve.evaluation import KernelRidge, feature_sets
+from nerve.evaluation import KernelRidge, make_feature_sets
+from nerve.evaluation.bootstrap import resample_counts
+from nerve.evaluation.cross_validation import predict_permuted_targets, predict_targets
 from nerve.evaluation.curves import learning_curve
-from nerve.evaluation.people import prepare_people
-from nerve.evaluation.resampling import resample_counts
-from nerve.evaluation.run import null_of_one, predict_one
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
 from nerve.evaluation.transfer import prepare_transfer
 
@@ -36,19 +36,16 @@ class Recorder:
     def __init__(self):
         self.splits = []
 
-    def watch(self, prepared, people):
-        """The same model and features; whom each split is of is noted."""
-        model, source = prepared
-        return model, _Watched(source, people.ids, self.splits)
+    def watch(self, features, people):
+        """The same features; whom each split is of is noted."""
+        split = features.split
 
+        def noted(train, test, targets=()):
+            self.splits.append((list(people.ids[train]), list(people.ids[test])))
+            return split(train, test, targets)
 
-class _Watched:
-    def __init__(self, source, ids, splits):
-        self.source, self.ids, self.splits, self.columns = source, ids, splits, source.columns
-
-    def split(self, train, test, targets):
-        self.splits.append((list(self.ids[train]), list(self.ids[test])))
-        return self.source.split(train, test, targets)
+        features.split = noted
+        return features
 
 
 class Learner(BaseEstimator):
@@ -170,8 +167,8 @@ def prepared_for(name, cohort, people, protocol, recorder):
         "learned": Learner(recorder.splits),
         "predictor": Network(recorder.splits),
     }
-    features = feature_sets(what.get(name, name), cohort)[0]
-    return features, recorder.watch(features.prepare(cohort, people, protocol), people)
+    features = make_feature_sets(what.get(name, name), cohort)[0]
+    return recorder.watch(features.prepare(cohort, people, protocol), people)
 
 
 FEATURES = ["raw", "pca", "covariates", "given", "learned", "predictor"]
@@ -204,13 +201,13 @@ def test_nobody_is_on_both_sides_of_folds_permutations_and_draws(
     label = relatives(cohort.participants, original, families)
     recorder = Recorder()
     try:
-        people, protocol = prepare_people(cohort, protocol)
-        features, prepared = prepared_for(name, cohort, people, protocol, recorder)
-        predict_one(features, prepared, people, protocol)
-        learning_curve(features, prepared, people, protocol)
-        site_accuracy(prepared, people, protocol)
+        people, protocol = prepare_participants(cohort, protocol)
+        features = prepared_for(name, cohort, people, protocol, recorder)
+        predict_targets(features, people, protocol)
+        learning_curve(features, people, protocol)
+        site_accuracy(features, people, protocol)
         if features.permutes:
-            null_of_one(features, prepared, people, protocol)
+            predict_permuted_targets(features, people, protocol)
     except (
         NerveError
     ) as error:  # a group larger than a fold, or too few to be tested: refused, not ignored
@@ -246,9 +243,9 @@ def test_nobody_of_the_cohort_that_is_tested_is_trained_on(name, train, test, n_
     recorder = Recorder()
     try:
         cohort, people, protocol = prepare_transfer(here, there, protocol)
-        features, prepared = prepared_for(name, cohort, people, protocol, recorder)
-        predict_one(features, prepared, people, protocol)
-        learning_curve(features, prepared, people, protocol)
+        features = prepared_for(name, cohort, people, protocol, recorder)
+        predict_targets(features, people, protocol)
+        learning_curve(features, people, protocol)
     except NerveError as error:
         assert "train on" in str(error) or "to be tested on" in str(error)  # noqa: PT017
         reject()
@@ -282,12 +279,12 @@ def test_inner_folds_permutations_and_resamples_keep_relatives_together(
             train, test = cohort.subset(half), cohort.subset(~half)
             cohort, people, protocol = prepare_transfer(train, test, protocol)
         else:
-            people, protocol = prepare_people(cohort, protocol)
-        features = feature_sets(numbered, cohort)[0]
-        _, source = features.prepare(cohort, people, protocol)
-        predict_one(features, (model, source), people, protocol)
-        null_of_one(features, (model, source), people, protocol)
-        learning_curve(features, (model, source), people, protocol)
+            people, protocol = prepare_participants(cohort, protocol)
+        features = make_feature_sets(numbered, cohort)[0]
+        features.prepare(cohort, people, protocol).model = model
+        predict_targets(features, people, protocol)
+        predict_permuted_targets(features, people, protocol)
+        learning_curve(features, people, protocol)
     except NerveError as error:
         refusals = ("group", "fold", "to be tested on", "to train on")
         assert any(words in str(error) for words in refusals)  # noqa: PT017

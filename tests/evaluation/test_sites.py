@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.evaluation.conftest import make_cohort
+from tests.evaluation.conftest import make_cohort, predict
 
-from nerve import Protocol, evaluate
-from nerve.evaluation.features import feature_sets
-from nerve.evaluation.people import prepare_people
+from nerve import Protocol
+from nerve.evaluation.feature_sets import make_feature_sets
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy, site_table, site_verdict
 from nerve.evaluation.statistics import score_table
 
@@ -31,7 +31,7 @@ def planted():
 
 def test_a_score_carried_by_site_alone_is_unmasked(planted):
     cohort, features = planted
-    predictions = evaluate(features, cohort, ["between", "within"], n_folds=5, kernel="linear")
+    predictions = predict(features, cohort, ["between", "within"], n_folds=5, kernel="linear")
     sites = dict(
         zip(cohort.participants["participant_id"], cohort.participants["site"], strict=True)
     )
@@ -46,7 +46,7 @@ def test_a_score_carried_by_site_alone_is_unmasked(planted):
 
 def test_the_score_within_sites_is_the_correlation_of_centred_values(planted):
     cohort, features = planted
-    predictions = evaluate(features, cohort, "within", n_folds=5)
+    predictions = predict(features, cohort, "within", n_folds=5)
     table = predictions.assign(site=cohort.participants["site"].to_numpy())
     centred = table[["observed", "predicted"]] - table.groupby("site")[
         ["observed", "predicted"]
@@ -59,15 +59,15 @@ def test_the_score_within_sites_is_the_correlation_of_centred_values(planted):
 
 def test_features_that_know_the_site_predict_it_and_others_are_at_chance(planted):
     cohort, features = planted
-    people, protocol = prepare_people(
+    people, protocol = prepare_participants(
         cohort, Protocol(targets="within", site="site", kernel="linear")
     )
     known = site_accuracy(
-        feature_sets(features, cohort)[0].prepare(cohort, people, protocol), people, protocol
+        make_feature_sets(features, cohort)[0].prepare(cohort, people, protocol), people, protocol
     )
     noise = np.random.default_rng(0).normal(size=features.shape)
     chance = site_accuracy(
-        feature_sets(noise, cohort)[0].prepare(cohort, people, protocol), people, protocol
+        make_feature_sets(noise, cohort)[0].prepare(cohort, people, protocol), people, protocol
     )
     assert known > 0.95
     assert 0.15 < chance < 0.5

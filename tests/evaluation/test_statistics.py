@@ -16,7 +16,7 @@ from nerve.evaluation import (
     permutation_p,
     score_table,
 )
-from nerve.evaluation.resampling import (
+from nerve.evaluation.bootstrap import (
     resample_counts,
     two_sided_p,
     weighted_auc,

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tests.evaluation.conftest import make_cohort
+from tests.evaluation.conftest import make_cohort, predict
 from typer.testing import CliRunner
 
-from nerve import Cohort, NerveError, evaluate
+from nerve import Cohort, NerveError
 from nerve._utils.errors import NerveWarning
 from nerve.cli import app
-from nerve.evaluation import KernelRidge, read_results, score_table, strata_of
+from nerve.evaluation import KernelRidge, Results, score_table, strata_of
 from nerve.evaluation.covariates import CovariateRegression
 
 pytestmark = pytest.mark.filterwarnings("ignore::nerve._utils.errors.NerveWarning")
@@ -45,7 +45,7 @@ def there():
 def test_the_other_cohort_is_predicted_by_what_the_first_says_and_regions_are_matched_by_label(
     here, there
 ):
-    table = evaluate("raw", here, "score", "age", test=there)
+    table = predict("raw", here, "score", "age", test=there)
     assert list(table["participant"]) == list(there.participants["participant_id"])
     assert set(table["cohort"]) == {"there"}
     ages = [one.participants[["age"]] for one in (here, there)]
@@ -74,16 +74,16 @@ def test_nothing_is_learned_from_who_is_tested(here, there):
     changed = there.subset(np.arange(60))
     changed.participants["score"] = np.random.default_rng(0).normal(size=60) * 100
     for features in ("raw", "pca", "tangent"):
-        before = evaluate(features, here, "score", test=there)["predicted"]
-        assert evaluate(features, here, "score", test=changed)[
+        before = predict(features, here, "score", test=there)["predicted"]
+        assert predict(features, here, "score", test=changed)[
             "predicted"
         ].to_numpy() == pytest.approx(before)
-        some = evaluate(features, here, "score", test=there.subset(np.arange(20)))["predicted"]
+        some = predict(features, here, "score", test=there.subset(np.arange(20)))["predicted"]
         assert some.to_numpy() == pytest.approx(before[:20], abs=1e-6)
 
 
 def test_classes_are_cut_at_the_mean_of_the_cohort_that_was_trained_on(here, there):
-    table = evaluate("raw", here, "group", test=there)
+    table = predict("raw", here, "group", test=there)
     score = score_table(table, n_bootstrap=0).iloc[0]
     said = table["predicted"] > (here.participants["group"] == "low").mean()
     truth = table["observed_raw"] == 1
@@ -109,7 +109,7 @@ def test_what_cannot_be_carried_over_is_refused_in_a_sentence(
 ):
     other = Cohort(there.connectivity, change(there.participants), there.parcellation, name="there")
     with pytest.raises(NerveError, match=sentence):
-        evaluate("raw", here, **({"targets": "score"} | options), test=other)
+        predict("raw", here, **({"targets": "score"} | options), test=other)
 
 
 def test_other_regions_and_measures_are_refused(here, there):
@@ -118,10 +118,10 @@ def test_other_regions_and_measures_are_refused(here, there):
         there.connectivity, there.participants, type(there.parcellation).from_table(table, name="x")
     )
     with pytest.raises(NerveError, match="r0"):
-        evaluate("raw", here, "score", test=strangers)
+        predict("raw", here, "score", test=strangers)
     partial = Cohort(there.connectivity, there.participants, there.parcellation, measure="partial")
     with pytest.raises(NerveError, match="different measures"):
-        evaluate("raw", here, "score", test=partial)
+        predict("raw", here, "score", test=partial)
 
 
 def test_who_stands_in_both_cohorts_is_not_trained_on(here):
@@ -140,13 +140,13 @@ def test_who_stands_in_both_cohorts_is_not_trained_on(here):
         NerveWarning,
         match=r"30 participants left out: they share a family or their FC with .* tested",
     ):
-        found = evaluate("raw", train, "score", groups="family", test=copies)
-    honest = evaluate("raw", train.subset(np.arange(30, 90)), "score", groups="family", test=copies)
+        found = predict("raw", train, "score", groups="family", test=copies)
+    honest = predict("raw", train.subset(np.arange(30, 90)), "score", groups="family", test=copies)
     assert found["predicted"].to_numpy() == pytest.approx(honest["predicted"].to_numpy(), abs=1e-6)
     with pytest.raises(
         NerveError, match=r"0 participants of 'here' are left to train on .*test other participants"
     ):
-        evaluate("raw", here, "score", test=here)
+        predict("raw", here, "score", test=here)
 
 
 @pytest.mark.slow
@@ -159,15 +159,15 @@ def test_the_command_line_has_both_cohorts_in_the_one_layout(here, there, tmp_pa
              "--n-bootstrap", "20", "--n-permutations", "9", "--out", str(out)]  # fmt: skip
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    results = read_results(out)
+    results = Results.load(out)
     assert results.cohorts.set_index("cohort")["n"].to_dict() == {"here": 90, "there": 60}
     scopes = results.scores.set_index(["cohort", "row"])["scope"]
-    assert scopes["here", "tangent-1"] == "train_folds"
-    assert scopes["there", "tangent-1"] == "other_people"
+    assert scopes["here", "tangent"] == "train_folds"
+    assert scopes["there", "tangent"] == "other_people"
     mine = results.predictions[
-        (results.predictions["cohort"] == "there") & (results.predictions["row"] == "raw-0")
+        (results.predictions["cohort"] == "there") & (results.predictions["row"] == "raw")
     ]
-    python = evaluate("raw", here, "score", "age", test=there)
+    python = predict("raw", here, "score", "age", test=there)
     assert mine["predicted"].to_numpy() == pytest.approx(python["predicted"].to_numpy(), abs=1e-6)
     assert results.scores["p"].max() <= 0.1 + 1e-9
     text = (out / "protocol.md").read_text()

@@ -38,7 +38,7 @@ def test_changing_any_file_changes_the_hash(copy):
     assert source_hash(copy) == before
     assert {
         "_utils/linalg.py",
-        "experiments/select.py",
+        "experiments/method_rows.py",
         "configs/demo.yaml",
         "report/templates/page.html",
     } <= {*FILES}

@@ -138,24 +138,6 @@ def test_rows_with_the_same_label_are_refused():
         _ = Planner(config, {"A": "data"}, "code").tasks
 
 
-@pytest.mark.parametrize(
-    ("row", "protocol"),
-    [
-        ({}, {"pretrain_scope": "train_folds"}),
-        ({"settings": {"recentre": "site"}}, {}),
-        ({"method": "raw"}, {}),
-    ],
-)
-def test_variants_whose_encoders_are_trained_in_folds_are_not_chosen_among(row, protocol):
-    rows = [{"method": "tangent" if "settings" in row else "nerve", "select": True} | row]
-    cohorts = {"A": {"path": "x", "targets": ["a"]}}
-    config = ExperimentConfig.model_validate(
-        {"cohorts": cohorts, "methods": rows, "protocol": protocol}
-    )
-    with pytest.raises(NerveError, match="`select` chooses among variants of an encoder"):
-        _ = Planner(config, {"A": "data"}, "code").tasks
-
-
 def test_settings_of_a_reference_row_are_swept_too():
     rows = [{"method": "pca", "settings": {"n_components": [5, 10]}}]
     config = ExperimentConfig.model_validate(

@@ -7,18 +7,15 @@ import json
 import re
 import shutil
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from nerve._utils.errors import NerveError
 from nerve.data.cohort import Cohort
-from nerve.evaluation import KernelRidge
-from nerve.evaluation.sources import FittedInFolds
+from nerve.evaluation.feature_sets import LearnedInFolds
 from nerve.experiments.launch import work
 from nerve.experiments.main import Experiment
 from nerve.experiments.plan import Planner
-from nerve.experiments.select import BestVariant
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING, Store
 from nerve.experiments.workspace import _renamed
 from nerve.methods.nerve import NERVE
@@ -175,11 +172,10 @@ def test_plans_of_two_processes_agree_and_differ_with_code_and_settings(
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory, make_config, tiny):
-    """Two variants, each as a row and chosen among; the first has null models."""
+    """Two variants, each as a row; the first has null models."""
     settings = tiny | {"mask_ratio": [0.3, 0.6]}
     rows = [
         {"method": "nerve", "label": "swept", "settings": settings, "permutations": 2},
-        {"method": "nerve", "label": "selected", "settings": settings, "select": True},
     ]
     config = make_config(rows, layout="parcellations", protocol={"labels": [10], "n_draws": 1})
     config = config.model_copy(update={"cohorts": {"alpha": config.cohorts["alpha"]}})
@@ -198,40 +194,23 @@ def test_permuted_networks_give_a_null_a_spread_and_p(swept):
     one = rows.loc["null-0-1", ["line", "kind", "seed"]].tolist()
     assert one == ["null-0", "null", rows.loc["nerve-0-0", "seed"]]
     compared = set(results.comparisons["line_a"]) | set(results.comparisons["line_b"])
-    assert compared == {
-        "nerve-0-0",
-        "nerve-0-1",
-        "nerve-1-0",
-    }  # null models are compared with no row
+    assert compared == {"nerve-0-0", "nerve-0-1"}  # null models are compared with no row
 
 
 @pytest.mark.slow
-def test_sweeps_have_a_column_and_what_is_chosen_shares_their_encoders(swept):
+def test_sweeps_have_a_row_and_an_encoder_each(swept):
     experiment, results = swept
     encoders = [
         task for task in experiment.plan.unique if task.kind == "encode" and task.row.kind != "null"
     ]
-    assert len(encoders) == 2  # shared by both rows
+    assert len(encoders) == 2
     rows = results.rows[results.rows["kind"] != "null"]
     assert rows[["line", "variant"]].values.tolist() == [
         ["nerve-0-0", "mask_ratio=0.3"],
         ["nerve-0-1", "mask_ratio=0.6"],
-        ["nerve-1-0", "chosen in each fold"],
     ]
-    chosen = "chosen in each fold from 0.3, 0.6"
-    assert [one["mask_ratio"] for one in rows["settings"]] == [0.3, 0.6, chosen]
-    assert set(rows["row"]) <= set(results.curves["row"])  # a choice is made with few labels, too
-
-
-def test_the_chosen_variant_is_the_one_that_predicts_training_participants():
-    rng = np.random.default_rng(0)
-    useful, noise = rng.normal(size=(80, 5)), rng.normal(size=(80, 5))
-    targets = np.column_stack([useful[:, 0], noise[:, 0]])
-    both = np.hstack([useful, noise])
-    model = BestVariant(KernelRidge("linear", n_inner_folds=3), (5, 5)).fit(both[:60], targets[:60])
-    assert model.chosen_.tolist() == [0, 1]
-    alone = KernelRidge("linear", n_inner_folds=3).fit(noise[:60], targets[:60])
-    assert np.allclose(model.predict(both[60:])[:, 1], alone.predict(noise[60:])[:, 1])
+    assert [one["mask_ratio"] for one in rows["settings"]] == [0.3, 0.6]
+    assert set(rows["row"]) <= set(results.curves["row"])
 
 
 # ---- what cannot be done
@@ -272,11 +251,11 @@ def test_a_method_without_its_input_prints_dashes_and_a_failure_is_reported(
 def test_a_failed_run_reports_its_reason_without_folders_and_is_tried_again(
     make_config, tmp_path, monkeypatch
 ):
-    def fail(*_):
+    def fail(*_, **__):
         raise ValueError(f"could not read {tmp_path}/my study/fc.npy")
 
     config = make_config([{"method": "raw", "label": "Raw FC"}])
-    monkeypatch.setattr("nerve.experiments.work.predict_one", fail)
+    monkeypatch.setattr("nerve.experiments.work.evaluate_features", fail)
     with pytest.raises(NerveError, match="no run has made predictions"):
         run(config, tmp_path / "out")
     assert Experiment.open(tmp_path / "out").counts == {FAILED: 2}
@@ -322,7 +301,7 @@ def test_strict_scope_never_shows_the_encoder_a_test_participant(
 
     monkeypatch.setattr(NERVE, "fit", watched)
     splits = []
-    split = FittedInFolds.split
+    split = LearnedInFolds.split
 
     def noted(self, train, test, targets):
         before = len(seen)
@@ -330,7 +309,7 @@ def test_strict_scope_never_shows_the_encoder_a_test_participant(
         splits.append((set(self.cohort.participants["participant_id"].iloc[test]), seen[before:]))
         return result
 
-    monkeypatch.setattr(FittedInFolds, "split", noted)
+    monkeypatch.setattr(LearnedInFolds, "split", noted)
     _, results = run(config, tmp_path)
     assert results.scores["r"].notna().all()
     scopes = results.scores.groupby("cohort")["scope"].unique().map(list).to_dict()
@@ -354,7 +333,7 @@ def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort
         rows, cohorts={"alpha": people, "the same again": {**people, "pretrain": False}}
     )
     splits, seen = [], []
-    split, fit = FittedInFolds.split, TangentSpace.fit
+    split, fit = LearnedInFolds.split, TangentSpace.fit
     monkeypatch.setattr(
         TangentSpace, "fit", lambda self, X, y=None: seen.append(ids_of(X)) or fit(self, X, y)
     )
@@ -363,7 +342,7 @@ def test_sites_are_recentred_in_folds_whatever_the_scope_and_whatever_the_cohort
         splits.append((set(self.cohort.participants["participant_id"].iloc[test]), len(seen)))
         return split(self, train, test, targets)
 
-    monkeypatch.setattr(FittedInFolds, "split", noted)
+    monkeypatch.setattr(LearnedInFolds, "split", noted)
     _, results = run(config, tmp_path)
     assert set(results.scores["scope"]) == {"train_folds"}
     assert (
@@ -401,7 +380,7 @@ def test_columns_may_have_been_renamed_by_ingest_already():
 def test_motion_is_a_covariate_only_where_the_file_says_so(make_config, tmp_path):
     for given, expected in (({}, ("age", "sex")), ({"motion": "auto"}, ("age", "sex", "mean_fd"))):
         experiment = Experiment.prepare(make_config([{"method": "raw"}], protocol=given), tmp_path)
-        assert experiment.people("alpha")[1].covariates == expected
+        assert experiment.participants("alpha")[1].covariates == expected
 
 
 def test_a_cohort_is_simulated_once_and_again_with_other_arguments(make_config, tmp_path):

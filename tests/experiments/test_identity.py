@@ -13,7 +13,7 @@ from nerve.cli import app
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
 from nerve.data.simulate import simulate_cohort
-from nerve.evaluation.results import read_results
+from nerve.evaluation.results import Results
 from nerve.evaluation.rows import line_label, line_labels
 from nerve.experiments.config import ExperimentConfig, load_config
 from nerve.experiments.main import Experiment
@@ -60,7 +60,7 @@ def evaluated(cohort, out, *features):
     assert done.exit_code == 0, done.output
     return (
         done.output,
-        read_results(out),
+        Results.load(out),
         text_of((out / "report.html").read_text(encoding="utf-8")),
     )
 
@@ -169,7 +169,7 @@ def own(trained):
 @pytest.mark.slow
 def test_a_trained_model_is_never_called_by_its_preset_alone(own, trained):
     said, results, report = own
-    row = results.rows.set_index("line").loc["features-1"]
+    row = results.rows.set_index("line").loc["model"]
     assert row["settings"].items() >= CHANGED.items()
     assert row["preset"] == "paper"
     protocol = (trained / "own" / "protocol.md").read_text(encoding="utf-8")
@@ -195,8 +195,8 @@ def test_a_trained_model_is_never_called_by_its_preset_alone(own, trained):
 def agree(out, results, report, scope, use, words):
     """rows.tsv, cohorts.tsv, scores.tsv, protocol.md and report.html say the same of the model's row."""
     rows = results.rows.set_index("line")
-    assert rows.loc["features-1", "scope"] == scope
-    assert set(results.scores.set_index("row").loc["features-1", ["scope"]].to_numpy().ravel()) == {
+    assert rows.loc["model", "scope"] == scope
+    assert set(results.scores.set_index("row").loc["model", ["scope"]].to_numpy().ravel()) == {
         scope
     }
     assert results.cohorts["pretrained_on"].tolist() == [use]
@@ -218,7 +218,7 @@ def test_a_model_on_its_own_training_cohort_is_reported_to_have_seen_it_everywhe
     agree(
         trained / "own", results, report, "all", "yes", "on all participants including those tested"
     )
-    assert results.rows.set_index("line").loc["features-1", "trained_on"] == "tiny (40)"
+    assert results.rows.set_index("line").loc["model", "trained_on"] == "tiny (40)"
 
 
 @pytest.mark.slow
@@ -387,7 +387,7 @@ def test_the_papers_row_names_stay_and_differences_are_below_the_table(null_mode
         "lr 1e-09",
     ):
         assert words in text
-    rows = read_results(null_models).rows
+    rows = Results.load(null_models).rows
     permuted = rows.loc[rows["kind"] == "null", "settings"]
     assert [one["patching"] for one in permuted] == ["permuted0", "permuted1"]
 

@@ -1,6 +1,6 @@
 """Features are made ready once per row, whatever is computed of them."""
 
-from nerve.evaluation.features import NAMED, Entries
+from nerve.evaluation.feature_sets import NAMED, RawFC
 from nerve.experiments.main import Experiment
 
 
@@ -9,12 +9,12 @@ def test_features_are_prepared_once_for_predictions_permutations_curves_and_site
 ):
     prepared = []
 
-    class CountedEntries(Entries):
+    class CountedRawFC(RawFC):
         def prepare(self, cohort, people, protocol):
             prepared.append(cohort.name)
             return super().prepare(cohort, people, protocol)
 
-    monkeypatch.setitem(NAMED, "raw", CountedEntries)
+    monkeypatch.setitem(NAMED, "raw", CountedRawFC)
     protocol = {"n_permutations": 3, "labels": [10], "n_draws": 2, "site": "site"}
     cohorts = {
         "sites": {

@@ -105,17 +105,16 @@ def test_one_report_holds_all_parts(first):
     assert re.search(r"What was found:\n +tiny score: NERVE.* r = .*than|from", said)
 
 
-def test_a_second_run_lists_what_is_done_and_interprets_other_targets_again(
+def test_a_second_run_replaces_the_first_and_other_targets_are_explained_anew(
     first, folder, tmp_path, monkeypatch
 ):
     out = shutil.copytree(first[0], tmp_path / "first")
     before = (out / "predictions.tsv").read_bytes()
     monkeypatch.setattr("nerve.report.page.write_report", lambda folder, *_: folder)
-    assert "6 of 6 runs are already done" in run(folder, out, "--preset", "small")
+    run(folder, out, "--preset", "small")
     assert (out / "predictions.tsv").read_bytes() == before
-    assert "2 of 6 runs are already done" in run(
-        folder, out, "--preset", "small", targets="other"
-    )  # both encoders
+    assert not (out / "runs").exists()
+    run(folder, out, "--preset", "small", targets="other")
     importance = pd.read_csv(out / "interpretation" / "importance.tsv", sep="\t")
     assert set(importance["target"]) == {"other"}
 

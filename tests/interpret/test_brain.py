@@ -12,7 +12,7 @@ import nerve
 from nerve.interpret import network_weights
 from nerve.report.figures import draw, svg
 from nerve.report.figures.interpretation import REACH, on_surface
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.report_data import NothingToDraw, ReportData
 
 pytestmark = pytest.mark.xdist_group("interpret")  # they share cohort and encoders
 
@@ -47,7 +47,7 @@ def test_a_learned_map_is_a_small_vector_figure_of_the_regions_that_have_coordin
     table = network_weights(encoders)
     nowhere = table.assign(x=np.nan, y=np.nan, z=np.nan)
     with pytest.raises(NothingToDraw, match="coordinates"):
-        draw("interpretation_brain", Results(interpretation={"network_weights": nowhere}))
+        draw("interpretation_brain", ReportData(interpretation={"network_weights": nowhere}))
     some = pd.concat([table, nowhere.head(3)])
-    figure = draw("interpretation_brain", Results(interpretation={"network_weights": some}))
+    figure = draw("interpretation_brain", ReportData(interpretation={"network_weights": some}))
     assert len(svg(figure)) < 1_500_000

@@ -7,12 +7,13 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from tests.evaluation.conftest import predict
 
 import nerve
 from nerve import NERVE, Cohort, NerveError, Patching, Protocol
 from nerve._utils.errors import NerveWarning
 from nerve.data.simulate import Target, simulate_cohort
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation.participants import prepare_participants
 from nerve.interpret import patch_importance
 from nerve.interpret.importance import pattern_sizes
 from nerve.interpret.occlusion import Embedding, embedding_of, occluded_predictions, training_means
@@ -114,7 +115,7 @@ def test_a_target_that_nothing_predicts_gives_a_warning(cohort):
 
 @pytest.mark.slow
 def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
-    evaluated = nerve.evaluate(
+    evaluated = predict(
         encoders[0].transform(cohort), cohort, ["p_factor", "age"], ["sex"], n_folds=4
     )
     embedding = embedding_of(encoders[0], cohort, Patching.grid(100, 50))
@@ -127,7 +128,7 @@ def test_intact_predictions_are_those_of_evaluate(cohort, encoders):
 
 
 def predictions_of(embedding, cohort, targets, covariates=()):
-    people, settings = prepare_people(
+    people, settings = prepare_participants(
         cohort, Protocol(targets=targets, covariates=covariates, n_folds=4)
     )
     return occluded_predictions(embedding, cohort, people, people.folds[0], settings)

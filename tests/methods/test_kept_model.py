@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from tests.evaluation.conftest import predict
 from tests.evaluation.test_transfer import planted
 from typer.testing import CliRunner
 
-from nerve import Cohort, KeptModel, NerveError, Protocol, evaluate
+from nerve import Cohort, KeptModel, NerveError, Protocol
 from nerve._utils.files import read_tsv
 from nerve.cli import app
 from nerve.methods.pca import PrincipalComponents
@@ -45,7 +46,7 @@ def test_it_says_what_an_evaluation_on_the_other_cohort_says(
         "kernel": kernel,
         "n_components": 6,
     }
-    table = evaluate(features, here, test=there, **options)
+    table = predict(features, here, test=there, **options)
     KeptModel(encoder, Protocol(**options)).fit(here).save(tmp_path / "probe")
     said = KeptModel.load(tmp_path / "probe").predict(there)
     both = table.merge(
@@ -71,7 +72,7 @@ def test_a_site_that_is_a_number_is_a_category_as_in_the_evaluation(here, there,
         table = cohort.participants.assign(site=np.resize([3, 7, 5], len(cohort)))
         numbered.append(Cohort(cohort.connectivity, table, cohort.parcellation, name=cohort.name))
     options = {"targets": "score", "covariates": "age,site", "site": "site"}
-    table = evaluate("raw", numbered[0], test=numbered[1], **options)
+    table = predict("raw", numbered[0], test=numbered[1], **options)
     KeptModel(RawFC(), Protocol(**options)).fit(numbered[0]).save(tmp_path / "probe")
     said = KeptModel.load(tmp_path / "probe").predict(numbered[1])
     both = table.merge(

@@ -5,14 +5,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from tests.evaluation.conftest import predict
 from typer.testing import CliRunner
 
-from nerve import NERVE, Cohort, NerveError, Parcellation, Protocol, evaluate
+from nerve import NERVE, Cohort, NerveError, Parcellation, Protocol
 from nerve.cli import app
 from nerve.core.patching import Patching
-from nerve.evaluation import read_results, score_table
-from nerve.evaluation.features import feature_sets
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation import Results, score_table
+from nerve.evaluation.feature_sets import make_feature_sets
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
 from nerve.interpret.occlusion import embedding_of
 from nerve.interpret.pretraining import describe_run
@@ -75,14 +76,16 @@ def everyone(cohort):
 
 @pytest.mark.slow
 def test_an_age_that_sites_carry_is_gone_and_what_differs_within_sites_stays(planted):
-    people, protocol = prepare_people(planted, Protocol(targets=["age", "score"], site="site"))
+    people, protocol = prepare_participants(
+        planted, Protocol(targets=["age", "score"], site="site")
+    )
     found = {}
     for recentre in (None, "site"):
         model = NERVE(**SMALL, recentre=recentre)
         scores = score_table(
-            evaluate({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0
+            predict({"nerve": model}, planted, ["age", "score"], n_folds=3), n_bootstrap=0
         )
-        prepared = feature_sets(model, planted)[0].prepare(planted, people, protocol)
+        prepared = make_feature_sets(model, planted)[0].prepare(planted, people, protocol)
         found[recentre] = [
             *scores.set_index("target")["r"],
             site_accuracy(prepared, people, protocol),
@@ -219,7 +222,7 @@ def test_the_command_line_trains_it_and_marks_rows_of_cohorts_whose_sites_it_has
         "--out",
         tmp_path / "out",
     )
-    scores = read_results(tmp_path / "out").scores
+    scores = Results.load(tmp_path / "out").scores
     assert list(scores["adapted"]) == ["", UNSEEN]
     assert (
         scores["site_accuracy"].iloc[0] > 0.9 > 0.7 > scores["site_accuracy"].iloc[1]

@@ -3,13 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tests.evaluation.conftest import predict
 from typer.testing import CliRunner
 
-from nerve import Cohort, NerveError, Parcellation, Protocol, evaluate
+from nerve import Cohort, NerveError, Parcellation, Protocol
 from nerve.cli import app
-from nerve.evaluation import read_results, score_table
-from nerve.evaluation.features import feature_sets
-from nerve.evaluation.people import prepare_people
+from nerve.evaluation import Results, score_table
+from nerve.evaluation.feature_sets import make_feature_sets
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.sites import site_accuracy
 from nerve.methods.recentring import UNSEEN, SiteShifts
 from nerve.methods.tangent import TangentSpace
@@ -44,7 +45,7 @@ def planted():
 
 
 def leave_site_out(cohort, **settings):
-    table = evaluate(
+    table = predict(
         {"tangent": TangentSpace(**settings)},
         cohort,
         "score",
@@ -64,10 +65,10 @@ def test_an_unseen_site_is_recentred_by_its_own_participants(planted):
 
 @pytest.mark.slow
 def test_sites_are_no_longer_told_apart(planted):
-    people, protocol = prepare_people(planted, Protocol(targets="score", site="site"))
+    people, protocol = prepare_participants(planted, Protocol(targets="score", site="site"))
 
     def accuracy(model):
-        prepared = feature_sets(model, planted)[0].prepare(planted, people, protocol)
+        prepared = make_feature_sets(model, planted)[0].prepare(planted, people, protocol)
         return site_accuracy(prepared, people, protocol)
 
     assert accuracy(TangentSpace()) > 0.9
@@ -145,7 +146,7 @@ def test_the_command_line_has_the_row_and_says_how_unseen_sites_were_met(
              "--site", "site", "--leave-site-out", "--n-folds", "5", "--n-bootstrap", "20"]  # fmt: skip
     result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    scores = read_results(tmp_path / "out").scores.set_index("row")
+    scores = Results.load(tmp_path / "out").scores.set_index("row")
     assert list(scores["adapted"]) == ["", UNSEEN]
     assert scores["site_accuracy"].iloc[0] > 0.9 > 0.4 > scores["site_accuracy"].iloc[1]
     assert scores["r"].iloc[1] > scores["r"].iloc[0] + 0.3

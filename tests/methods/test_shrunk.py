@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.spatial.distance import pdist
+from tests.evaluation.conftest import predict
 
-import nerve
 from nerve import Cohort, Parcellation
 from nerve._utils.errors import NerveError
 from nerve.core.views import TangentView
@@ -46,7 +46,7 @@ def test_scores_are_multiplied_by_one_minus_median_over_variance(people):
 
 @pytest.mark.slow
 def test_a_planted_score_is_found_in_participants_who_were_not_in_the_fit(people):
-    predictions = nerve.evaluate(
+    predictions = predict(
         {"shrunk": ShrunkTangentSpace()}, people, ["score"], n_folds=4, motion=None
     )
     assert np.corrcoef(predictions["observed"], predictions["predicted"])[0, 1] > 0.8

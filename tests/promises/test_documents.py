@@ -11,6 +11,7 @@ import yaml
 from tests.promises.documents import PAGES, ROOT, blocks
 from tests.promises.test_documented_commands import COMMANDS
 
+from nerve.evaluation.evaluate import LARGE_KERNEL
 from nerve.evaluation.protocol import FIELDS
 from nerve.evaluation.results import PROTOCOL, TABLES
 from nerve.experiments.config import ExperimentConfig, MethodConfig, SlurmConfig
@@ -119,12 +120,8 @@ def test_defaults_of_the_protocol_are_the_protocols():
     assert len(named) > 8
     for name, value in named:
         assert value == short(FIELDS[name].default), f"evaluate.md: {name}"
-    many = text("reliability.md")
-    for name in ("exact_up_to", "n_landmarks"):
-        assert (
-            f"{FIELDS[name].default:,}"
-            in many.split("## Very many participants")[1].split("\n## ")[0]
-        )
+    many = text("reliability.md").split("## Very many participants")[1].split("\n## ")[0]
+    assert f"{LARGE_KERNEL:,}" in many
 
 
 @every_page()

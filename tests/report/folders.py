@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve._utils.files import write_json, write_tsv
+from nerve._utils.files import claim, write_json, write_tsv
 from nerve.core.patching import Patching
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.results import ResultsFolder, write_results
+from nerve.evaluation.results import Results
 from nerve.evaluation.rows import Row, rows_table
 
 PARCELLATION = "schaefer100-7"
@@ -61,19 +61,20 @@ class Made:
 def write_folder(folder: Path, made: Made | None = None) -> Path:
     """A complete results folder."""
     made = made or Made()
+    claim(folder)
     rng = np.random.default_rng(0)
     cohorts = {name: make_cohort(name, n, made, rng) for name, n in made.cohorts.items()}
     if made.stored:
         for name, cohort in cohorts.items():
             cohort.save(folder / "cohorts" / name)
-    write_results(folder, results(made, cohorts, rng))
+    results(made, cohorts, rng).save(folder)
     write_tsv(folder / "runs.tsv", write_runs(folder, made, rng))
     if made.interpretation:
         write_interpretation(folder / "interpretation", made, rng)
     return folder
 
 
-def results(made: Made, cohorts: dict[str, Cohort], rng: np.random.Generator) -> ResultsFolder:
+def results(made: Made, cohorts: dict[str, Cohort], rng: np.random.Generator) -> Results:
     """Every table of the folder."""
     real = [row for row in made.rows if row.kind != "null"]
     predictions = pd.concat([predict(cohort, row, t, rng) for cohort in cohorts.values() for t in made.targets
@@ -96,7 +97,7 @@ def results(made: Made, cohorts: dict[str, Cohort], rng: np.random.Generator) ->
              for key, _ in predictions.groupby(PLACE, sort=False)]  # fmt: skip
     folds = [pd.DataFrame({"cohort": name, "participant": one.participants["participant_id"], "repeat": 0,
                            "fold": np.arange(len(one)) % 2}) for name, one in cohorts.items()]  # fmt: skip
-    return ResultsFolder(
+    return Results(
         about=about(made, cohorts),
         rows=rows_table(made.rows),
         cohorts=cohorts_table(made, cohorts),

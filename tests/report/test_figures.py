@@ -17,13 +17,14 @@ import nerve.report.figures as package
 from nerve._utils.files import read_json
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import load_parcellation
+from nerve.evaluation import Results
 from nerve.report import plot
 from nerve.report.figures import FIGURES, SECTIONS, NothingToDraw, draw, drawn, function_of, svg
 from nerve.report.figures.colours import YEO7, YEO17, network_colours
 from nerve.report.figures.comparison import swept
 from nerve.report.figures.prediction import _of_target
 from nerve.report.figures.style import network_order, square
-from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts
+from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts
 
 
 def test_every_file_is_a_section_and_every_figure_in_it_is_listed():
@@ -50,7 +51,7 @@ def test_contract_of_a_figure(name):
     assert not re.search(r"\b(See|people|person)\b", caption)
     assert "Look for" in " ".join(caption.split())
     with pytest.raises(NothingToDraw, match=r"\.$"):  # a sentence, not a traceback
-        draw(name, Results())
+        draw(name, ReportData())
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_labels_of_small_neighbouring_networks_do_not_overlap():
     mean = np.eye(100)
     facts = CohortFacts("a", 30, parcellation=parcellation, mean=mean, n_in_mean=30)
     with noting_words() as drawn_words:
-        svg(draw("group_mean_fc", Results(cohorts={"a": facts})))
+        svg(draw("group_mean_fc", ReportData(cohorts={"a": facts})))
     boxes = {
         words: margins for words, margins in drawn_words if words in set(parcellation.networks)
     }
@@ -224,7 +225,8 @@ def tokens_caption(**settings):
     """The caption of the tokens figure for a NERVE run with these settings."""
     encoder = EncoderRun("a NERVE", pd.DataFrame(), SETTINGS | settings)
     return drawn(
-        "patch_layout", Results(encoders=[encoder], parcellation=load_parcellation("schaefer100-7"))
+        "patch_layout",
+        ReportData(encoders=[encoder], parcellation=load_parcellation("schaefer100-7")),
     ).caption
 
 
@@ -272,3 +274,8 @@ def test_the_reconstruction_is_compared_with_the_group_mean_and_names_the_view(r
     )
     assert "view that each model reads" in draw("reconstruction_error", other).axes[0].get_xlabel()
     assert "units of r" in draw("reconstruction_error", results).axes[0].get_xlabel()
+
+
+def test_results_in_memory_are_drawn(experiment):
+    """`nerve.plot` takes what `nerve.evaluate` returns."""
+    assert plot.forest(Results.load(experiment)).axes

@@ -20,7 +20,7 @@ from nerve.evaluation.rows import rows_table
 from nerve.report.figures import FIGURES, Drawn
 from nerve.report.load import by_name, load_results
 from nerve.report.page import page, write_report
-from nerve.report.results import Results
+from nerve.report.report_data import ReportData
 from nerve.report.sections import BUDGET, _within_budget, cohort_tables, figures_of
 from nerve.report.words import citations, methods_text
 
@@ -91,7 +91,7 @@ def test_page_is_small_and_asks_for_nothing(html):
 @pytest.mark.slow
 def test_figures_that_would_not_fit_become_images_and_pages_are_reproducible(results, monkeypatch):
     monkeypatch.setattr("nerve.report.figures.SECTIONS", {"pretraining": ("reconstruction_error",)})
-    alone = Results(encoders=results.encoders)
+    alone = ReportData(encoders=results.encoders)
     whole = page(alone)
     assert page(alone) == whole
     monkeypatch.setattr("nerve.report.sections.BUDGET", 10_000)
@@ -353,7 +353,7 @@ def test_many_targets_and_methods_fit_a_page_that_can_be_mailed(monkeypatch):
     compared = compared.assign(
         **dict.fromkeys(("difference", "difference_low", "difference_high", "p", "q", "n"), 1 / 7)
     )
-    text = page(Results(rows=rows, scores=scores, comparisons=compared))
+    text = page(ReportData(rows=rows, scores=scores, comparisons=compared))
     assert text.count('<td class="number') >= 1800
     assert len(text.encode()) + BUDGET < 5_000_000
 
@@ -370,4 +370,4 @@ def test_images_become_coarser_until_all_figures_are_within_their_budget(monkeyp
 
 
 def test_empty_results_from_a_notebook():
-    assert "This folder does not say what was run" in page(Results())
+    assert "This folder does not say what was run" in page(ReportData())

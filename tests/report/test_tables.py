@@ -13,7 +13,7 @@ from printed import COLUMNS, SLIPS, TABLE_1, TABLE_2, TABLE_3
 
 from nerve.evaluation.rows import rows_table
 from nerve.experiments.screen import show_results
-from nerve.report.results import Results
+from nerve.report.report_data import ReportData
 from nerve.report.table_formats import (
     to_csv,
     to_frame,
@@ -85,7 +85,7 @@ def fed(table, layout="methods", references=False, p=None):
         compared += [dict(zip(COMPARED, [c, t, "NERVE", "raw", "reference", "r", 0.1, 0.5, -0.4, -0.5, -0.3, 0.01, 0.01,
                                          False, 9, False], strict=True)) for c, t in COLUMNS]  # fmt: skip
     about = {"layout": layout, "protocols": {}}
-    return Results(title="Printed", about=about, rows=rows_table(rows), scores=pd.DataFrame(scores),
+    return ReportData(title="Printed", about=about, rows=rows_table(rows), scores=pd.DataFrame(scores),
                    null_scores=pd.DataFrame(nulls), comparisons=pd.DataFrame(compared, columns=COMPARED))  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from nerve.evaluation.rows import rows_table
 from nerve.experiments.config import ExperimentConfig, validated
 from nerve.methods.nerve import NERVE
 from nerve.report.page import write_report
-from nerve.report.results import Results
+from nerve.report.report_data import ReportData
 from nerve.report.table_formats import to_csv, to_latex, to_markdown
 from nerve.report.tables import paper_table
 from torture import hostile
@@ -188,7 +188,7 @@ def table():
     )
     place = {"cohort": EVIL_TEXT, "target": EVIL_TEXT, "line": ["a", "b"], "row": ["a-0", "b-0"]}
     scores = pd.DataFrame(place | {"r": [0.3, 0.1], "r_half_width": 0.2})
-    return paper_table(Results(title=EVIL_TEXT, rows=rows, scores=scores))
+    return paper_table(ReportData(title=EVIL_TEXT, rows=rows, scores=scores))
 
 
 def test_tables_for_spreadsheets_hold_no_formula(table):

@@ -11,7 +11,6 @@ Participants may be run one at a time, in any order and at the same time; `group
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,14 +134,13 @@ def group(chosen: argparse.Namespace) -> None:
         report = ingest(source, place / "cohort", **options)
     if chosen.model is not None:
         _encoder(chosen.model, nerve.Cohort.load(report.path))
-    rows = [{"method": "raw"}, {"method": "pca"}]
+    features = {"raw": "raw", "pca": "pca"}
     if embeddings := _gathered(chosen.out, place / "embeddings.tsv", labels):
-        rows.append({"features": str(embeddings), "label": "NERVE"})
+        features["NERVE"] = str(embeddings)
     say(f"{report.path}: {counted(report.n_participants)}")
     if chosen.targets:
         protocol = nerve.Protocol(targets=chosen.targets, covariates=chosen.covariates)
-        if commands.evaluate(str(report.path), rows, protocol, str(place / "results")):
-            sys.exit(1)
+        commands.evaluate(str(report.path), features, protocol, str(place / "results"))
 
 
 def _gathered(out: Path, table: Path, labels: list[str]) -> Path | None:

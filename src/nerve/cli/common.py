@@ -140,12 +140,12 @@ def draw_likeness(path: str | os.PathLike[str], like: Any, cohort: str) -> None:
     """Draw how like a model's training cohort a cohort is; no file that is not a figure is replaced."""
     from nerve._utils.files import atomic_file
     from nerve.report.figures import draw
-    from nerve.report.results import Results
+    from nerve.report.report_data import ReportData
 
     ending = Path(path).suffix.lower()
     if ending not in (".svg", ".png", ".pdf"):
         raise problem(path, f"its ending is {ending!r}", expected=".svg, .png or .pdf")
-    figure = draw("likeness", Results(likeness={("the model", cohort): like}))
+    figure = draw("likeness", ReportData(likeness={("the model", cohort): like}))
     with atomic_file(path) as stream:
         figure.savefig(stream, format=ending[1:], facecolor="white")
     say(f"{path}: the cohort and the model's training cohort, compared")

@@ -14,7 +14,7 @@ from nerve.cli.common import MODEL, app, argument, note, option, place, say, wit
 @with_protocol()
 def evaluate(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, place("The folder to write; what it already holds is not computed again.")],
+    out: Annotated[str, place("The folder to write; results that it already holds are replaced.")],
     protocol: Any,
     features: Annotated[
         str,
@@ -40,12 +40,11 @@ def evaluate(
     """
     from nerve.experiments import commands
 
-    rows = [commands.feature_row(name) for name in nerve.evaluation.protocol.as_names(features)]
-    probe = commands.kept_probe(rows, protocol, save_model) if save_model else None
-    failures = commands.evaluate(cohort, rows, protocol, out, test=test or [])
-    if save_model and probe and not failures:
+    names = nerve.evaluation.protocol.as_names(features)
+    probe = commands.kept_probe(names, protocol, save_model) if save_model else None
+    commands.evaluate(cohort, names, protocol, out, test=test or [])
+    if save_model and probe:
         say(f"{probe.fit(nerve.Cohort.load(cohort)).save(save_model)}: `nerve predict` reads it")
-    _close(failures)
 
 
 @app.command()
@@ -71,7 +70,7 @@ def predict(
 @with_protocol(pretrain_scope="all")
 def run(
     cohort: Annotated[str, argument("The cohort folder.")],
-    out: Annotated[str, place("The folder to write; what is done is not done again.")],
+    out: Annotated[str, place("The folder to write; results that it already holds are replaced.")],
     protocol: Any,
     model: Annotated[str | None, option(f"{MODEL}; without it, NERVE is trained.")] = None,
     preset: Annotated[
@@ -83,10 +82,11 @@ def run(
     Example: `nerve run cohorts/ucla --targets age,sex --covariates site --out results/ucla`
     """
     from nerve.experiments import commands
+    from nerve.methods.pretrained import find_model
 
-    learned = {"method": "nerve", "preset": preset} if model is None else commands.model_row(model)
-    rows = [*({"method": name} for name in ("raw", "pca", "tangent")), learned]
-    _close(commands.evaluate(cohort, rows, protocol, out, commands.check_usable(cohort)))
+    learned = nerve.NERVE.from_preset(preset) if model is None else str(find_model(model))
+    quality = commands.check_usable(cohort)
+    commands.evaluate(cohort, ["raw", "pca", "tangent", learned], protocol, out, quality=quality)
 
 
 def _close(failures: list[str]) -> None:
@@ -105,7 +105,7 @@ def experiment(
         int | None, option("Runs at a time (local); one per core or card.", min=1)
     ] = None,
     dry_run: Annotated[
-        bool, option("Count the runs and estimate the time; run none.", "--dry-run")
+        bool, option("Count the runs, and those that are done; run none.", "--dry-run")
     ] = False,
     rehearse: Annotated[
         bool, option("The same tables in minutes, on small simulated cohorts.", "--rehearse")

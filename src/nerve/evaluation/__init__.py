@@ -1,22 +1,21 @@
-"""From features and a cohort's targets to the results folder, and what may be concluded from it. No torch here."""
+"""From features and a cohort's targets to `Results`, and what may be concluded from them. No torch here."""
 
+from nerve.evaluation.bootstrap import adjusted_p, permutation_p, restricted_permutations
 from nerve.evaluation.combat import ComBat
-from nerve.evaluation.features import Features, Given, Learned, Predictor, feature_sets
+from nerve.evaluation.cross_validation import null_correlations, out_of_fold_predictions
+from nerve.evaluation.evaluate import EvaluatedCohort, Evaluation, combine, evaluate_features
+from nerve.evaluation.feature_sets import FeatureSet, make_feature_sets
 from nerve.evaluation.folds import leave_groups_out, strata_of, stratified_folds
 from nerve.evaluation.kernel_ridge import KernelRidge
-from nerve.evaluation.people import groups_of
-from nerve.evaluation.predict import null_correlations, out_of_fold_predictions
+from nerve.evaluation.participants import Participants, groups_of, prepare_participants
 from nerve.evaluation.protocol import LAMBDAS, Protocol
 from nerve.evaluation.protocol_text import participants_summary, protocol_text
-from nerve.evaluation.resampling import adjusted_p, permutation_p, restricted_permutations
-from nerve.evaluation.results import ResultsFolder, is_results, read_results, write_results
+from nerve.evaluation.results import Results, is_results
 from nerve.evaluation.rows import Row, line_label
-from nerve.evaluation.run import evaluate
 from nerve.evaluation.statistics import (
     all_comparisons,
     best_two,
     compare,
-    line_id,
     motion_table,
     score_table,
 )
@@ -24,35 +23,34 @@ from nerve.evaluation.statistics import (
 __all__ = [
     "LAMBDAS",
     "ComBat",
-    "Features",
-    "Given",
+    "EvaluatedCohort",
+    "Evaluation",
+    "FeatureSet",
     "KernelRidge",
-    "Learned",
-    "Predictor",
+    "Participants",
     "Protocol",
-    "ResultsFolder",
+    "Results",
     "Row",
     "adjusted_p",
     "all_comparisons",
     "best_two",
+    "combine",
     "compare",
-    "evaluate",
-    "feature_sets",
+    "evaluate_features",
     "groups_of",
     "is_results",
     "leave_groups_out",
-    "line_id",
     "line_label",
+    "make_feature_sets",
     "motion_table",
     "null_correlations",
     "out_of_fold_predictions",
     "participants_summary",
     "permutation_p",
+    "prepare_participants",
     "protocol_text",
-    "read_results",
     "restricted_permutations",
     "score_table",
     "strata_of",
     "stratified_folds",
-    "write_results",
 ]

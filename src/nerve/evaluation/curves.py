@@ -10,13 +10,17 @@ import pandas as pd
 
 from nerve._utils.errors import naming_participants, problem
 from nerve._utils.progress import progress_bar
-from nerve.evaluation.features import Features, Prepared
+from nerve.evaluation.bootstrap import correlation, weighted_auc
+from nerve.evaluation.cross_validation import (
+    FoldTask,
+    fit_and_predict,
+    sharing,
+    without_covariates,
+)
+from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import group_codes, strata_of
-from nerve.evaluation.people import People
-from nerve.evaluation.predict import FoldTask, fit_and_predict, sharing, without_covariates
+from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.resampling import correlation, weighted_auc
-from nerve.evaluation.sources import Source
 from nerve.evaluation.statistics import is_binary
 
 LEAST_TEST = 10  # participants left to be tested on
@@ -35,7 +39,7 @@ class Draw(NamedTuple):
 
 
 def learning_curve(
-    features: Features, prepared: Prepared, people: People, protocol: Protocol
+    features: FeatureSet, participants: Participants, protocol: Protocol
 ) -> pd.DataFrame:
     """The score of each target with k labelled participants, k = `protocol.labels`, over `protocol.n_draws` draws.
 
@@ -46,10 +50,9 @@ def learning_curve(
 
     Parameters
     ----------
-    features : Features
-    prepared : Prepared
-        What `features.prepare` gave.
-    people : People
+    features : FeatureSet
+        Prepared.
+    participants : Participants
     protocol : Protocol
 
     Returns
@@ -57,19 +60,19 @@ def learning_curve(
     DataFrame
         cohort, target, labels, draw, metric (r, or auc for two-class targets), score
     """
-    model, source = prepared
-    people = people.without(features.missing)
-    names = [str(name) for name in people.targets]
-    columns = [people.whole.get(name, name) for name in names]  # of the participants table
-    raw = people.targets.to_numpy(float)  # (n, T)
-    covariates = people.covariates if features.removes_covariates else None
+    model = features.model
+    participants = participants.without(features.missing)
+    names = [str(name) for name in participants.targets]
+    columns = [participants.whole.get(name, name) for name in names]  # of the participants table
+    raw = participants.targets.to_numpy(float)  # (n, T)
+    covariates = participants.covariates if features.removes_covariates else None
     precomputed = getattr(model, "kernel", "") == "precomputed"
     rows = []
-    with naming_participants(people.ids):
-        shared = _draws_that_share_features(people, protocol, source)
+    with naming_participants(participants.ids):
+        shared = _draws_that_share_features(participants, protocol, features)
         for draw, targets in progress_bar(shared, label="learning curves", unit="draws"):
             unread = list(dict.fromkeys(columns[target] for target in targets))
-            pool_features, test_features = source.split(draw.pool, draw.test, unread)
+            pool_features, test_features = features.split(draw.pool, draw.test, unread)
             for target in targets:
                 for k in protocol.labels:
                     first = draw.labelled[target][:k]
@@ -89,52 +92,59 @@ def learning_curve(
                         strata=None,
                         features=(left, right),
                     )
-                    predicted = fit_and_predict(model, task, values[train, None], people.groups)[
-                        :, 0
-                    ]
+                    predicted = fit_and_predict(
+                        model, task, values[train, None], participants.groups
+                    )[:, 0]
                     metric, score = _score(raw[:, target], values, draw.test, predicted)
-                    rows.append((people.cohort, names[target], k, draw.number, metric, score))
+                    rows.append((participants.cohort, names[target], k, draw.number, metric, score))
     table = pd.DataFrame(rows, columns=["cohort", "target", "labels", "draw", "metric", "score"])
     by_target = table["target"].map(names.index).argsort(kind="stable")
     return table.iloc[by_target].reset_index(drop=True)
 
 
-def draws(people: People, protocol: Protocol) -> list[Draw]:
+def draws(participants: Participants, protocol: Protocol) -> list[Draw]:
     """All draws: they depend on who has which target and on nothing else, so that every row meets the same."""
-    raw = people.targets.to_numpy(float)
+    raw = participants.targets.to_numpy(float)
     found: list[Draw] = []
-    for targets in sharing(raw, [str(name) for name in people.targets]):
-        found += _draws_of_targets(targets, people, protocol)
+    for targets in sharing(raw, [str(name) for name in participants.targets]):
+        found += _draws_of_targets(targets, participants, protocol)
     return found
 
 
 def _draws_that_share_features(
-    people: People, protocol: Protocol, source: Source
+    participants: Participants, protocol: Protocol, features: FeatureSet
 ) -> list[tuple[Draw, list[int]]]:
-    """Each draw with those of its targets that can share features: see `predict.sharing`."""
-    raw = people.targets.to_numpy(float)
-    columns = [people.whole.get(str(name), str(name)) for name in people.targets]
+    """Each draw with those of its targets that can share features: see `cross_validation.sharing`."""
+    raw = participants.targets.to_numpy(float)
+    columns = [participants.whole.get(str(name), str(name)) for name in participants.targets]
     found = []
-    for draw in draws(people, protocol):
+    for draw in draws(participants, protocol):
         for places in sharing(
-            raw[:, draw.targets], [columns[i] for i in draw.targets], source.columns
+            raw[:, draw.targets], [columns[i] for i in draw.targets], features.columns
         ):
             found.append((draw, [draw.targets[place] for place in places]))
     return found
 
 
-def _draws_of_targets(targets: list[int], people: People, protocol: Protocol) -> Iterator[Draw]:
+def _draws_of_targets(
+    targets: list[int], participants: Participants, protocol: Protocol
+) -> Iterator[Draw]:
     """The draws of targets that the same participants have."""
-    raw = people.targets.to_numpy(float)
+    raw = participants.targets.to_numpy(float)
     most = max(protocol.labels)
-    known = people.order[np.isfinite(raw[people.order, targets[0]])]
-    if people.trained_on:
+    known = participants.order[np.isfinite(raw[participants.order, targets[0]])]
+    if participants.trained_on:
         # two cohorts have nobody in common (`transfer.py`): everyone may be drawn alone
-        candidates, elsewhere = known[~people.tested[known]], known[people.tested[known]]
+        candidates, elsewhere = (
+            known[~participants.tested[known]],
+            known[participants.tested[known]],
+        )
         groups = group_codes(None, len(candidates))
     else:
         candidates, elsewhere = known, known[:0]
-        groups = group_codes(None if people.groups is None else people.groups[known], len(known))
+        groups = group_codes(
+            None if participants.groups is None else participants.groups[known], len(known)
+        )
     _, first_member = np.unique(groups, return_index=True)
     strata = {target: strata_of(raw[candidates, target], 5) for target in targets}
     every_stratum = np.column_stack(list(strata.values()))
@@ -147,10 +157,10 @@ def _draws_of_targets(targets: list[int], people: People, protocol: Protocol) ->
         pool, others = order[:most], order[most:]
         pool = pool[np.argsort(place[pool], kind="stable")]
         unrelated = others[~np.isin(groups[others], groups[pool])]
-        test = elsewhere if people.trained_on else candidates[unrelated]
+        test = elsewhere if participants.trained_on else candidates[unrelated]
         if len(pool) < most or len(test) < LEAST_TEST:
-            name = people.targets.columns[targets[0]]
-            whom = "" if people.groups is None else ", relatives of labelled ones left out"
+            name = participants.targets.columns[targets[0]]
+            whom = "" if participants.groups is None else ", relatives of labelled ones left out"
             raise problem(
                 "labels",
                 f"{most} labelled participants leave {len(test)} of the {len(known)} who have {name!r} "

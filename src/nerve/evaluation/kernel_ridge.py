@@ -22,7 +22,7 @@ from nerve._utils.errors import NotFitted, one_of, problem, require
 from nerve._utils.linalg import decomposed
 from nerve.evaluation.folds import strata_of, stratified_folds
 from nerve.evaluation.kernels import UNIT_ROWS, linear_rows, median_gamma, squared_distances
-from nerve.evaluation.krylov import Krylov, pays
+from nerve.evaluation.krylov import Krylov, lanczos_is_cheaper
 from nerve.evaluation.protocol import KERNELS, LAMBDAS
 
 ROUNDING = 1e-10  # scores of two λ that differ by less are equal
@@ -236,7 +236,7 @@ class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         pairwise: bool,
     ) -> np.ndarray:
         """What rows, or rows of a test kernel, are multiplied by, (d, T) or (n, T); targets and data are centred."""
-        if pairwise and pays(len(data), targets.shape[1], self.n_inner_folds):
+        if pairwise and lanczos_is_cheaper(len(data), targets.shape[1], self.n_inner_folds):
             krylov = Krylov(data, common, targets, folds)
             self.lambda_ = self._choose(krylov.held_out, targets, folds)
             return krylov.solution(self.lambda_)

@@ -1,12 +1,12 @@
 """Kernels between participants: how alike are two feature vectors?
 
 Correlation, cosine and linear kernels are inner products of transformed rows, K = Z Zᵀ: with fewer features than
-participants `kernel_ridge.Spectrum` works on ZᵀZ, and with very many participants on some of them (landmarks).
+participants `kernel_ridge.Spectrum` works on ZᵀZ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -16,7 +16,6 @@ from nerve._utils.progress import progress_bar
 from nerve.evaluation.covariates import deviations
 
 _BLOCK_BYTES = 2**28  # one block of rows in float64
-_BLOCK = 128  # participants of a block that is multiplied by landmarks
 
 Read = Callable[[np.ndarray], np.ndarray]  # index array → (k, d) rows, from memory or from disk
 Transform = Callable[
@@ -102,23 +101,6 @@ def blockwise_gram(read: Read, n: int, transform: Transform, block: int = 0) -> 
         product = left @ right.T  # (block, block)
         gram[np.ix_(some, others)], gram[np.ix_(others, some)] = product, product.T
     return gram
-
-
-def cross_products(read: Read, n: int, pool: np.ndarray, transform: Transform) -> np.ndarray:
-    """Z Z_poolᵀ of n transformed rows, (n, m) float32, a block of rows at a time."""
-
-    def blocks(people: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for some in np.array_split(people, -(-len(people) // _BLOCK)):
-            yield some, _transformed(read, some, transform).astype(np.float32)
-
-    landmarks = np.concatenate([rows for _, rows in blocks(pool)])  # (m, d)
-    cross = np.empty((n, len(pool)), np.float32)
-    n_blocks = -(-n // _BLOCK)
-    for some, rows in progress_bar(
-        blocks(np.arange(n)), label="kernel", total=n_blocks, unit="blocks"
-    ):
-        cross[some] = rows @ landmarks.T
-    return cross
 
 
 def _transformed(read: Read, rows: np.ndarray, transform: Transform) -> np.ndarray:

@@ -18,7 +18,7 @@ WORTH_IT = 1e12  # operations: below, decompositions take less than half a minut
 _ROUNDING = 1e-6  # of float32 products, relative to the kernel's norm: no λ is below it
 
 
-def pays(n: int, n_targets: int, n_folds: int) -> bool:
+def lanczos_is_cheaper(n: int, n_targets: int, n_folds: int) -> bool:
     """Whether a decomposition of an (n, n) kernel takes long, and longer than this; the same on every machine."""
     decomposition = 14.0 * n**3 + 50.0 * n**2 * n_targets
     return (

@@ -95,10 +95,6 @@ class Protocol:
     kernel: str = _field("correlation", f"Kernel of the ridge: {', '.join(KERNELS)}.")
     lambdas: tuple[float, ...] = _field(LAMBDAS, "Values of λ to choose from.")
     n_components: int = _field(256, "Components of the row pca.", 1)
-    exact_up_to: int = _field(
-        16384, "Participants up to whom kernels of many features are exact.", 0
-    )
-    n_landmarks: int = _field(1024, "Participants through whom larger kernels go (Nyström).", 2)
     seed: int = _field(42, "Seed of folds, bootstrap and permutations.", 0)
     n_bootstrap: int = _field(1000, "Resamples of participants for intervals and comparisons.", 0)
     n_permutations: int = _field(0, "Permutations of each target for its p; 0 for none.", 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nerve._utils.errors import listed
-from nerve.evaluation.people import People
+from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
 from nerve.evaluation.rows import (
     NULL,
@@ -41,13 +41,13 @@ def template() -> Template:
     )
 
 
-def participants_summary(people: People) -> dict[str, Any]:
+def participants_summary(participants: Participants) -> dict[str, Any]:
     """What the text says of a cohort's participants, as plain values."""
     targets: dict[str, dict[str, Any]] = {}
-    for name, values in people.targets[people.tested].items():
+    for name, values in participants.targets[participants.tested].items():
         column, classes = (
-            people.whole.get(str(name), str(name)),
-            list(people.classes.get(str(name), ())),
+            participants.whole.get(str(name), str(name)),
+            list(participants.classes.get(str(name), ())),
         )
         about = targets.setdefault(column, {"n": int(values.notna().sum()), "classes": None})
         if classes:  # of a column of several, each target adds the one that it is about
@@ -55,14 +55,14 @@ def participants_summary(people: People) -> dict[str, Any]:
                 *(about["classes"] or ()),
                 *(classes[1:] if column != name else classes),
             ]
-    folds = people.folds[people.folds >= 0]
+    folds = participants.folds[participants.folds >= 0]
     elsewhere = (
-        {"cohort": people.trained_on, "n": int((~people.tested).sum())}
-        if people.trained_on
+        {"cohort": participants.trained_on, "n": int((~participants.tested).sum())}
+        if participants.trained_on
         else None
     )
-    return {"cohort": people.cohort, "n": int(people.tested.sum()), "n_folds": len(set(folds.tolist())),
-            "targets": targets, "trained_on": elsewhere, "notes": list(people.notes)}  # fmt: skip
+    return {"cohort": participants.cohort, "n": int(participants.tested.sum()), "n_folds": len(set(folds.tolist())),
+            "targets": targets, "trained_on": elsewhere, "notes": list(participants.notes)}  # fmt: skip
 
 
 def rows_on(cohort: str, rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:

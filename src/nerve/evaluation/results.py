@@ -1,4 +1,4 @@
-"""The results folder: one writer and one reader, whoever evaluates. Tables are swapped in together, tied by an id."""
+"""What an evaluation found: `Results`, in memory or in a folder. Its files are written together and tied by an id."""
 
 from __future__ import annotations
 
@@ -7,101 +7,175 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
 from nerve._utils.errors import problem
-from nerve._utils.files import read_json, read_tsv, write_json, write_tsv
+from nerve._utils.files import claim, read_json, read_tsv, write_json, write_tsv
 from nerve._utils.privacy import printable_table, printable_tree
+from nerve.evaluation.statistics import compare, with_lines
 
 FORMAT = 2
 PROTOCOL = "protocol.json"
-AGAIN = "Run the evaluation or experiment again: what is done is not repeated."
+AGAIN = "Run the evaluation or experiment again."
+NULL_COLUMNS = ["cohort", "target", "row", "r"]
 CURVE_COLUMNS = ["cohort", "target", "row", "labels", "draw", "metric", "score"]
 TABLES = ("rows", "cohorts", "folds", "predictions", "scores", "comparisons", "nulls", "curves")
-_TEXT = ("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "title", "swept", "scope",
-         "trained_on", "adapted", "pretrained_on", "cohort", "target",
-         "whole", "participant", "line_a", "line_b", "metric", "among")  # fmt: skip
-_FLAGS = ("tie", "best_two", "simulated")
+# columns of text, which may be empty, and of true or false
+_TEXT = (
+    *("row", "line", "method", "label", "kind", "group", "view", "variant", "preset", "title"),
+    *("swept", "scope", "trained_on", "adapted", "pretrained_on", "cohort", "target", "whole"),
+    *("participant", "line_a", "line_b", "metric", "among"),
+)
+_FLAGS = ("tie", "best_two", "simulated", "given")
 
 
 @dataclass
-class ResultsFolder:
-    """What an evaluation found. Every table is a plain DataFrame; empty where there is nothing of its kind.
+class Results:
+    """What an evaluation found. Every table is a DataFrame, empty where there is nothing of its kind.
 
-    `about` is protocol.json: title, layout, parcellation, the protocol of every cohort, versions, fingerprints.
+    Parameters
+    ----------
+    about : dict
+        What protocol.json holds: title, layout, parcellation, the protocol of every cohort, versions.
+    rows : DataFrame
+        What each row is: see `nerve.evaluation.Row`.
+    cohorts : DataFrame
+        cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated.
+    folds : DataFrame
+        cohort, participant, repeat, fold, group_number (those of one group are kept together).
+    predictions : DataFrame
+        cohort, target, row, participant, fold, observed (after covariates), predicted, observed_raw, and repeat, whole,
+        training_mean where there are any.
+    scores : DataFrame
+        One row per cohort, target and row: scope, n, r with its 95 % interval, and all other scores.
+    comparisons : DataFrame
+        cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two.
+    nulls : DataFrame
+        cohort, target, row, r: of permuted targets.
+    curves : DataFrame
+        cohort, target, row, labels, draw, metric, score.
+
+    Examples
+    --------
+    >>> import nerve
+    >>> cohort = nerve.simulate_cohort(40, parcellation="schaefer100-17", timepoints=60)
+    >>> results = nerve.evaluate("raw", cohort, targets="age", motion="none", n_folds=4)
+    >>> results.scores[["target", "row"]].values.tolist()
+    [['age', 'raw']]
     """
 
     about: dict[str, Any]
-    rows: pd.DataFrame  # what each row is: see `nerve.evaluation.Row`
-    cohorts: (
-        pd.DataFrame
-    )  # cohort, label, n, n_regions, parcellation, fingerprint, pretrained_on, simulated
-    folds: pd.DataFrame  # cohort, participant, repeat, fold
-    # cohort, target, row, participant, fold, observed, predicted, observed_raw, maybe repeat, whole, training_mean
+    rows: pd.DataFrame
+    cohorts: pd.DataFrame
+    folds: pd.DataFrame
     predictions: pd.DataFrame
-    scores: (
-        pd.DataFrame
-    )  # cohort, target, row, scope, trained_on, adapted, n, r and all other scores
-    comparisons: (
-        pd.DataFrame
-    )  # cohort, target, line_a, line_b, among, metric, difference, p, q, tie, best_two
-    nulls: pd.DataFrame = field(
-        default_factory=lambda: pd.DataFrame(columns=["cohort", "target", "row", "r"])
-    )
+    scores: pd.DataFrame
+    comparisons: pd.DataFrame
+    nulls: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=NULL_COLUMNS))
     curves: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CURVE_COLUMNS))
 
+    def compare(self, line_a: str | None = None, line_b: str | None = None) -> pd.DataFrame:
+        """Compare rows by the paired bootstrap over participants, families resampled whole.
 
-def write_results(folder: str | os.PathLike[str], results: ResultsFolder) -> None:
-    """Write the tables and, last, protocol.json, which names their content."""
-    folder = Path(folder)
-    settings = [json.dumps(one, default=str) for one in results.rows["settings"]]
-    for name in TABLES:
-        table = printable_table(getattr(results, name))
-        write_tsv(
-            folder / f"{name}.tsv", table.assign(settings=settings) if name == "rows" else table
-        )
-    files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
-    about = printable_tree(json.loads(json.dumps(results.about, default=str)))  # as it will be read
-    write_json(
-        folder / PROTOCOL,
-        {"format": FORMAT, "id": _identity(files, about), "files": files, **about},
-    )
+        Parameters
+        ----------
+        line_a, line_b : str, optional
+            Lines of `rows`. Without them every two methods are compared, and the best with each reference.
 
+        Returns
+        -------
+        DataFrame
+            One row per cohort, target and pair: scores, their difference with its 95 % interval, p.
+        """
+        if line_a is None or line_b is None:
+            return self.comparisons
+        parts = []
+        table = with_lines(self.predictions, self.rows)
+        for cohort, part in table.groupby("cohort", sort=False):
+            protocol = self.about["protocols"][cohort]
+            own = self.folds[self.folds["cohort"] == cohort].drop_duplicates("participant")
+            groups = dict(zip(own["participant"], own["group_number"], strict=True))
+            has_groups = own["group_number"].nunique() < len(own)
+            parts.append(
+                compare(
+                    part,
+                    line_a,
+                    line_b,
+                    n_bootstrap=protocol["n_bootstrap"],
+                    seed=protocol["seed"],
+                    groups=groups if has_groups else None,
+                )
+            )
+        return pd.concat(parts, ignore_index=True)
 
-def _identity(files: dict[str, str], about: dict[str, Any]) -> str:
-    text = json.dumps([files, about], sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write every table and, last, protocol.json, which names their content.
 
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there; results that it holds are replaced.
 
-def read_results(folder: str | os.PathLike[str]) -> ResultsFolder:
-    """Read what `write_results` wrote; tables of two evaluations, or changed since, are refused by name."""
-    folder = Path(folder)
-    about = read_json(folder / PROTOCOL)
-    if (
-        not isinstance(about, dict)
-        or about.get("format") != FORMAT
-        or not isinstance(about.get("files"), dict)
-    ):
-        raise problem(
-            folder / PROTOCOL,
-            f"it is not of format {FORMAT}",
-            remedy="Evaluate again with this version.",
-        )
-    own = {name: value for name, value in about.items() if name not in ("format", "id", "files")}
-    if _identity(about["files"], own) != about.get("id"):
-        raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)
-    tables = {}
-    for name in TABLES:
-        path = folder / f"{name}.tsv"
-        if not path.is_file():
-            raise problem(path, "it is not there", remedy=AGAIN)
-        tables[name] = _table(path)
-        if _digest(path) != about["files"].get(name):
-            raise problem(path, f"it is not the one that {PROTOCOL} belongs to", remedy=AGAIN)
-    tables["rows"]["settings"] = [json.loads(text) for text in tables["rows"]["settings"]]
-    return ResultsFolder(about=about, **tables)
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        folder = claim(folder)
+        for name in TABLES:
+            table = printable_table(getattr(self, name))
+            if name == "rows":
+                settings = [json.dumps(one, default=str) for one in self.rows["settings"]]
+                table = table.assign(settings=settings)
+            write_tsv(folder / f"{name}.tsv", table)
+        files = {name: _digest(folder / f"{name}.tsv") for name in TABLES}
+        about = printable_tree(json.loads(json.dumps(self.about, default=str)))  # as it is read
+        written = {"format": FORMAT, "id": _identity(files, about), "files": files, **about}
+        write_json(folder / PROTOCOL, written)
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; tables of two evaluations, or changed since, are refused by name.
+
+        Parameters
+        ----------
+        folder : path
+
+        Returns
+        -------
+        Results
+        """
+        folder = Path(folder)
+        about = read_json(folder / PROTOCOL)
+        if (
+            not isinstance(about, dict)
+            or about.get("format") != FORMAT
+            or not isinstance(about.get("files"), dict)
+        ):
+            raise problem(
+                folder / PROTOCOL,
+                f"it is not of format {FORMAT}",
+                remedy="Evaluate again with this version.",
+            )
+        files = about["files"]
+        content = {
+            name: value for name, value in about.items() if name not in ("format", "id", "files")
+        }
+        if _identity(files, content) != about.get("id"):
+            raise problem(folder / PROTOCOL, "it has been changed", remedy=AGAIN)
+        tables = {}
+        for name in TABLES:
+            path = folder / f"{name}.tsv"
+            if not path.is_file():
+                raise problem(path, "it is not there", remedy=AGAIN)
+            tables[name] = _read_table(path)
+            if _digest(path) != files.get(name):
+                raise problem(path, f"it is not the one that {PROTOCOL} belongs to", remedy=AGAIN)
+        tables["rows"]["settings"] = [json.loads(text) for text in tables["rows"]["settings"]]
+        return cls(about=about, **tables)
 
 
 def is_results(folder: str | os.PathLike[str]) -> bool:
@@ -109,10 +183,18 @@ def is_results(folder: str | os.PathLike[str]) -> bool:
     return (Path(folder) / PROTOCOL).is_file()
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _identity(files: dict[str, str], about: dict[str, Any]) -> str:
+    text = json.dumps([files, about], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _read_table(path: Path) -> pd.DataFrame:
     table = read_tsv(path, dtype=dict.fromkeys((*_TEXT, "settings", *_FLAGS), str))
-    text, flags = (table.columns.intersection(list(names)) for names in (_TEXT, _FLAGS))
-    return table.assign(**table[text].fillna(""), **(table[flags] == "True"))
+    for name in table.columns.intersection(list(_TEXT)):
+        table[name] = table[name].fillna("")
+    for name in table.columns.intersection(list(_FLAGS)):
+        table[name] = table[name] == "True"
+    return table
 
 
 def _digest(path: Path) -> str:

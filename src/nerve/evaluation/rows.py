@@ -47,6 +47,9 @@ class Row:
     width: int = 0  # numbers per participant; 0 where it does not apply
     seconds: float = 0.0  # time of training and embedding
     adapted: str = ""  # the substitute that a cohort made necessary
+    given: bool = (
+        False  # a trained model, or numbers, of the user's: nothing of it was trained here
+    )
 
 
 # whom a row had seen of the participants that it is tested on; found out once, by the run of each row and cohort

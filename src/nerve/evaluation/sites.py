@@ -9,12 +9,12 @@ import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
 from nerve._utils.errors import naming_participants
-from nerve.evaluation.features import Prepared
+from nerve.evaluation.bootstrap import correlation
+from nerve.evaluation.cross_validation import out_of_fold_predictions
+from nerve.evaluation.feature_sets import FeatureSet
 from nerve.evaluation.folds import stratified_folds
-from nerve.evaluation.people import People
-from nerve.evaluation.predict import out_of_fold_predictions
+from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.resampling import correlation
 from nerve.evaluation.statistics import of_each_row
 
 N_FOLDS = 5
@@ -42,31 +42,35 @@ def site_table(predictions: pd.DataFrame, sites: Any) -> pd.DataFrame:
     return of_each_row(table, inside)
 
 
-def site_accuracy(prepared: Prepared, people: People, protocol: Protocol) -> float:
+def site_accuracy(features: FeatureSet, participants: Participants, protocol: Protocol) -> float:
     """Balanced accuracy with which features predict the site itself, one against the rest; 1 / sites is chance.
 
     Families, and participants of the same FC, are kept whole in the folds, as everywhere.
     Not a number where there is one site, or where the participants of another cohort are trained on.
     """
-    if people.sites is None or people.trained_on or len(set(people.sites)) < 2:
+    if participants.sites is None or participants.trained_on or len(set(participants.sites)) < 2:
         return float("nan")
-    sites = people.sites.astype(str)
+    sites = participants.sites.astype(str)
     targets = pd.DataFrame(
         {f"site {name}": (sites == name).astype(float) for name in np.unique(sites)}
     )
     codes, folds = targets.to_numpy().argmax(axis=1), np.empty(len(sites), int)
-    groups = None if people.groups is None else people.groups[people.order]
-    folds[people.order] = stratified_folds(
-        codes[people.order, None],
+    groups = None if participants.groups is None else participants.groups[participants.order]
+    folds[participants.order] = stratified_folds(
+        codes[participants.order, None],
         N_FOLDS,
         groups=groups,
         seed=protocol.seed,
         whole_groups_may_exceed=True,
     )
-    model, source = prepared
-    with naming_participants(people.ids):
+    with naming_participants(participants.ids):
         predicted = out_of_fold_predictions(
-            model, source, targets, folds, groups=people.groups, order=people.order
+            features.model,
+            features,
+            targets,
+            folds,
+            groups=participants.groups,
+            order=participants.order,
         )
     guessed = predicted.pivot(index="position", columns="target", values="predicted")[
         list(targets)

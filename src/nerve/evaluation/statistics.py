@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from nerve._utils.errors import NerveError, NerveWarning, known_columns, listed, problem
-from nerve.evaluation import resampling
+from nerve.evaluation import bootstrap
 from nerve.evaluation.rows import contenders, references
 
 COLUMNS = ["cohort", "target", "participant", "fold", "observed", "predicted"]
@@ -77,12 +77,12 @@ def score_table(
         the other folds have on average.
     """
     rows = []
-    for (cohort, target), people, models in _by_target(predictions):
-        counts = _counts(people, n_bootstrap, seed, groups) if n_bootstrap else None
+    for (cohort, target), participants, models in _by_target(predictions):
+        counts = _counts(participants, n_bootstrap, seed, groups) if n_bootstrap else None
         identity = [name for name in IDENTITY if name in models]
         for key, runs in models.groupby(identity, sort=False, dropna=False):
             row = dict(zip(["cohort", "target", *identity], (cohort, target, *key), strict=True))
-            rows.append(row | _scores(runs, people, counts))
+            rows.append(row | _scores(runs, participants, counts))
     table = pd.DataFrame(rows)
     _warn_of_gaps(table, [*ALWAYS, *(BOUNDS if n_bootstrap else [])])
     return table
@@ -164,7 +164,7 @@ def all_comparisons(
     families = both.where(
         ~table["best_two"], "the best two"
     )  # the test that is reported, whoever they are
-    return table.assign(q=table["p"].groupby(families).transform(resampling.adjusted_p))
+    return table.assign(q=table["p"].groupby(families).transform(bootstrap.adjusted_p))
 
 
 def best_two(
@@ -194,7 +194,7 @@ def motion_table(predictions: pd.DataFrame, motion: Any) -> pd.DataFrame:
 
     def correlations(runs: pd.DataFrame) -> dict[str, Any]:
         return {
-            name: resampling.correlation(runs[side], runs["motion"]) for name, side in sides.items()
+            name: bootstrap.correlation(runs[side], runs["motion"]) for name, side in sides.items()
         }
 
     return of_each_row(table, correlations)
@@ -278,31 +278,35 @@ def _people(rows: pd.DataFrame) -> np.ndarray:
     return np.array(sorted(rows["participant"].unique(), key=str), object)
 
 
-def _counts(people: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.ndarray:
-    families = None if groups is None else pd.Series(people).map(dict(groups)).to_numpy(object)
-    return resampling.resample_counts(len(people), n_bootstrap, seed, families)
+def _counts(participants: np.ndarray, n_bootstrap: int, seed: int, groups: Any) -> np.ndarray:
+    families = (
+        None if groups is None else pd.Series(participants).map(dict(groups)).to_numpy(object)
+    )
+    return bootstrap.resample_counts(len(participants), n_bootstrap, seed, families)
 
 
-def _columns(runs: pd.DataFrame, people: np.ndarray, *values: str) -> np.ndarray:
+def _columns(runs: pd.DataFrame, participants: np.ndarray, *values: str) -> np.ndarray:
     """(values, participants, runs): one column for each row and repeat."""
     run = runs.groupby(["row", "repeat"], sort=False, dropna=False).ngroup().to_numpy()
-    wide = np.full((len(values), len(people), run.max() + 1), np.nan)
-    wide[:, pd.Index(people).get_indexer(runs["participant"]), run] = (
+    wide = np.full((len(values), len(participants), run.max() + 1), np.nan)
+    wide[:, pd.Index(participants).get_indexer(runs["participant"]), run] = (
         runs[list(values)].to_numpy(float).T
     )
     return wide
 
 
-def _scores(runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray | None) -> dict[str, Any]:
+def _scores(
+    runs: pd.DataFrame, participants: np.ndarray, counts: np.ndarray | None
+) -> dict[str, Any]:
     """Scores of a target; of a column of several classes their means, and how often the right class is named."""
-    own = pd.Index(people).isin(runs["participant"])
+    own = pd.Index(participants).isin(runs["participant"])
     row = {"n": int(own.sum()), "n_folds": runs["fold"].nunique(), **dict.fromkeys(SCORES, np.nan)}
     binary = is_binary(runs["observed_raw"])
     for name in ("r", "auc") if binary else ("r",):
-        row[name] = _score(name, runs, people[own])
+        row[name] = _score(name, runs, participants[own])
         if counts is not None:
-            resampled = _metric(name, runs, people[own], counts[:, own])
-            row[f"{name}_low"], row[f"{name}_high"] = resampling.interval(resampled)
+            resampled = _metric(name, runs, participants[own], counts[:, own])
+            row[f"{name}_low"], row[f"{name}_high"] = bootstrap.interval(resampled)
     if counts is not None:
         row["r_half_width"] = (row["r_high"] - row["r_low"]) / 2
         bounds = row["r"], row["r_low"], row["r_high"]
@@ -365,26 +369,26 @@ def _resampled(sides: Sides, n_bootstrap: int, seed: int, groups: Any) -> Scored
     A line is in as many comparisons as there are others: it is scored once for all with the same participants.
     """
     counts = lru_cache(2)(
-        lambda people: _counts(np.array(people, object), n_bootstrap, seed, groups)
+        lambda participants: _counts(np.array(participants, object), n_bootstrap, seed, groups)
     )
 
     @cache
-    def scored(metric: str, line: str, people: tuple[Any, ...]) -> tuple[float, np.ndarray]:
-        everyone = np.array(people, object)
+    def scored(metric: str, line: str, participants: tuple[Any, ...]) -> tuple[float, np.ndarray]:
+        everyone = np.array(participants, object)
         runs = sides[line][sides[line]["participant"].isin(everyone)]
-        return _score(metric, runs, everyone), _metric(metric, runs, everyone, counts(people))
+        return _score(metric, runs, everyone), _metric(metric, runs, everyone, counts(participants))
 
     return scored
 
 
 def _comparison(sides: Sides, line_a: str, line_b: str, scored: Scored) -> dict[str, Any]:
     both = sides[line_a][sides[line_a]["participant"].isin(sides[line_b]["participant"])]
-    metric, people = _metric_of(both), _people(both)
+    metric, participants = _metric_of(both), _people(both)
     (score_a, resampled_a), (score_b, resampled_b) = (
-        scored(metric, line, tuple(people)) for line in (line_a, line_b)
+        scored(metric, line, tuple(participants)) for line in (line_a, line_b)
     )
     differences = resampled_a - resampled_b
-    low, high = resampling.interval(differences)
+    low, high = bootstrap.interval(differences)
     return {
         "line_a": line_a,
         "line_b": line_b,
@@ -394,9 +398,9 @@ def _comparison(sides: Sides, line_a: str, line_b: str, scored: Scored) -> dict[
         "difference": score_a - score_b,
         "difference_low": low,
         "difference_high": high,
-        "p": resampling.two_sided_p(differences),
+        "p": bootstrap.two_sided_p(differences),
         "tie": round(score_a, 3) == round(score_b, 3),
-        "n": len(people),
+        "n": len(participants),
     }
 
 
@@ -404,22 +408,25 @@ def _metric_of(runs: pd.DataFrame) -> str:
     return "auc" if is_binary(runs["observed_raw"]) else "r"
 
 
-def _metric(metric: str, runs: pd.DataFrame, people: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _metric(
+    metric: str, runs: pd.DataFrame, participants: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
     """A score in every resample, (resamples,); the mean over classes where there are several."""
     if runs["target"].nunique() > 1:
         return np.mean(
-            [_metric(metric, one, people, counts) for _, one in runs.groupby("target")], axis=0
+            [_metric(metric, one, participants, counts) for _, one in runs.groupby("target")],
+            axis=0,
         )
-    observed, raw, predicted = _columns(runs, people, "observed", "observed_raw", "predicted")
+    observed, raw, predicted = _columns(runs, participants, "observed", "observed_raw", "predicted")
     if metric == "r":
-        return resampling.weighted_correlations(counts, observed, predicted).mean(axis=1)
+        return bootstrap.weighted_correlations(counts, observed, predicted).mean(axis=1)
     return np.mean(
-        [resampling.weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0
+        [bootstrap.weighted_auc(counts, raw[:, 0] == 1, column) for column in predicted.T], axis=0
     )
 
 
-def _score(metric: str, runs: pd.DataFrame, people: np.ndarray) -> float:
-    return float(_metric(metric, runs, people, np.ones((1, len(people))))[0])
+def _score(metric: str, runs: pd.DataFrame, participants: np.ndarray) -> float:
+    return float(_metric(metric, runs, participants, np.ones((1, len(participants))))[0])
 
 
 def _ranked(sides: dict[str, pd.DataFrame], among: list[str]) -> list[str]:
@@ -431,7 +438,7 @@ def _ranked(sides: dict[str, pd.DataFrame], among: list[str]) -> list[str]:
 
 def _fold_mean_r(runs: pd.DataFrame) -> float:
     folds = [part for _, part in runs.groupby("fold", sort=False) if len(part) > 2]
-    values = [resampling.correlation(part["observed"], part["predicted"]) for part in folds]
+    values = [bootstrap.correlation(part["observed"], part["predicted"]) for part in folds]
     return float(np.mean(values)) if values else np.nan
 
 

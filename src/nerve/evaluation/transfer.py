@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from nerve._utils.errors import known_columns, listed, problem
 from nerve.data.cohort import Cohort
+from nerve.data.lazy_arrays import Stack
 from nerve.evaluation.covariates import is_numeric, motion_column
-from nerve.evaluation.people import People, prepare_people
+from nerve.evaluation.participants import Participants, prepare_participants
 from nerve.evaluation.protocol import AUTO, Protocol
 
 
@@ -28,7 +30,7 @@ def joined(train: Cohort, test: Cohort) -> Cohort:
 
 def prepare_transfer(
     train: Cohort, test: Cohort, protocol: Protocol
-) -> tuple[Cohort, People, Protocol]:
+) -> tuple[Cohort, Participants, Protocol]:
     """Both cohorts as one, its participants with folds that train on the first and test on the second, the protocol.
 
     Whoever of the first shares a family or their FC with a participant of the second is not trained on.
@@ -36,15 +38,41 @@ def prepare_transfer(
     _check_tables(train, test, protocol)
     both = joined(train, test)
     only_trained_on = np.arange(len(both)) < len(train)
-    people, protocol = prepare_people(both, replace(protocol, n_repeats=1), only_trained_on)
-    n_training = people.targets[only_trained_on].notna().sum()
+    participants, protocol = prepare_participants(
+        both, replace(protocol, n_repeats=1), only_trained_on
+    )
+    n_training = participants.targets[only_trained_on].notna().sum()
     for target in n_training.index[n_training < 2]:
         found = f"{n_training[target]} participants of {train.name!r} are left to train on for {target!r}"
         remedy = "Those who share a family or their FC with someone tested are not trained on: test other participants."
         raise problem(
             f"{train.name!r} and {test.name!r}", found, expected="at least two", remedy=remedy
         )
-    return both, replace(people, trained_on=train.name), protocol
+    return both, replace(participants, trained_on=train.name), protocol
+
+
+def shared_participants(cohort: Cohort, other: Cohort) -> np.ndarray:
+    """Which participants of a cohort have their FC in another cohort too.
+
+    Parameters
+    ----------
+    cohort, other : Cohort
+        Of the same regions, in any order.
+
+    Returns
+    -------
+    (n,) booleans
+    """
+    other = other.align(cohort.parcellation)
+    stack = Stack.concat([Stack.of(cohort.connectivity), Stack.of(other.connectivity)])
+    # numbers instead of ids, which may stand in both cohorts
+    numbers = pd.DataFrame({"participant_id": [str(i) for i in range(len(stack))]})
+    n = len(cohort)
+    shared = np.zeros(n, bool)
+    for rows in Cohort(stack, numbers, cohort.parcellation).same_matrices():
+        if rows.min() < n <= rows.max():
+            shared[rows[rows < n]] = True
+    return shared
 
 
 def _check_tables(train: Cohort, test: Cohort, protocol: Protocol) -> None:

@@ -5,37 +5,39 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import shutil
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from nerve._utils.errors import did_you_mean, listed, problem
-from nerve._utils.files import write_tsv
-from nerve._utils.privacy import Identifiers, for_screen, name_in_results, printable_name
+from nerve._utils.errors import NerveWarning, problem
+from nerve._utils.files import claim, write_tsv
+from nerve._utils.privacy import Identifiers, for_screen, shared_command
 from nerve.data.cohort import Cohort
 from nerve.data.quality import check_cohort
 from nerve.data.quality.report import Quality
 from nerve.data.readers.ids import counted
+from nerve.evaluation.evaluate import EvaluatedCohort
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.results import ResultsFolder, read_results
-from nerve.experiments.config import ExperimentConfig, check_methods, load_config, validated
-from nerve.experiments.estimate import remaining_seconds
-from nerve.experiments.launch import default_jobs
-from nerve.experiments.main import Experiment
+from nerve.evaluation.results import Results
+from nerve.experiments.config import load_config
+from nerve.experiments.evaluate import MODELS, Entry, evaluate_cohorts, recognise
+from nerve.experiments.main import SHOWN_OPTIONS, Experiment, write_texts
+from nerve.experiments.method_rows import is_model
 from nerve.experiments.rehearse import rehearsal
-from nerve.experiments.screen import RunsProgress, duration, found, say, show_results, show_scores
+from nerve.experiments.screen import RunsProgress, found, say, show_results, show_scores
 from nerve.experiments.store import DONE, UNAVAILABLE
-from nerve.methods import METHODS, load_method, make_method
+from nerve.experiments.workspace import RESOLVED
+from nerve.interpret import interpret_to
+from nerve.interpret.output import FOLDER as INTERPRETATION
+from nerve.methods import METHODS, load_method
 from nerve.methods.kept_model import KeptModel, free_folder
-from nerve.methods.pretrained import find_model, packaged_models
+from nerve.methods.nerve import NERVE
 from nerve.report import page
 from nerve.report.load import CHECKS
-from nerve.report.results import ids_of
-
-Rows = Sequence[dict[str, Any]]  # as `methods` of an experiment file
+from nerve.report.report_data import ids_of
 
 
 def run(
@@ -55,103 +57,124 @@ def run(
 
 def evaluate(
     cohort: str,
-    rows: Rows,
+    features: Any,
     protocol: Protocol,
     out: str,
-    quality: Quality | None = None,
+    *,
     test: Sequence[str] = (),
-) -> list[str]:
-    """One cohort through the plan, writer and reader of experiments; returns one line per failed run.
+    quality: Quality | None = None,
+) -> None:
+    """Evaluate features on a cohort folder, save the results and write the report.
 
-    With `quality`, as in `nerve run`, the report also shows what was checked and what NERVE relies on. Those of `test`
-    are predicted by what is fitted on the first.
+    Parameters
+    ----------
+    cohort : str
+        The folder.
+    features : what `nerve.evaluate` takes
+    protocol : Protocol
+    out : str
+        The folder to write; results that it holds are replaced.
+    test : sequence of str
+        Folders of other cohorts, predicted by what is fitted on `cohort`.
+    quality : Quality, optional
+        As in `nerve run`: the report then also shows what was checked and what NERVE relies on.
     """
-    name = _short_name(cohort)
-    cohorts = {name: {"path": cohort, **protocol.as_dict()}}
-    for path in test:
-        other = _short_name(path)
-        other = other if other not in cohorts else f"{other[:90]} {len(cohorts) + 1}"
-        cohorts[other] = {"path": path, "train_on": name, **protocol.as_dict()}
-    content = {
-        "name": name,
-        "title": f"Evaluation of {name}",
-        "kind": "evaluation",
-        "interpret": quality is not None,
-    }
-    config = validated(
-        ExperimentConfig, content | {"cohorts": cohorts, "methods": list(rows)}, "nerve evaluate"
-    )
-    check_methods(config, "--features")
-    experiment = _prepared(config, out)
+    entries = recognise(features, protocol)
+    own = Cohort.load(cohort)
+    others = [Cohort.load(path) for path in test]
+    folder = claim(out)
+    if (folder / RESOLVED).is_file():
+        raise problem(folder, "it holds an experiment", remedy="Choose another folder.")
+    for name in (MODELS, INTERPRETATION):  # of another evaluation in this folder
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / CHECKS).unlink(missing_ok=True)
+    pairs = [(own, None), *((other, own) for other in others)]
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always", NerveWarning)
+        evaluated = evaluate_cohorts(entries, pairs, protocol, command=_command(), folder=folder)
+    results = evaluated.results
+    results.about["warnings"] = sorted({str(warning.message) for warning in shown})
+    for one in (own, *others):
+        one.check_unchanged()
+    results.save(folder)
+    write_texts(folder, results, evaluated.cohorts)
     if quality is not None:
-        without_ids = Identifiers(ids_of(experiment.cohort(name))).removed_from
-        write_tsv(experiment.folder / CHECKS, quality.table.fillna("").map(without_ids))
-    else:
-        (experiment.folder / CHECKS).unlink(missing_ok=True)  # of another evaluation in this folder
-    results = _done(experiment, "local", 1)
+        without_ids = Identifiers(ids_of(own)).removed_from
+        write_tsv(folder / CHECKS, quality.table.fillna("").map(without_ids))
+        encoders = [one for one in evaluated.encoders.values() if isinstance(one, NERVE)]
+        if encoders:
+            _interpret(folder, encoders[-1], evaluated.cohorts[0])
     show_scores(results)
     say(*found(results))
-    failures = _close(experiment)
-    with_ids = {
-        str(note): for_screen(note) for name in cohorts for note in experiment.people(name)[0].notes
-    }
-    notes = [note for about in results.about["participants"].values() for note in about["notes"]]
-    say(
-        *(f"note: {with_ids.get(note, note)}" for note in dict.fromkeys(notes)),
-        stderr=True,
-        style="yellow",
+    opened = {one.name: one.cohort for one in evaluated.cohorts}
+    path = page.write_report(folder, opened)
+    say(f"Tables: {folder / 'tables'}", f"Report: {path}")
+    notes = [for_screen(note) for note in evaluated.notes]
+    say(*(f"note: {note}" for note in dict.fromkeys(notes)), stderr=True, style="yellow")
+
+
+def _interpret(folder: Path, encoder: NERVE, evaluated: EvaluatedCohort) -> None:
+    """Maps of a NERVE model on the cohort that was evaluated."""
+    protocol = evaluated.protocol
+    interpret_to(
+        folder,
+        [encoder],
+        evaluated.cohort,
+        protocol.targets,
+        protocol.covariates,
+        n_folds=protocol.n_folds,
+        seed=protocol.seed,
+        motion=protocol.motion,
     )
-    return failures
 
 
-def _done(experiment: Experiment, launcher: str, jobs: int | None) -> ResultsFolder:
-    """The results of all runs, with the command as it was typed."""
+def _command() -> str:
+    """The command as it was typed, without paths."""
     program = "nerve-bids" if Path(sys.argv[0]).stem == "nerve-bids" else "nerve"
+    return shared_command(shlex.join([program, *sys.argv[1:]]), SHOWN_OPTIONS, METHODS)
+
+
+def _done(experiment: Experiment, launcher: str, jobs: int | None) -> Results:
+    """The results of all runs, with the command as it was typed."""
     with RunsProgress(experiment) as progress:
-        return experiment.run(launcher, jobs, progress, shlex.join([program, *sys.argv[1:]]))
+        return experiment.run(launcher, jobs, progress, _command())
 
 
-def kept_probe(rows: Rows, protocol: Protocol, folder: str) -> KeptModel:
+def kept_probe(features: Sequence[str], protocol: Protocol, folder: str) -> KeptModel:
     """The probe of the one row, to be fitted; what --save-model cannot keep is refused before anything is computed."""
-    if len(rows) != 1:
+    if len(features) != 1:
         raise problem(
             "--save-model",
-            f"there are {len(rows)} rows",
+            f"there are {len(features)} rows",
             expected="one of --features: a probe reads one",
         )
     free_folder(folder)
-    probe = KeptModel(_probe_encoder(rows[0], protocol), protocol)
+    (entry,) = recognise(features, protocol)
+    probe = KeptModel(_probe_encoder(entry, protocol), protocol)
     probe.check()
     return probe
 
 
-def _probe_encoder(row: dict[str, Any], protocol: Protocol) -> Any:
+def _probe_encoder(entry: Entry, protocol: Protocol) -> Any:
     """What gives the features of a row for any participant: a method, fitted or not."""
-    path = Path(row.get("features", ""))
-    if "method" not in row:
-        if path.is_file() and path.suffix != ".zip":
+    if entry.make is None:
+        if not is_model(entry.value):
             raise problem(
                 "--save-model",
-                f"{path.name} is a table",
+                f"{Path(entry.value).name} is a table",
                 expected="features that can be computed for others",
             )
-        return load_method(path)
-    settings = {name: values[0] for name, values in row.get("settings", {}).items()}
-    if row["method"] == "pca":
-        settings = {"n_components": protocol.n_components} | settings
-    method = make_method(row["method"], "small", settings)
-    if row["method"] == "covariates" or not hasattr(method, "transform"):
+        return load_method(entry.value)
+    method = entry.make()
+    if entry.value == "covariates" or not hasattr(method, "transform"):
         raise problem(
             "--save-model",
-            f"{row['method']} gives no features",
+            f"{entry.value} gives no features",
             expected="features of FC, raw or tangent, say",
         )
+    if entry.value == "pca" and "n_components" not in entry.settings:
+        method.set_params(n_components=protocol.n_components)
     return method
-
-
-def _short_name(cohort: str) -> str:
-    """What results call a cohort."""
-    return name_in_results(Cohort.load(cohort).name)
 
 
 def check_usable(cohort: str) -> Quality:
@@ -166,50 +189,11 @@ def check_usable(cohort: str) -> Quality:
     return quality
 
 
-def feature_row(name: str) -> dict[str, Any]:
-    """What `--features` names: a method, perhaps with settings (tangent:recentre=site), a model or a table."""
-    method, *settings = name.split(":")
-    if method in METHODS:  # swept over one value, so that the row is called by it
-        return {
-            "method": method,
-            "settings": {key: [value] for key, value in map(_setting, settings)},
-        }
-    models = packaged_models()
-    if Path(name).exists() or name in models:
-        return model_row(name)
-    raise problem(
-        f"--features {name}",
-        "there is no such file, folder, method or model",
-        expected="a trained model (folder, archive or name of `nerve models list`), a table with participant_id, or "
-        f"one of {listed(METHODS, most=30)}",
-        remedy=did_you_mean(name, [*METHODS, *models]).strip(),
-    )
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    """One setting as YAML reads it."""
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise problem(
-            f"--features …:{text}", "there is no '='", expected="settings as tangent:recentre=site"
-        )
-    return name, yaml.safe_load(value)
-
-
-def model_row(name: str) -> dict[str, str]:
-    """A file or folder, or a model that comes with the package, as a row of an experiment."""
-    path = find_model(name)
-    return {
-        "features": str(path),
-        "label": printable_name(path.stem if path.is_file() else path.resolve().name, most=60),
-    }
-
-
 def demo(out: str, jobs: int | None = None) -> list[str]:
     """The packaged experiment on simulated cohorts, and what to do next."""
     failures = run("demo", out, jobs=jobs)
     say(
-        *found(read_results(out)),
+        *found(Results.load(out)),
         "\nOn your own data:",
         "  nerve ingest DERIVATIVES cohort --participants participants.tsv --parcellation schaefer400-17",
         "  nerve check cohort",
@@ -221,16 +205,11 @@ def demo(out: str, jobs: int | None = None) -> list[str]:
 
 
 def plan_only(config: str | os.PathLike[str], out: str, rehearse: bool = False) -> None:
-    """Say how many runs there are, how many are done and about how long the others will take."""
+    """Say how many runs there are, and how many are done."""
     experiment = _prepared(config, out, rehearse)
     counts, kinds = experiment.counts, [task.kind for task in experiment.plan.unique]
     say(*(f"{kinds.count(kind):5d} {kind}" for kind in ("encode", "probe", "train")))
     say(f"{len(kinds):5d} runs, {counts[DONE] + counts[UNAVAILABLE]} done")
-    seconds, jobs = remaining_seconds(experiment), default_jobs()
-    say(
-        f"About {duration(seconds)} of computing on one worker of this machine, {duration(seconds / jobs)} with {jobs} "
-        "(a few steps of each kind of run were timed)."
-    )
 
 
 def _prepared(config: Any, out: str, rehearse: bool = False) -> Experiment:

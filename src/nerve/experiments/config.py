@@ -95,9 +95,6 @@ class MethodConfig(_Strict):
     cohorts: list[str] | None = said(
         None, "Only these cohorts are predicted by it; all by default.", min_length=1
     )
-    select: bool = said(
-        False, "One row: the variant chosen in each fold on training participants only."
-    )
     permutations: int = Field(
         0, ge=0, description="Retrain with this many region permutations as the null."
     )

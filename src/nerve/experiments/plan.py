@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from nerve._utils.errors import NerveError, listed
-from nerve.evaluation.features import NAMED
-from nerve.evaluation.rows import NULL, SELF_SUPERVISED, SUPERVISED, Row, line_label
+from nerve.evaluation.feature_sets import NAMED
+from nerve.evaluation.rows import NULL, SUPERVISED, Row, line_label
 from nerve.experiments.config import ExperimentConfig, MethodConfig
+from nerve.experiments.method_rows import given_row, is_model, method_row
 from nerve.experiments.store import content_hash
 from nerve.experiments.work import (
     Encode,
     Encoded,
+    FromModel,
+    FromTable,
     InFolds,
+    KeptModel,
     Named,
-    Probe,
     Recipe,
     Task,
     Train,
-    given,
 )
 from nerve.methods import method_class
 
@@ -78,9 +80,9 @@ class Planner:
 
     def _tasks(self, number: int, entry: MethodConfig) -> Iterator[Task]:
         if entry.features is not None:  # of a trained model, or a table
-            probe, about = given(entry.features)
             line, content = f"features-{number}", content_hash(entry.features)
-            row = Row(row=line, line=line, label=entry.name, group=entry.group, **about)
+            probe = FromModel if is_model(entry.features) else FromTable
+            row = replace(given_row(line, entry.features), label=entry.name, group=entry.group)
             yield from self._probes(
                 row, probe, path=entry.features, content=content, scope=entry.scope
             )
@@ -89,14 +91,11 @@ class Planner:
             entry.variants(),
             "seed" in method_class(str(entry.method))._get_param_names(),
         )
-        if entry.select:
-            self._check_choice(entry)
-        for k, some in enumerate([variants] if entry.select else [[one] for one in variants]):
+        for k, (swept, settings) in enumerate(variants):
             line = f"{entry.method}-{number}" + (f"-{k}" if len(variants) > 1 else "")
             for seed in self.config.seeds if random else self.config.seeds[:1]:
-                recipes = [self._recipe(entry, settings, seed) for _, settings in some]
-                row = self._row(line, entry, recipes[0], some[0][0])
-                yield from self._trained(_chosen(row, entry) if entry.select else row, *recipes)
+                recipe = self._recipe(entry, settings, seed)
+                yield from self._trained(self._row(line, entry, recipe, swept), recipe)
         for k in range(
             entry.permutations
         ):  # regions assigned to networks at random, with the model's own seed
@@ -109,12 +108,8 @@ class Planner:
             )
             yield from self._trained(row, recipe)
 
-    def _trained(self, row: Row, *recipes: Recipe) -> Iterator[Task]:
-        """A supervised network inside each fold; an encoder once, or, strictly, inside each fold; and its probes.
-
-        Of several recipes, variants of one another, every fold chooses one.
-        """
-        recipe = recipes[0]
+    def _trained(self, row: Row, recipe: Recipe) -> Iterator[Task]:
+        """A supervised network inside each fold; an encoder once, or, strictly, inside each fold; and its probes."""
         strict = (
             self.config.protocol_of(next(iter(self.config.cohorts))).pretrain_scope == "train_folds"
         )
@@ -135,54 +130,25 @@ class Planner:
                 "`pretrain: false`."
             )
         else:
-            encoders = [Encode(recipe=one, row=row, on=self.pool) for one in recipes]
-            yield from encoders
-            yield from self._probes(row, Encoded, needs=tuple(task.id for task in encoders))
-
-    def _check_choice(self, entry: MethodConfig) -> None:
-        """Refuse `select` where there is no encoder to choose, or every fold has encoders of its own."""
-        scopes = {self.config.protocol_of(name).pretrain_scope for name in self.config.cohorts}
-        recentred = any(settings.get("recentre") for _, settings in entry.variants())
-        if (
-            method_class(str(entry.method)).role != SELF_SUPERVISED
-            or scopes != {"all"}
-            or recentred
-        ):
-            raise NerveError(
-                f"Row {entry.name!r}: `select` chooses among variants of an encoder with pretrain_scope: all and "
-                "without `recentre`; list the variants as rows instead."
-            )
+            encoder = Encode(recipe=recipe, row=row, on=self.pool)
+            yield encoder
+            yield from self._probes(row, Encoded, needs=(encoder.id,))
 
     # ---- parts
 
     def _row(self, line: str, entry: MethodConfig, recipe: Recipe, swept: dict[str, Any]) -> Row:
-        """The row of a recipe: its settings are those that differ from the preset, and those that were swept."""
-        method = recipe.make()
-        has_preset = recipe.method not in NAMED and method.has_presets()
-        if recipe.method in NAMED:  # the protocol has its settings
-            protocols = [self.config.protocol_of(name) for name in self.config.cohorts]
-            given = recipe.settings.items()
-            differences = {
-                name: value
-                for name, value in given
-                if any(getattr(one, name) != value for one in protocols)
-            }
-        else:
-            differences = method.differences(method.described_parameters(), recipe.preset)
-        return Row(
-            row=f"{line}-s{recipe.seed}" if len(self.config.seeds) > 1 else line,
-            line=line,
-            method=recipe.method,
-            label=entry.label or method.title,
-            kind=method.role,
-            group=entry.group,
-            view=method.view,
-            variant=", ".join(f"{name}={value}" for name, value in swept.items() if name != "view"),
-            settings=swept | differences,
-            preset=recipe.preset if has_preset else "",
-            title=method.title,
-            swept=",".join(swept),
-            seed=recipe.seed,
+        """The row of a recipe."""
+        row = method_row(
+            f"{line}-s{recipe.seed}" if len(self.config.seeds) > 1 else line,
+            recipe.method,
+            recipe.make(),
+            recipe.preset,
+            recipe.settings,
+            swept,
+            [self.config.protocol_of(name) for name in self.config.cohorts],
+        )
+        return replace(
+            row, line=line, label=entry.label or row.title, group=entry.group, seed=recipe.seed
         )
 
     def _recipe(self, entry: MethodConfig, settings: Mapping[str, Any], seed: int) -> Recipe:
@@ -194,7 +160,7 @@ class Planner:
             str(entry.method), entry.preset or self.config.preset, dict(settings), seed, files
         )
 
-    def _probes(self, row: Row, kind: type[Probe], **own: Any) -> Iterator[Task]:
+    def _probes(self, row: Row, kind: type[KeptModel], **own: Any) -> Iterator[Task]:
         for name in self.config.cohorts:
             yield kind(row=row, on=self._evaluated(name), cohort=name, **own)
 
@@ -210,13 +176,3 @@ class Planner:
             "protocol": protocol,
             "code": self.code,
         }
-
-
-def _chosen(row: Row, entry: MethodConfig) -> Row:
-    """The row of which every fold chooses a variant: what is chosen among stands in place of the values."""
-    swept = {name: values for name, values in entry.settings.items() if isinstance(values, list)}
-    among = {
-        name: f"chosen in each fold from {', '.join(map(str, values))}"
-        for name, values in swept.items()
-    }
-    return replace(row, settings=row.settings | among, swept="", variant="chosen in each fold")

@@ -12,7 +12,7 @@ from nerve._utils.console import Console
 from nerve._utils.errors import listed
 from nerve._utils.privacy import printable
 from nerve._utils.progress import above_bars, draws_bars, is_shown, progress_bar, silent
-from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.results import Results
 from nerve.evaluation.rows import line_labels, rows_of
 from nerve.experiments.main import runs_table
 from nerve.experiments.store import DONE, FAILED, RUNNING, UNAVAILABLE, WAITING
@@ -82,7 +82,7 @@ class RunsProgress:
             )
 
 
-def show_results(results: ResultsFolder) -> None:
+def show_results(results: Results) -> None:
     """The paper's table in the terminal."""
     table = paper_table(results)
     if table is not None:
@@ -102,7 +102,7 @@ def show_status(workspace: Workspace) -> None:
         say(f"  {row['status']}: {row['run']}" + (f" ({more})" if more else ""))
 
 
-def found(results: ResultsFolder) -> list[str]:
+def found(results: Results) -> list[str]:
     """What was found, a sentence per target: the best method and the next, or the one method and the references."""
     labels, table = line_labels(rows_of(results.rows)), results.comparisons
     lines = []
@@ -125,7 +125,7 @@ def _against(row: Mapping[Any, Any], labels: Mapping[str, str]) -> str:
     return f"{verdict} {labels[row['line_b']]} ({row['score_b']:.2f}, {p})"
 
 
-def show_scores(results: ResultsFolder) -> None:
+def show_scores(results: Results) -> None:
     """Every score of an evaluation, one line per target and row."""
     labels = line_labels(rows_of(results.rows))
     line_of = dict(zip(results.rows["row"], results.rows["line"], strict=True))

@@ -1,4 +1,4 @@
-"""What runs compute: an encoder is trained (`Encode`), features are probed (`Probe`), a network is trained in folds
+"""What runs compute: an encoder is trained (`Encode`), features are probed (`KeptModel`), a network is trained in folds
 (`Train`).
 
 Every task has a key, plain JSON that determines its result, and `run`, which writes it into the folder of the run.
@@ -7,35 +7,35 @@ Every task has a key, plain JSON that determines its result, and `run`, which wr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from sklearn.base import BaseEstimator
-
-from nerve._utils.errors import MissingInput, NerveError, NerveWarning, naming_participants
-from nerve._utils.files import atomic_file, claim, write_json, write_tsv
+from nerve._utils.errors import MissingInput, NerveError, NerveWarning
+from nerve._utils.files import atomic_file, claim, read_tsv, write_json, write_tsv
 from nerve.data.cohort import Cohort
-from nerve.evaluation.curves import learning_curve
-from nerve.evaluation.features import NAMED, Features, Learned, Predictor, one_feature_set, ridge_of
-from nerve.evaluation.people import People
-from nerve.evaluation.rows import GIVEN, NULL, Row, line_label
-from nerve.evaluation.run import feature_notes, null_of_one, predict_one
-from nerve.evaluation.sites import site_accuracy
-from nerve.experiments.select import BestVariant
+from nerve.evaluation.evaluate import Evaluation, evaluate_features
+from nerve.evaluation.feature_sets import (
+    NAMED,
+    FeatureSet,
+    FitInFold,
+    LearnedInFolds,
+    TrainedInFolds,
+    make_feature_set,
+)
+from nerve.evaluation.rows import NULL, Row, line_label
 from nerve.experiments.store import DONE, UNAVAILABLE, check_content, fingerprint
 from nerve.interpret.pretraining import describe_run
-from nerve.methods import NAME_OF_CLASS, load_method, make_method, method_class
-from nerve.methods.base import read_configuration
+from nerve.methods import load_method, make_method
 from nerve.methods.pretrained import located
 from nerve.methods.runs import compared
 
 if TYPE_CHECKING:
     from nerve.experiments.workspace import Workspace
 
+TABLES = ("predictions", "nulls", "curves")
 _NO_KEY = ("row", "on", "path", "scope")  # how a run is called, and where its files lie
 _DESCRIPTION = (
     "config.json",
@@ -131,23 +131,9 @@ class Encode(Task):
     def run(self, workspace: Workspace, folder: Path) -> dict[str, Any]:
         """Train, save, and describe for the report."""
         cohorts = [workspace.cohort(name) for name in self.on["pretrained_on"]]
-        method = fitted(self.recipe.make(workspace.config.device), cohorts, folder)
-        try:
-            described = describe_run(method, cohorts, folder)
-            if described:
-                doubt = method.save_masked_error(
-                    folder, described["model"] / described["group_mean"]
-                )
-                if doubt and self.row.kind != NULL:  # not one warning per null model
-                    warnings.warn(
-                        f"{line_label(self.row, most=3)}: {doubt}", NerveWarning, stacklevel=2
-                    )
-        except (
-            NerveError
-        ) as error:  # the encoder is trained and saved: its description is for the report only
-            warnings.warn(
-                f"The reconstruction could not be described: {error}", NerveWarning, stacklevel=2
-            )
+        method = fit_and_describe(
+            self.recipe.make(workspace.config.device), cohorts, folder, self.row
+        )
         return {
             "adapted": method.adapted_,
             "parameters": method.parameter_count(method.parcellation_),
@@ -156,13 +142,13 @@ class Encode(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(Task):
+class KeptModel(Task):
     """All targets of a cohort, predicted from features by kernel ridge; `settings` change the protocol for this row."""
 
     kind: ClassVar[str] = "probe"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
+    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """The features of a cohort; what is kept of them stands in the folder of the run."""
         raise NotImplementedError
 
@@ -172,25 +158,14 @@ class Probe(Task):
         return True
 
     def run(self, workspace: Workspace, folder: Path) -> dict[str, Any]:
-        """Predict, and predict permuted targets where the protocol asks for it."""
-        cohort, people, protocol = workspace.prepared(self.cohort)
+        """Evaluate the features, and write what was found."""
+        cohort, participants, protocol = workspace.prepared(self.cohort)
         protocol = replace(protocol, **self.settings)
         features = self.load(workspace, folder, cohort)
-        with naming_participants(people.ids):
-            prepared = features.prepare(
-                cohort, people, protocol
-            )  # once: the kernel of thousands takes long
-        write_tsv(folder / "predictions.tsv", predict_one(features, prepared, people, protocol))
-        if protocol.n_permutations and features.permutes:
-            write_tsv(folder / "null.tsv", null_of_one(features, prepared, people, protocol))
-        if protocol.labels:
-            write_tsv(folder / "curve.tsv", learning_curve(features, prepared, people, protocol))
-        return {
-            "n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people),
-            "trained_on": features.trained_on, "width": features.width(cohort, protocol),
-            "notes": feature_notes(features, people, protocol),
-            "site_accuracy": site_accuracy(prepared, people, protocol) if self.quick else None,
-        }  # fmt: skip
+        evaluation = evaluate_features(
+            features, cohort, participants, protocol, self.row, predict_site=self.quick
+        )
+        return save_evaluation(evaluation, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,46 +177,61 @@ class Train(Task):
 
     def run(self, workspace: Workspace, folder: Path) -> dict[str, Any]:
         """Train in each fold and predict the participants left out."""
-        cohort, people, protocol = workspace.prepared(self.cohort)
+        cohort, participants, protocol = workspace.prepared(self.cohort)
+        features = TrainedInFolds(self.recipe.method)
+        features.estimator = FitInFold(features, lambda: self.recipe.make(workspace.config.device))
+        # a network is trained for each target: permutations and curves would take weeks
+        protocol = replace(protocol, n_permutations=0, labels=())
+        evaluation = evaluate_features(
+            features,
+            cohort,
+            participants.only(self.target),
+            protocol,
+            self.row,
+            predict_site=False,
+        )
+        return save_evaluation(evaluation, folder)
 
-        def fit(X: Cohort, y: np.ndarray, groups: Any) -> Any:
-            return self.recipe.make(workspace.config.device).fit(X, y, groups=groups)
 
-        features = _in_folds(Predictor, self.recipe.method, cohort, fit)
-        people = people.only(self.target)
-        prepared = features.prepare(cohort, people, protocol)
-        write_tsv(folder / "predictions.tsv", predict_one(features, prepared, people, protocol))
-        return {"n": len(cohort), "adapted": features.adapted, "scope": _scope(features, people)}
+def save_evaluation(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
+    """Write the tables of an evaluation into the folder of its run; returns its facts, for the record."""
+    for name in TABLES:
+        table = getattr(evaluation, name)
+        if len(table):
+            write_tsv(folder / f"{name}.tsv", table)
+    return evaluation.facts
+
+
+def load_evaluation(row: Row, cohort: str, folder: Path, facts: dict[str, Any]) -> Evaluation:
+    """The inverse of `save_evaluation`, for a row that asked for the run."""
+    tables = {}
+    for name in TABLES:
+        path = folder / f"{name}.tsv"
+        if path.is_file():
+            tables[name] = read_tsv(path, dtype={"participant": str, "target": str})
+    return Evaluation(row, cohort, facts=facts, **tables)
 
 
 # ---- where the features of a probe come from
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named(Probe):
+class Named(KeptModel):
     """Raw FC, its principal components, or covariates."""
 
     name: str
 
-    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
+    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """The evaluation computes them itself."""
-        return NAMED[self.name](self.name, np.zeros(len(cohort), bool))
+        return NAMED[self.name](self.name)
 
 
-class Encoded(Probe):
-    """What the encoder that it needs gives; of several, variants of one another, each fold chooses one by itself."""
+class Encoded(KeptModel):
+    """What the encoder that it needs gives."""
 
-    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
+    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """Features of the cohort."""
-        every = [self._given(one, workspace, cohort) for one in self.needs]
-        if len(every) == 1:
-            return every[0]
-        arrays = [one.matrix for one in every]
-        ridge = ridge_of(workspace.people(self.cohort)[1])
-        chosen = BestVariant(ridge, tuple(array.shape[1] for array in arrays))
-        return replace(every[0], matrix=np.hstack(arrays), probe=chosen)
-
-    def _given(self, encoder: str, workspace: Workspace, cohort: Cohort) -> Any:
+        (encoder,) = self.needs
         manifest = workspace.store.manifest(encoder) or {"status": "", "reason": "it has not run"}
         if manifest["status"] == UNAVAILABLE:
             raise MissingInput(manifest["reason"])
@@ -254,14 +244,16 @@ class Encoded(Probe):
         scope = workspace.scope_of(cohort.name, trained_on)
         method = load_method(workspace.store.run_folder(encoder), device=workspace.config.device)
         # features are not kept: they are a row per participant, and cost little beside the training
-        features = one_feature_set(method.transform(cohort), cohort, key["recipe"]["method"], scope)
+        features = make_feature_set(
+            method.transform(cohort), cohort, key["recipe"]["method"], scope
+        )
         features.adapted = method.adapted_
         features.trained_on = trained_on
         return features
 
 
 @dataclass(frozen=True, kw_only=True)
-class InFolds(Probe):
+class InFolds(KeptModel):
     """Encoders that have never seen the test participants of their fold (`pretrain_scope: train_folds`).
 
     Each is trained on training participants and the other cohorts of the pool, when a fold asks for it, and kept.
@@ -280,14 +272,14 @@ class InFolds(Probe):
         """References are fitted in seconds."""
         return not is_trained(self.recipe.make())
 
-    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
+    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """Nothing is computed before a fold asks for it."""
         device, pool = workspace.config.device, self.pool["pretrained_on"]
         own = workspace.inputs()[0][
             cohort.name
         ]  # by fingerprint: a cohort may stand under two names
 
-        def fit(training: Cohort, *_: Any) -> Any:
+        def fit(training: Cohort) -> Any:
             pooled = [
                 training if data == own else workspace.cohort(name) for name, data in pool.items()
             ]
@@ -298,7 +290,7 @@ class InFolds(Probe):
                 return load_method(kept, device=device)
             return fitted(self.recipe.make(device), pooled or [training], kept)
 
-        features = _in_folds(Learned, "in folds", cohort, fit)
+        features = LearnedInFolds("in folds", fit=fit)
         others = [workspace.cohort(name) for name, data in pool.items() if data != own]
         readable = [one for one in others if is_readable(self.recipe.make(), one)]
         features.trained_on = {one.name: len(one) for one in readable}
@@ -310,7 +302,7 @@ class InFolds(Probe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromTable(Probe):
+class FromTable(KeptModel):
     """The user's own numbers, joined by participant_id."""
 
     path: str
@@ -322,20 +314,22 @@ class FromTable(Probe):
         super().check_inputs(workspace)
         check_content(self.path, self.content)
 
-    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
+    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """The rows of the cohort's participants."""
-        return one_feature_set(self.path, cohort, Path(self.path).stem, self.scope)
+        return make_feature_set(self.path, cohort, Path(self.path).stem, self.scope)
 
 
 class FromModel(FromTable):
     """A trained model in a folder or an archive of its own; what a report tells of it is kept in the run."""
 
-    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> Features:
+    def load(self, workspace: Workspace, folder: Path, cohort: Cohort) -> FeatureSet:
         """The cohort, embedded."""
         model = load_method(self.path, device=workspace.config.device)
-        self._describe(model, cohort, folder / "model")
+        keep_description(self.path, model, folder / "model")
+        if hasattr(model, "likeness"):
+            compared(model, cohort).save(folder / "model")
         scope = self._seen(model, workspace, cohort.name)
-        features = one_feature_set(model.transform(cohort), cohort, Path(self.path).stem, scope)
+        features = make_feature_set(model.transform(cohort), cohort, Path(self.path).stem, scope)
         features.adapted = model.adapted_
         features.trained_on = _counts(model)
         return features
@@ -352,83 +346,54 @@ class FromModel(FromTable):
             return workspace.scope_of(name, [elsewhere])
         return self.scope
 
-    def _describe(self, model: Any, cohort: Cohort, folder: Path) -> None:
-        """Keep what a report shows of the model, and say where the cohort is not like its training cohort."""
-        claim(folder)
-        with located(self.path) as model_folder:
-            for name in _DESCRIPTION:
-                if (model_folder / name).is_file():
-                    with atomic_file(folder / name) as stream:
-                        stream.write((model_folder / name).read_bytes())
-        write_json(
-            folder / "manifest.json",
-            {"result": {"parameters": model.parameter_count(model.parcellation_)}},
-        )
-        if hasattr(model, "likeness"):
-            compared(model, cohort).save(folder)
-
-
-def given(path: str) -> tuple[type[FromTable], dict[str, Any]]:
-    """How a trained model (folder or archive) or a table of features is probed, and what its row says of it."""
-    if not Path(path).is_dir() and Path(path).suffix.lower() != ".zip":
-        return FromTable, {"method": "features", "kind": GIVEN}
-    with located(path) as folder:
-        config = read_configuration(folder)
-    name = NAME_OF_CLASS.get(str(config.get("method")))
-    if name is None or not hasattr(method_class(name), "transform"):
-        raise NerveError(
-            f"{path}: holds a {config.get('method')}, which was trained on a target, expected an encoder. "
-            "Supervised methods are trained inside each fold: name the method itself."
-        )
-    cls, parameters = method_class(name), dict(config.get("parameters") or {})
-    preset = cls.saved_preset(config)
-    about = {
-        "method": name,
-        "kind": str(cls.role),
-        "title": cls.title,
-        "view": str(parameters.get("view") or "fc"),
-    }
-    about |= {
-        "settings": cls.differences(parameters, preset),
-        "seed": int(parameters.get("seed") or 0),
-    }
-    return FromModel, about | {"preset": preset if cls.has_presets() else ""}
-
 
 # ---- shared
 
 
-class _Noting(BaseEstimator):
-    """A method that `fit_one` fits anew in each fold; features say what it had to substitute for its participants."""
+def fit_and_describe(method: Any, cohorts: list[Cohort], folder: Path | None, row: Row) -> Any:
+    """Train an encoder and, where there is a folder, save it there with what a report shows of it.
 
-    def __init__(self, features: Features, fit_one: Callable[..., Any]) -> None:
-        self.features, self.fit_one = features, fit_one
+    Parameters
+    ----------
+    method : estimator
+        Not fitted. It goes on from its last checkpoint in the folder.
+    cohorts : list of Cohort
+        Pooled, but for those that lack what the method reads.
+    folder : Path, optional
+    row : Row
+        What warnings call it.
 
-    def __sklearn_clone__(self) -> _Noting:
-        return self
+    Returns
+    -------
+    estimator
+        The method, fitted.
+    """
+    if folder is None:
+        return method.fit(usable_cohorts(method, cohorts))
+    method = fitted(method, cohorts, folder)
+    try:
+        described = describe_run(method, cohorts, folder)
+        if described:
+            ratio = described["model"] / described["group_mean"]
+            doubt = method.save_masked_error(folder, ratio)
+            if doubt and row.kind != NULL:  # not one warning per null model
+                warnings.warn(f"{line_label(row, most=3)}: {doubt}", NerveWarning, stacklevel=2)
+    except NerveError as error:  # the encoder is saved: its description is for the report only
+        text = f"The reconstruction could not be described: {error}"
+        warnings.warn(text, NerveWarning, stacklevel=2)
+    return method
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> _Noting:
-        self.method = self.fit_one(X, y, groups)
-        return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        return self._noted(self.method.transform(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        return self._noted(self.method.predict(X))
-
-    def _noted(self, values: np.ndarray) -> np.ndarray:
-        self.features.adapted = self.method.adapted_ or self.features.adapted
-        return values
-
-
-def _in_folds(
-    kind: type[Learned], name: str, cohort: Cohort, fit_one: Callable[..., Any]
-) -> Learned:
-    """Features, or predictions, of a method that is fitted in each fold."""
-    features = kind(name, np.zeros(len(cohort), bool))
-    features.estimator = _Noting(features, fit_one)
-    return features
+def keep_description(path: str, model: Any, folder: Path) -> None:
+    """Keep what a report shows of a trained model (folder or archive) that was given."""
+    claim(folder)
+    with located(path) as model_folder:
+        for name in _DESCRIPTION:
+            if (model_folder / name).is_file():
+                with atomic_file(folder / name) as stream:
+                    stream.write((model_folder / name).read_bytes())
+    parameters = model.parameter_count(model.parcellation_)
+    write_json(folder / "manifest.json", {"result": {"parameters": parameters}})
 
 
 def fitted(method: Any, cohorts: list[Cohort], folder: Path) -> Any:
@@ -463,10 +428,3 @@ def _fitted_on(model: Any, workspace: Workspace, name: str) -> bool:
 def _counts(method: Any) -> dict[str, int]:
     """The cohorts that a method was fitted on, with their numbers of participants."""
     return {str(name): int(count) for name, count in method.data_.get("cohorts", {}).items()}
-
-
-def _scope(features: Features, people: People) -> str:
-    """Whom features had seen; training folds are another cohort where one is trained on."""
-    return (
-        "other_people" if people.trained_on and features.scope == "train_folds" else features.scope
-    )

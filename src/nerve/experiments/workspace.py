@@ -18,12 +18,12 @@ import yaml
 from nerve._utils.errors import NerveError, known_columns, problem
 from nerve._utils.files import claim, read_json, write_json, write_text
 from nerve.data.cohort import Cohort
-from nerve.data.lazy_arrays import Stack
 from nerve.data.parcellation import Parcellation, load_parcellation
 from nerve.data.simulate import simulate_cohort
-from nerve.evaluation.people import People, prepare_people
+from nerve.evaluation.evaluate import EvaluatedCohort
+from nerve.evaluation.participants import Participants, prepare_participants
 from nerve.evaluation.protocol import Protocol, as_names
-from nerve.evaluation.transfer import prepare_transfer
+from nerve.evaluation.transfer import prepare_transfer, shared_participants
 from nerve.experiments.config import ExperimentConfig, check_methods, config_path, load_config
 from nerve.experiments.plan import Planner
 from nerve.experiments.store import Store, code_version, fingerprint
@@ -76,7 +76,7 @@ class Workspace:
     def _check(self) -> None:
         """Refuse settings and columns that the cohorts do not allow, before anything is trained."""
         for name in self.config.cohorts:
-            self.people(name)
+            self.participants(name)
         check_methods(self.config, "The experiment", self.parcellation)
         known = {
             str(column) for name in self.config.cohorts for column in self.cohort(name).participants
@@ -168,9 +168,22 @@ class Workspace:
         cohort.participants = _renamed(cohort.participants, settings.columns, name)
         return cohort
 
-    def people(self, name: str) -> tuple[People, Protocol]:
+    def participants(self, name: str) -> tuple[Participants, Protocol]:
         """The participants of a cohort, with the folds that every row is given, and the protocol resolved."""
         return self.prepared(name)[1:]
+
+    def evaluated(self, name: str) -> EvaluatedCohort:
+        """A cohort with its participants and protocol, as results describe it."""
+        settings = self.config.cohorts[name]
+        participants, protocol = self.participants(name)
+        return EvaluatedCohort(
+            self.cohort(name),
+            participants,
+            protocol,
+            label=settings.label or name,
+            fingerprint=self.folder_fingerprint(name),
+            simulated=settings.simulate is not None,
+        )
 
     def scope_of(self, name: str, trained_on: Iterable[str]) -> str:
         """Which of the tested participants of a cohort an encoder has seen: a name of `evaluation.rows.SCOPES`.
@@ -185,29 +198,19 @@ class Workspace:
         data, seen = self.inputs()[0], np.zeros(len(self.cohort(name)), bool)
         for other in trained_on:
             # equal by fingerprint: a cohort may stand under two names
-            seen |= True if data[other] == data[name] else self._shared(name, other)
+            if data[other] == data[name]:
+                seen |= True
+            else:
+                seen |= shared_participants(self.cohort(name), self.cohort(other))
         if seen.all():
             return "all"
         return "some" if seen.any() else "other_people"
 
-    def _shared(self, name: str, other: str) -> np.ndarray:
-        """Which participants of a cohort have their FC in another cohort too: (n,) booleans."""
-        mine, theirs = self.cohort(name), self.cohort(other)
-        stack = Stack.concat([Stack.of(mine.connectivity), Stack.of(theirs.connectivity)])
-        numbers = pd.DataFrame(
-            {"participant_id": [str(i) for i in range(len(stack))]}
-        )  # ids may stand in both
-        shared = np.zeros(len(mine), bool)
-        for rows in Cohort(stack, numbers, self.parcellation).same_matrices():
-            if rows.min() < len(mine) <= rows.max():
-                shared[rows[rows < len(mine)]] = True
-        return shared
-
-    def _prepared(self, name: str) -> tuple[Cohort, People, Protocol]:
+    def _prepared(self, name: str) -> tuple[Cohort, Participants, Protocol]:
         """A cohort (behind the one that is trained on, where that is another), its participants, the protocol."""
         protocol, elsewhere = self.config.protocol_of(name), self.config.cohorts[name].train_on
         if elsewhere is None:
-            return self.cohort(name), *prepare_people(self.cohort(name), protocol)
+            return self.cohort(name), *prepare_participants(self.cohort(name), protocol)
         return prepare_transfer(self.cohort(elsewhere), self.cohort(name), protocol)
 
     def _simulate(self, name: str, arguments: dict[str, Any]) -> None:

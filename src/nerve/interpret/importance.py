@@ -20,14 +20,14 @@ from nerve._utils.errors import NerveError, NerveWarning, listed
 from nerve.core.patching import Patching
 from nerve.data.cohort import Cohort
 from nerve.evaluation import adjusted_p
-from nerve.evaluation.people import People, prepare_people
-from nerve.evaluation.protocol import Protocol, as_names, known_fields
-from nerve.evaluation.resampling import (
+from nerve.evaluation.bootstrap import (
     interval,
     resample_counts,
     two_sided_p,
     weighted_correlations,
 )
+from nerve.evaluation.participants import Participants, prepare_participants
+from nerve.evaluation.protocol import Protocol, as_names, known_fields
 from nerve.interpret.occlusion import (
     OccludedPredictions,
     chunks,
@@ -94,7 +94,7 @@ def patch_importance(
         or getattr(encoders[0], "patching_", None)
         or Patching.from_parcellation(cohort.parcellation)
     )
-    people, protocol = prepare_people(cohort, protocol)
+    people, protocol = prepare_participants(cohort, protocol)
     maps = []
     for number, encoder in enumerate(encoders, 1):
         embedding = embedding_of(encoder, cohort, patching)
@@ -134,7 +134,7 @@ def _target_rows(
     maps: list[OccludedPredictions],
     means: np.ndarray,
     sizes: np.ndarray,
-    people: People,
+    people: Participants,
     patching: Patching,
     protocol: Protocol,
 ) -> pd.DataFrame:

@@ -12,11 +12,10 @@ from nerve._utils.progress import progress_bar
 from nerve.core.patching import Patching
 from nerve.core.views import FCView, View
 from nerve.data.cohort import Cohort
-from nerve.evaluation.features import ridge_of
-from nerve.evaluation.people import People
-from nerve.evaluation.predict import fold_tasks
+from nerve.evaluation.cross_validation import fold_tasks
+from nerve.evaluation.feature_sets import GivenNumbers, ridge_of
+from nerve.evaluation.participants import Participants
 from nerve.evaluation.protocol import Protocol
-from nerve.evaluation.sources import Rows
 
 TOGETHER = 128  # matrices that are embedded at once
 
@@ -75,7 +74,7 @@ class OccludedPredictions(NamedTuple):
 def occluded_predictions(
     embedding: Embedding,
     cohort: Cohort,
-    people: People,
+    people: Participants,
     folds: np.ndarray,
     protocol: Protocol,
     label: str = "occlusion",
@@ -103,7 +102,7 @@ def occluded_predictions(
 def _occluded(
     embedding: Embedding,
     cohort: Cohort,
-    people: People,
+    people: Participants,
     folds: np.ndarray,
     protocol: Protocol,
     bar: Any,
@@ -114,7 +113,12 @@ def _occluded(
     observed, intact = np.full((2, len(cohort), len(names)), np.nan)
     occluded = np.full((embedding.patching.n_patches, len(cohort), len(names)), np.nan)
     for task in fold_tasks(
-        Rows(features), people.targets, folds, people.covariates, people.order, people.whole
+        GivenNumbers(values=features),
+        people.targets,
+        folds,
+        people.covariates,
+        people.order,
+        people.whole,
     ):
         columns = np.array([names.index(name) for name in task.names])
         groups = None if people.inner_groups is None else people.inner_groups[task.train]

@@ -37,11 +37,11 @@ from nerve._utils.files import (
 from nerve._utils.privacy import is_date
 from nerve.data.cohort import Cohort
 from nerve.evaluation.covariates import CovariateRegression, is_numeric, without_rare_levels
-from nerve.evaluation.features import ridge_of
+from nerve.evaluation.cross_validation import sharing, without_covariates
+from nerve.evaluation.feature_sets import ridge_of
 from nerve.evaluation.folds import strata_of
 from nerve.evaluation.kernels import correlation_rows, cosine_rows
-from nerve.evaluation.people import prepare_people
-from nerve.evaluation.predict import sharing, without_covariates
+from nerve.evaluation.participants import prepare_participants
 from nerve.evaluation.protocol import Protocol
 from nerve.methods.run_folder import load_tensors, save_tensors
 
@@ -99,7 +99,7 @@ class KeptModel:
         KeptModel
         """
         self.check()
-        people, protocol = prepare_people(cohort, self.protocol)
+        people, protocol = prepare_participants(cohort, self.protocol)
         _check_classes(people.classes)
         self.encoder_ = self.encoder
         if not hasattr(self.encoder, "parcellation_"):

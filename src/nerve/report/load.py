@@ -1,4 +1,4 @@
-"""A folder → Results. One layout is read, whoever wrote it, and nothing outside the folder."""
+"""A folder → `ReportData`. One layout is read, whoever wrote it, and nothing outside the folder."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from nerve._utils.privacy import Identifiers, name_in_results, printable_name
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation, load_parcellation, parcellation_names
 from nerve.data.quality.likeness import FEWEST, Likeness
-from nerve.evaluation.results import AGAIN, PROTOCOL, is_results, read_results
-from nerve.report.results import CohortFacts, EncoderRun, Results, cohort_facts, ids_of
+from nerve.evaluation.results import AGAIN, PROTOCOL, Results, is_results
+from nerve.report.report_data import CohortFacts, EncoderRun, ReportData, cohort_facts, ids_of
 from nerve.report.words import learning_notices, methods_text, run_text, site_notices
 
 CHECKS = "quality.tsv"  # what `nerve check` says of the cohort, where it was asked
@@ -29,7 +29,7 @@ _TEXT = dict.fromkeys(("id", "kind", "line", "cohort", "target", "run", "status"
 
 def load_results(
     folder: str | os.PathLike[str], cohorts: Mapping[str, Cohort] | None = None
-) -> Results:
+) -> ReportData:
     """Read what `nerve experiment`, `nerve evaluate` or `nerve pretrain` wrote.
 
     Parameters
@@ -71,7 +71,7 @@ def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[s
     """
     if not is_results(folder):  # a training run, which has no names for them
         return {cohort.name: cohort for cohort in cohorts}
-    table = read_results(folder).cohorts
+    table = Results.load(folder).cohorts
     names = dict(zip(table["fingerprint"], table["cohort"], strict=True))
     found = {}
     for cohort in cohorts:
@@ -84,14 +84,14 @@ def by_name(folder: str | os.PathLike[str], cohorts: Sequence[Cohort]) -> dict[s
     return found
 
 
-def load_tables(folder: str | os.PathLike[str]) -> Results:
+def load_tables(folder: str | os.PathLike[str]) -> ReportData:
     """The tables of a results folder, without what its runs and cohorts have to add."""
-    return Results.of(read_results(folder), runs=_runs(Path(folder)))
+    return ReportData.of(Results.load(folder), runs=_runs(Path(folder)))
 
 
-def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
-    found, runs = read_results(folder), _runs(folder)
-    results = Results.of(found, runs=runs)
+def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
+    found, runs = Results.load(folder), _runs(folder)
+    results = ReportData.of(found, runs=runs)
     stored = {
         name: path
         for name in results.cohorts
@@ -105,9 +105,11 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
         name: cohort_facts(opened[name], one) if name in opened else one
         for name, one in results.cohorts.items()
     }
-    encoders, models, warnings = [], {}, []
+    encoders = []
+    models: dict[str, Path] = {}  # line → a trained model that was given, described
+    warnings = list(found.about.get("warnings", []))
     likeness: dict[tuple[str, str], Likeness] = {}
-    for row in runs.itertuples():
+    for row in runs.itertuples():  # of an experiment
         path = _child(folder / "runs", str(row.id))
         if path is None:
             continue
@@ -122,6 +124,16 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
             models[str(row.line)] = path / "model"  # of several cohorts one will do
             if like := Likeness.load(path / "model"):
                 likeness[results.label(str(row.line)), str(row.cohort)] = like
+    for number, line in enumerate(found.rows["line"]):  # of an evaluation
+        path = _child(folder / "models", str(number))
+        if path is None or not (path / "config.json").is_file():
+            continue
+        models[str(line)] = path
+        for place, cohort in enumerate(found.cohorts["cohort"]):
+            like_folder = _child(path / "likeness", str(place))
+            like = None if like_folder is None else Likeness.load(like_folder)
+            if like is not None:
+                likeness[results.label(str(line)), str(cohort)] = like
     name = str(found.about.get("parcellation"))
     shipped = name.removesuffix("+aseg19") in parcellation_names()  # a path is never followed
     encoders += [_encoder(path, results.label(line)) for line, path in models.items()]
@@ -141,7 +153,7 @@ def _evaluated(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     return _anonymous(replace(results, methods_text=methods_text(results)), ids, opened)
 
 
-def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
+def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> ReportData:
     config = _json(folder / "config.json")
     method, regions = str(config.get("method", "an encoder")), config.get("parcellation", {})
     about = {
@@ -163,7 +175,7 @@ def _pretrained(folder: Path, cohorts: dict[str, Cohort]) -> Results:
     )
     encoder = _encoder(folder, printable_name(folder.name))
     doubts = [encoder.doubt] if encoder.doubt else []
-    results = Results(
+    results = ReportData(
         title=f"Pretraining of {method}",
         about=about,
         cohorts={name: cohort_facts(cohort) for name, cohort in cohorts.items()},
@@ -200,7 +212,7 @@ def _encoder(folder: Path, label: str) -> EncoderRun:
     )
 
 
-def _anonymous(results: Results, ids: set[str], cohorts: Mapping[str, Cohort]) -> Results:
+def _anonymous(results: ReportData, ids: set[str], cohorts: Mapping[str, Cohort]) -> ReportData:
     """Every sentence without ids and paths, and no mean over few participants."""
     scrub = Identifiers(ids.union(*map(ids_of, cohorts.values()))).removed_from
     runs = (

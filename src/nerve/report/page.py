@@ -22,7 +22,7 @@ from nerve._utils.privacy import Identifiers
 from nerve.data.cohort import Cohort
 from nerve.evaluation.rows import rows_of
 from nerve.report.load import load_results
-from nerve.report.results import Results
+from nerve.report.report_data import ReportData
 from nerve.report.sections import sections
 from nerve.report.tables import number
 from nerve.report.words import citations, is_given
@@ -47,7 +47,7 @@ def write_report(
     return path
 
 
-def page(results: Results) -> str:
+def page(results: ReportData) -> str:
     """The page as text. Everything that comes from users is escaped by the template."""
     style, script = _text("style.css"), _text("script.js")
     # the page may run its own script and nothing else, and may fetch nothing at all
@@ -90,7 +90,7 @@ def with_code(text: object) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def headline(results: Results) -> list[tuple[str, str]]:
+def headline(results: ReportData) -> list[tuple[str, str]]:
     """The few numbers at the top."""
     counts = {
         "participant": sum(facts.n for facts in results.cohorts.values()),
@@ -108,7 +108,7 @@ def headline(results: Results) -> list[tuple[str, str]]:
     return found
 
 
-def _settings_text(results: Results) -> str:
+def _settings_text(results: ReportData) -> str:
     """The protocol of every cohort, or the settings of a training run, as YAML."""
     of_run = results.encoders[0].settings if results.is_run and results.encoders else {}
     shown = json.loads(json.dumps(of_run or results.about.get("protocols", {}), default=str))

@@ -1,6 +1,6 @@
 """The report's figures, one function each, for notebooks and papers.
 
-Each takes the folder of an experiment, an evaluation or a run, a `Results`, or (where participants and FC are all that
+Each takes the folder of an experiment, an evaluation or a run, the `Results` of `nerve.evaluate`, or (where participants and FC are all that
 is needed) a `Cohort`, and returns a matplotlib figure:
 
     nerve.plot.forest("out/demo").savefig("forest.pdf")
@@ -21,26 +21,29 @@ from matplotlib.figure import Figure
 from nerve._utils.errors import problem
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation, load_parcellation, parcellation_names
+from nerve.evaluation.results import Results
 from nerve.report.figures import FIGURES, draw, function_of
 from nerve.report.load import load_results
-from nerve.report.results import Results, cohort_facts
+from nerve.report.report_data import ReportData, cohort_facts
 
-Source = Results | Cohort | Parcellation | str | os.PathLike[str]
+Source = ReportData | Results | Cohort | Parcellation | str | os.PathLike[str]
 
 
-def results_of(source: Source) -> Results:
-    """Results from whatever a figure may be asked to show."""
-    if isinstance(source, Results):
+def results_of(source: Source) -> ReportData:
+    """What a figure shows, from whatever it may be asked to show."""
+    if isinstance(source, ReportData):
         return source
+    if isinstance(source, Results):
+        return ReportData.of(source)
     if isinstance(source, Cohort):
-        return Results(title=source.name, cohorts={source.name: cohort_facts(source)})
+        return ReportData(title=source.name, cohorts={source.name: cohort_facts(source)})
     named = (
         isinstance(source, str)
         and not Path(source).exists()
         and source.partition("+")[0] in parcellation_names()
     )
     if named or isinstance(source, Parcellation):
-        return Results(parcellation=load_parcellation(source))  # type: ignore[arg-type]
+        return ReportData(parcellation=load_parcellation(source))  # type: ignore[arg-type]
     if (Path(source) / "cohort.json").is_file():
         return results_of(Cohort.load(source))
     if not Path(source).is_dir():

@@ -15,7 +15,7 @@ from nerve._utils.progress import progress_bar
 from nerve.evaluation.rows import rows_of, setting_words
 from nerve.report import figures
 from nerve.report.figures import Drawn, NothingToDraw
-from nerve.report.results import CohortFacts, Results
+from nerve.report.report_data import CohortFacts, ReportData
 from nerve.report.tables import ResultsTable, extended_table, paper_table
 
 log = logging.getLogger("nerve.report")
@@ -57,7 +57,7 @@ class Section:
     paper: ResultsTable | None
 
 
-def figures_of(section: str, results: Results) -> tuple[list[Drawn], list[str]]:
+def figures_of(section: str, results: ReportData) -> tuple[list[Drawn], list[str]]:
     """The figures of a section that can be drawn, and a sentence for each that cannot."""
     missing: list[str] = []
     names = figures.SECTIONS.get(section, ())
@@ -81,7 +81,7 @@ def _attempt(what: str, make: Callable[[], Any], missing: list[str]) -> Any:
     return None
 
 
-def cohort_tables(results: Results) -> Iterator[Table]:
+def cohort_tables(results: ReportData) -> Iterator[Table]:
     """One row per cohort; how many were left out, and why; what was checked before anything was computed."""
     cohorts = results.cohorts.values()
     frame = pd.DataFrame([_cohort_row(facts) for facts in cohorts]).replace("", np.nan)
@@ -127,7 +127,7 @@ def _cohort_row(facts: CohortFacts) -> dict[str, Any]:
     }
 
 
-def encoder_tables(results: Results) -> Iterator[Table]:
+def encoder_tables(results: ReportData) -> Iterator[Table]:
     """One row per encoder; reference rows are computed, not trained."""
     rows = [
         {
@@ -144,7 +144,7 @@ def encoder_tables(results: Results) -> Iterator[Table]:
     yield Table(pd.DataFrame(rows).dropna(axis=1, how="all"), "Encoders", digits=4)
 
 
-def score_tables(results: Results) -> Iterator[Table]:
+def score_tables(results: ReportData) -> Iterator[Table]:
     """What each line is, and everything a reviewer asks for."""
     if len(results.lines):
         yield Table(row_table(results), "Rows: what was compared", "rows.tsv")
@@ -156,7 +156,7 @@ def score_tables(results: Results) -> Iterator[Table]:
         )
 
 
-def row_table(results: Results) -> pd.DataFrame:
+def row_table(results: ReportData) -> pd.DataFrame:
     """One row per line: method, preset, every setting that differs from it, and whom it had seen where."""
     found = []
     for row in rows_of(results.lines):
@@ -182,7 +182,7 @@ def row_table(results: Results) -> pd.DataFrame:
     )
 
 
-def comparison_tables(results: Results) -> Iterator[Table]:
+def comparison_tables(results: ReportData) -> Iterator[Table]:
     """The paired comparisons: best two first, then references against the best method."""
     table = results.comparisons
     if len(table):
@@ -197,7 +197,7 @@ def comparison_tables(results: Results) -> Iterator[Table]:
         )
 
 
-def interpretation_tables(results: Results) -> Iterator[Table]:
+def interpretation_tables(results: ReportData) -> Iterator[Table]:
     """Every table that interpretation left, of the experiment and of its encoders."""
     for label, tables in results.interpretations:
         for name, frame in tables.items():
@@ -205,7 +205,7 @@ def interpretation_tables(results: Results) -> Iterator[Table]:
             yield Table(frame, title, f"interpretation/{name}.tsv")
 
 
-def provenance_tables(results: Results) -> Iterator[Table]:
+def provenance_tables(results: ReportData) -> Iterator[Table]:
     """Versions, fingerprints and seeds; runs and how they ended."""
     about = results.about
     known = {
@@ -243,7 +243,7 @@ def _cell(value: Any, digits: int) -> tuple[str, float | str]:
     )
 
 
-SECTIONS: dict[str, tuple[str, Callable[[Results], Iterator[Table]]]] = {
+SECTIONS: dict[str, tuple[str, Callable[[ReportData], Iterator[Table]]]] = {
     "cohorts": ("Cohorts", cohort_tables),
     "pretraining": ("Pretraining", encoder_tables),
     "prediction": ("Prediction", score_tables),
@@ -253,7 +253,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], Iterator[Table]]]] = {
 }
 
 
-def sections(results: Results) -> list[Section]:
+def sections(results: ReportData) -> list[Section]:
     """The sections after the methods."""
     made = []
     for name, (title, make) in progress_bar(

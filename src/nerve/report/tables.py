@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.results import Results
 from nerve.evaluation.rows import NULL, lines_under_test, rows_of, setting_words, without_swept
-from nerve.report.results import Results, at
+from nerve.report.report_data import ReportData, at
 from nerve.report.words import seen
 
 LEVEL = 0.05
@@ -159,9 +159,9 @@ def mark_best(column: Sequence[Cell], p: float) -> list[Cell]:
     return marked
 
 
-def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
+def paper_table(results: ReportData | Results) -> ResultsTable | None:
     """The table of the folder's layout, or None where nothing was predicted."""
-    results = Results.of(results) if isinstance(results, ResultsFolder) else results
+    results = ReportData.of(results) if isinstance(results, Results) else results
     if results.scores.empty:
         return None
     layout = str(results.about.get("layout", "methods"))
@@ -194,7 +194,7 @@ def paper_table(results: Results | ResultsFolder) -> ResultsTable | None:
     return ResultsTable(tuple(results.columns), headers, rows, results.title, notes, signed, first)
 
 
-def extended_table(results: Results) -> pd.DataFrame:
+def extended_table(results: ReportData) -> pd.DataFrame:
     """The same results with everything a reviewer asks for: fold-mean r, R², MAE, CI, p and n; one row per seed."""
     wanted = ["n", "r", "r_low", "r_high", "r_low_cv", "r_high_cv", "r_fold_mean", "r2", "mae", "auc", "auc_low",
               "auc_high", "balanced_accuracy", "p", "q", "p_permuted_networks", "r_target_motion",
@@ -206,7 +206,7 @@ def extended_table(results: Results) -> pd.DataFrame:
     return table.join(known.replace("", np.nan).dropna(axis=1, how="all")).reset_index(drop=True)
 
 
-def _row(results: Results, line: str, apart: list[str], cells: tuple[Cell, ...]) -> TableRow:
+def _row(results: ReportData, line: str, apart: list[str], cells: tuple[Cell, ...]) -> TableRow:
     if line in results.null_lines:
         return TableRow(line, results.label(line), cells, ("null",))
     about = results.lines.loc[line]
@@ -214,7 +214,7 @@ def _row(results: Results, line: str, apart: list[str], cells: tuple[Cell, ...])
     return TableRow(line, results.name(line), cells, block, str(about["variant"]))
 
 
-def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) -> Cell:
+def _cell(results: ReportData, column: tuple[str, str], line: str, signed: bool) -> Cell:
     """The mean over seeds; for permuted networks, mean and standard deviation over models."""
     cohort, null = column[0], at(results.null_scores, *column)
     values = null.loc[null["line"] == line, "r"] if len(null) else pd.Series(dtype=float)
@@ -235,7 +235,7 @@ def _cell(results: Results, column: tuple[str, str], line: str, signed: bool) ->
 
 
 def _ranked(
-    results: Results, column: tuple[str, str], cells: dict[str, Cell], shading: bool = True
+    results: ReportData, column: tuple[str, str], cells: dict[str, Cell], shading: bool = True
 ) -> dict[str, Cell]:
     """Methods ranked among themselves; each reference against the best of them."""
     mine = at(results.comparisons, *column)
@@ -256,7 +256,7 @@ def _ranked(
     return cells
 
 
-def identities(results: Results) -> list[str]:
+def identities(results: ReportData) -> list[str]:
     """What the names of the rows stand for: their presets, and every setting that differs."""
     unchanged: dict[str, list[str]] = {}  # preset → names
     changed: list[str] = []
@@ -280,7 +280,7 @@ def identities(results: Results) -> list[str]:
     )
 
 
-def _null_note(results: Results) -> list[str]:
+def _null_note(results: ReportData) -> list[str]:
     """What the row of permuted networks is."""
     null = [row for row in rows_of(results.rows) if row.kind == NULL]
     if not null or results.null_scores.empty:

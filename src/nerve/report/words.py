@@ -23,15 +23,15 @@ from nerve.evaluation.rows import (
     settings_text,
 )
 from nerve.evaluation.sites import site_verdict
-from nerve.report.results import EncoderRun, Results
+from nerve.report.report_data import EncoderRun, ReportData
 
 
-def methods_text(results: Results) -> list[str]:
+def methods_text(results: ReportData) -> list[str]:
     """Paragraphs on what was compared, what was trained on whom, and how each cohort was evaluated."""
     return [part for part in (_compared(results), _learned(results), *_protocols(results)) if part]
 
 
-def seen(results: Results) -> list[str]:
+def seen(results: ReportData) -> list[str]:
     """A sentence per pretraining scope: which lines learned from whom, and in which cohorts."""
     if results.scores.empty or "scope" not in results.scores:
         return []
@@ -58,7 +58,7 @@ def seen(results: Results) -> list[str]:
     return sentences
 
 
-def site_notices(results: Results) -> list[str]:
+def site_notices(results: ReportData) -> list[str]:
     """A sentence per cohort and target whose best r lies, in good part, between sites."""
     if "r_within_site" not in results.scores:
         return []
@@ -101,7 +101,7 @@ def run_text(config: Mapping[str, Any]) -> str:
     return f"{said}, for {given['epochs']} epochs in batches of {given['batch_size']} ({how})."
 
 
-def citations(results: Results) -> list[dict[str, str]]:
+def citations(results: ReportData) -> list[dict[str, str]]:
     """What these results rest on: the paper of each method that is in them, the parcellation, the statistics."""
     about, methods = (
         results.about,
@@ -142,7 +142,7 @@ def blocks(markdown: str) -> list[str]:
     return found
 
 
-def _compared(results: Results) -> str:
+def _compared(results: ReportData) -> str:
     lines, cohorts = list(results.lines.index), results.cohorts.values()
     said = (
         f"We {'compared' if len(lines) > 1 else 'evaluated'} {'; '.join(map(results.label, lines))}"
@@ -156,7 +156,7 @@ def _compared(results: Results) -> str:
     )
 
 
-def _learned(results: Results) -> str:
+def _learned(results: ReportData) -> str:
     """What was trained, where and on whom: settings, view and width of each line, the cohorts and the seeds."""
     lines = results.lines[results.lines["kind"].isin([SELF_SUPERVISED, SUPERVISED])]
     if lines.empty:
@@ -181,10 +181,10 @@ def _learned(results: Results) -> str:
 
 def is_given(row: Row) -> bool:
     """Whether a row is of a trained model, or a table, that the user has given: nothing of it was trained here."""
-    return row.line.startswith("features-")
+    return row.given
 
 
-def _described(results: Results, row: Row) -> str:
+def _described(results: ReportData, row: Row) -> str:
     """A line with all its settings."""
     view_is_unsaid = (
         row.view == "fc" and "view" not in row.settings
@@ -198,7 +198,7 @@ def _described(results: Results, row: Row) -> str:
     return f"{results.name(row.line)} ({details})" if details else results.name(row.line)
 
 
-def _protocols(results: Results) -> list[str]:
+def _protocols(results: ReportData) -> list[str]:
     """How each cohort was evaluated; what is the same for all is said once."""
     about = results.about
     told = {}

@@ -2,7 +2,7 @@
 
 its name           what `nerve.report.plot` calls it
 its docstring      a title, a blank line and the caption: what is shown, then what to look for
-it takes           `Results`
+it takes           `ReportData`
 it returns         a figure, and sentences with the numbers of these results, which end the caption, or ""
 it raises          `NothingToDraw`, with a sentence, where the results lack what it shows
 """
@@ -22,7 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from nerve.report.figures.colours import DARK, RC
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.report_data import NothingToDraw, ReportData
 
 __all__ = ["FIGURES", "SECTIONS", "Drawn", "NothingToDraw", "draw", "drawn", "function_of", "svg"]
 
@@ -61,18 +61,18 @@ class Drawn:
         self.source = min(self.source, _address("image/png", stream.getvalue()), key=len)
 
 
-def function_of(name: str) -> Callable[[Results], tuple[Figure, str]]:
+def function_of(name: str) -> Callable[[ReportData], tuple[Figure, str]]:
     """The function that draws one of `FIGURES`."""
     return getattr(import_module(FIGURES[name]), name)
 
 
-def draw(name: str, results: Results) -> Figure:
+def draw(name: str, results: ReportData) -> Figure:
     """Draw one of `FIGURES` in the style of the report."""
     with mpl.rc_context(RC):
         return function_of(name)(results)[0]
 
 
-def drawn(name: str, results: Results) -> Drawn:
+def drawn(name: str, results: ReportData) -> Drawn:
     """Draw a figure with its title and caption."""
     with mpl.rc_context(RC):
         figure, details = function_of(name)(results)

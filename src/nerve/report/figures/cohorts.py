@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from nerve.data.quality.likeness import ALIKE, Likeness
 from nerve.report.figures.colours import BLUE, GREEN, INK, MUTED, ORANGE, SKY, colour_limit
 from nerve.report.figures.style import fc_image, panels, short
-from nerve.report.results import CohortFacts, NothingToDraw, Results
+from nerve.report.report_data import CohortFacts, NothingToDraw, ReportData
 
 MOST_COHORTS, MOST_SITES, MOST_MEANS, MOST_MODELS = 8, 12, 6, 4
 NEEDS_COHORT = "`nerve report DIR --cohort PATH` adds who took part and their mean connectivity."
@@ -24,7 +24,7 @@ NUMBERS = {
 }
 
 
-def cohort_overview(results: Results) -> tuple[Figure, str]:
+def cohort_overview(results: ReportData) -> tuple[Figure, str]:
     """Who took part.
 
     Age, sex, site and head motion (mean framewise displacement, FD), one row per cohort. Look for differences between
@@ -90,7 +90,7 @@ def _known(ax: Axes, values: np.ndarray | pd.Series, label: str) -> bool:
     return len(values) > 0
 
 
-def group_mean_fc(results: Results) -> tuple[Figure, str]:
+def group_mean_fc(results: ReportData) -> tuple[Figure, str]:
     """Mean connectivity, sorted by network.
 
     Mean functional connectivity (Pearson r) of each cohort, regions sorted by network; lines are network borders. Look
@@ -121,7 +121,7 @@ def _contrast(facts: CohortFacts) -> str:
     return f"{facts.label}: {found}, {verdict}{some}."
 
 
-def likeness(results: Results) -> tuple[Figure, str]:
+def likeness(results: ReportData) -> tuple[Figure, str]:
     """The cohort beside the model's training cohort.
 
     Left: each dot is a connection, its mean FC in the training cohort of the model and in this cohort. Right: numbers

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 
 from nerve.report.figures.colours import CYCLE, DIVERGING, MUTED
 from nerve.report.figures.style import lined, panels, short, square
-from nerve.report.results import NothingToDraw, Results, at
+from nerve.report.report_data import NothingToDraw, ReportData, at
 
 MOST, MOST_LINES = 9, 20
 PAIR = ("line_a", "line_b")
 
 
-def comparison_matrix(results: Results) -> tuple[Figure, str]:
+def comparison_matrix(results: ReportData) -> tuple[Figure, str]:
     """Each method against each other.
 
     Score of the row's method less that of the column's (same numbers; r, or AUC for two-class targets), from a paired
@@ -58,7 +58,7 @@ def comparison_matrix(results: Results) -> tuple[Figure, str]:
     return figure, some if total > len(lines) else ""
 
 
-def sweep(results: Results) -> tuple[Figure, str]:
+def sweep(results: ReportData) -> tuple[Figure, str]:
     """What the settings change.
 
     Accuracy over the values of each setting that was swept, one line per cohort and target, other settings averaged.
@@ -94,7 +94,7 @@ def sweep(results: Results) -> tuple[Figure, str]:
     return figure, ""
 
 
-def swept(results: Results) -> pd.DataFrame:
+def swept(results: ReportData) -> pd.DataFrame:
     """cohort, target, name, setting, value, r, r_half_width: one row per swept setting of a line."""
     rows = []
     for score in results.mean_scores.to_dict("records"):

@@ -20,7 +20,7 @@ from nerve.report.figures.style import (
     short,
     square,
 )
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.report_data import NothingToDraw, ReportData
 
 PLACE = ["x", "y", "z"]
 NO_WEIGHTS = "There is no map of regions: `nerve interpret` writes one where the regions of a network differ in weight."
@@ -33,7 +33,7 @@ PAIR = ("network_a", "network_b")
 MAPS = {"drop": "drop in r when hidden", "pattern": "pattern (Haufe)"}
 
 
-def interpretation_weights(results: Results) -> tuple[Figure, str]:
+def interpretation_weights(results: ReportData) -> tuple[Figure, str]:
     """Regions that networks rely on.
 
     Each dot is a region: how much its network's embedding weighs it (norm of its row of U, divided by the mean over the
@@ -72,7 +72,7 @@ def interpretation_weights(results: Results) -> tuple[Figure, str]:
     return figure, told
 
 
-def _weights(results: Results, known: list[str]) -> tuple[pd.DataFrame, str]:
+def _weights(results: ReportData, known: list[str]) -> tuple[pd.DataFrame, str]:
     """The first table with regions whose `known` columns are given, and a sentence: whose, how far to trust it."""
     for label, table in results.interpreted("network_weights", NO_WEIGHTS):
         if len(table := table.dropna(subset=known)):
@@ -81,7 +81,7 @@ def _weights(results: Results, known: list[str]) -> tuple[pd.DataFrame, str]:
     raise NothingToDraw("The regions have no coordinates in the brain.")
 
 
-def interpretation_brain(results: Results) -> tuple[Figure, str]:
+def interpretation_brain(results: ReportData) -> tuple[Figure, str]:
     """Regions that networks rely on, in the brain.
 
     How much the embedding of its network weighs each region; 1 is the average region of the network. Above: regions'
@@ -150,7 +150,7 @@ def on_surface(table: pd.DataFrame, vertices: np.ndarray, side: str) -> np.ndarr
     return np.where(distance <= REACH, here["weight"].to_numpy(float)[nearest], np.nan)
 
 
-def interpretation_attention(results: Results) -> tuple[Figure, str]:
+def interpretation_attention(results: ReportData) -> tuple[Figure, str]:
     """Attention between networks.
 
     How much tokens of the row's network look at tokens of the column's, against even attention (log₂ of the ratio: 1 is
@@ -198,7 +198,7 @@ def _grid(table: pd.DataFrame, layer: str) -> tuple[np.ndarray, list[str]]:
     return np.log2(np.maximum(mean.to_numpy(float), 2.0**-6)), names
 
 
-def interpretation_importance(results: Results) -> tuple[Figure, str]:
+def interpretation_importance(results: ReportData) -> tuple[Figure, str]:
     """Network pairs that carry a prediction.
 
     For each pair of networks: how much out-of-fold r falls when its patch is replaced by the training participants'

@@ -9,17 +9,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nerve.evaluation.bootstrap import permutation_p
 from nerve.evaluation.curves import curve_sentences, curve_table
-from nerve.evaluation.resampling import permutation_p
 from nerve.report.figures.colours import BLUE, CYCLE, INK, MUTED, ORANGE, VERMILION
 from nerve.report.figures.style import line_panels, lined, panels, readable, short
-from nerve.report.results import NothingToDraw, Results, at
+from nerve.report.report_data import NothingToDraw, ReportData, at
 
 MOST_PANELS, MOST_POINTS, MOST_CURVES = 12, 3000, 9
 Panel = tuple[str, np.ndarray, dict[str, float]]  # title, null, observed r by name
 
 
-def forest(results: Results) -> tuple[Figure, str]:
+def forest(results: ReportData) -> tuple[Figure, str]:
     """Accuracy of every method.
 
     Pearson's r between observed and predicted values, out of fold. The bar is the 95 % bootstrap interval over
@@ -59,7 +59,7 @@ def forest(results: Results) -> tuple[Figure, str]:
 
 
 def _intervals(
-    ax: Axes, results: Results, column: tuple[str, str], lines: list[str], colours: list[str]
+    ax: Axes, results: ReportData, column: tuple[str, str], lines: list[str], colours: list[str]
 ) -> None:
     places = np.arange(len(lines))
     known = [results.by_place.get((*column, line), {}) for line in lines]
@@ -73,7 +73,7 @@ def _intervals(
         ax.text(0, row, "  not available", va="center", fontsize=7, color=MUTED)
 
 
-def scatter(results: Results) -> tuple[Figure, str]:
+def scatter(results: ReportData) -> tuple[Figure, str]:
     """Predicted against observed.
 
     Each dot is one participant, predicted by a model that never saw that participant's score; for each target the
@@ -116,7 +116,7 @@ def scatter(results: Results) -> tuple[Figure, str]:
     return figure, ""
 
 
-def _points(results: Results, column: tuple[str, str]) -> pd.DataFrame:
+def _points(results: ReportData, column: tuple[str, str]) -> pd.DataFrame:
     """Predictions of the first row (seed) of the best line, participants with both values."""
     mine, best = at(results.predictions, *column), results.best(*column, among=results.contenders)
     if mine.empty or best is None:
@@ -126,7 +126,7 @@ def _points(results: Results, column: tuple[str, str]) -> pd.DataFrame:
     )
 
 
-def null_distribution(results: Results) -> tuple[Figure, str]:
+def null_distribution(results: ReportData) -> tuple[Figure, str]:
     """Chance, and what was observed.
 
     Bars: r when the target is permuted over participants and the model is fitted again, for the best line that has such
@@ -166,7 +166,7 @@ def _bars(ax: Axes, null: np.ndarray, observed: dict[str, float]) -> None:
     ax.set(xlabel="r", ylabel="permutations")
 
 
-def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
+def _of_target(results: ReportData, column: tuple[str, str]) -> Panel | None:
     """The null of the best line that has one: that of its own rows, found by their ids."""
     mine = at(results.nulls, *column)
     best = results.best(*column, among=set(mine["line"])) if len(mine) else None
@@ -180,7 +180,7 @@ def _of_target(results: Results, column: tuple[str, str]) -> Panel | None:
     )
 
 
-def _of_networks(results: Results, column: tuple[str, str]) -> Panel | None:
+def _of_networks(results: ReportData, column: tuple[str, str]) -> Panel | None:
     null = at(results.null_scores, *column)
     if null.empty:
         return None
@@ -191,7 +191,7 @@ def _of_networks(results: Results, column: tuple[str, str]) -> Panel | None:
     return f"{results.column_name(*column)} · networks", null["r"].to_numpy(float), observed
 
 
-def learning_curves(results: Results) -> tuple[Figure, str]:
+def learning_curves(results: ReportData) -> tuple[Figure, str]:
     """How many labels.
 
     Score (r, or AUC for two-class targets) over the number of labelled participants: mean and 95 % interval of the
@@ -230,7 +230,7 @@ def learning_curves(results: Results) -> tuple[Figure, str]:
     return figure, " ".join(curve_sentences(table, labels, list(labels))[:6])
 
 
-def motion(results: Results) -> tuple[Figure, str]:
+def motion(results: ReportData) -> tuple[Figure, str]:
     """Head motion.
 
     Correlation of each model's predictions with mean framewise displacement (dots), beside that of the target itself

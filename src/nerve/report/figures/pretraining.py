@@ -26,7 +26,7 @@ from nerve.report.figures.colours import (
     network_colours,
 )
 from nerve.report.figures.style import fc_image, lined, name_rows, network_order, panels
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.report_data import NothingToDraw, ReportData
 
 MOST_ENCODERS = 12
 PARTS = ("original", "masked", "reconstructed")
@@ -37,7 +37,7 @@ GUESSES = {
 }
 
 
-def patch_layout(results: Results) -> tuple[Figure, str]:
+def patch_layout(results: ReportData) -> tuple[Figure, str]:
     """From connectivity to tokens.
 
     Left: FC, cut into one patch for each pair of groups of regions (upper triangle). Right: one token per patch. Look
@@ -97,7 +97,7 @@ TOKENIZERS = {
 }
 
 
-def _patch_settings(results: Results) -> Mapping[str, Any]:
+def _patch_settings(results: ReportData) -> Mapping[str, Any]:
     """The settings of the first model that makes tokens of patches; none where only regions are known."""
     for encoder in results.encoders:
         if "tokenizer" in encoder.settings:
@@ -107,7 +107,7 @@ def _patch_settings(results: Results) -> Mapping[str, Any]:
     return {}
 
 
-def _known_parcellation(results: Results) -> Parcellation:
+def _known_parcellation(results: ReportData) -> Parcellation:
     known = [*(facts.parcellation for facts in results.cohorts.values()), results.parcellation]
     for parcellation in known:
         if parcellation is not None:
@@ -146,7 +146,7 @@ def _group_word(settings: Mapping[str, Any]) -> str:
 
 
 def _model_sentences(
-    results: Results, settings: Mapping[str, Any], n_masked: int, n_patches: int, group_word: str
+    results: ReportData, settings: Mapping[str, Any], n_masked: int, n_patches: int, group_word: str
 ) -> list[str]:
     """What the model that ran does with patches."""
     tokenizer, dim = str(settings["tokenizer"]), settings["dim"]
@@ -197,7 +197,7 @@ def _sketch(parcellation: Parcellation) -> np.ndarray:
     return (between + between.T)[np.ix_(groups, groups)] / 2
 
 
-def loss_curves(results: Results) -> tuple[Figure, str]:
+def loss_curves(results: ReportData) -> tuple[Figure, str]:
     """Loss over training.
 
     Loss on training participants (thin) and on participants held out of training (thick), each in the units of its
@@ -236,7 +236,7 @@ def loss_curves(results: Results) -> tuple[Figure, str]:
     return figure, some if len(trained) > MOST_ENCODERS else ""
 
 
-def reconstruction(results: Results) -> tuple[Figure, str]:
+def reconstruction(results: ReportData) -> tuple[Figure, str]:
     """Held-out FC, masked and reconstructed.
 
     Left: mean FC of participants held out of training. Middle: grey patches were hidden from the model. Right: hidden
@@ -277,7 +277,7 @@ def reconstruction(results: Results) -> tuple[Figure, str]:
     return figure, " ".join(sentences)
 
 
-def reconstruction_error(results: Results) -> tuple[Figure, str]:
+def reconstruction_error(results: ReportData) -> tuple[Figure, str]:
     """Held-out reconstruction against simple guesses.
 
     Mean squared error of masked patches in participants held out of training (they only chose the epoch that was kept;

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from nerve._utils.privacy import printable_name
 from nerve.report.figures.colours import DIVERGING, GRID, MUTED, network_colours
-from nerve.report.results import NothingToDraw, Results
+from nerve.report.report_data import NothingToDraw, ReportData
 
 
 def panels(
@@ -34,7 +34,7 @@ def panels(
     return figure, list(axes[:n])
 
 
-def line_panels(results: Results, columns: Sequence[Any], label: str) -> tuple[Figure, list]:
+def line_panels(results: ReportData, columns: Sequence[Any], label: str) -> tuple[Figure, list]:
     """A panel per cohort and target, a row per line, all on the same two axes."""
     names = [results.label(line) for line in results.lines.index]
     figure, axes = panels(

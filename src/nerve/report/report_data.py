@@ -1,8 +1,8 @@
-"""Results: what an experiment, an evaluation or a training run left, as plain tables and arrays without identifiers.
+"""What a page shows: `Results` or a training run, with facts of cohorts and encoders, without identifiers.
 
 `nerve.report.load.load_results` fills one from a folder; in a notebook any part can be given by hand:
 
-    Results(interpretation={"importance": table})
+    ReportData(interpretation={"importance": table})
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nerve.data.parcellation import Parcellation
 from nerve.data.quality import OrderCheck, check_order
 from nerve.data.quality.learned import learned_little
 from nerve.data.quality.likeness import Likeness
-from nerve.evaluation.results import ResultsFolder
+from nerve.evaluation.results import Results
 from nerve.evaluation.rows import (
     NULL,
     Row,
@@ -121,7 +121,7 @@ class EncoderRun:
 
 
 @dataclass(frozen=True)
-class Results:
+class ReportData:
     """Everything that figures and the page read; what is missing is empty.
 
     Parameters
@@ -166,8 +166,8 @@ class Results:
     notices: Sequence[str] = ()
 
     @classmethod
-    def of(cls, found: ResultsFolder, **more: Any) -> Results:
-        """Results of a results folder, read or about to be written."""
+    def of(cls, found: Results, **more: Any) -> ReportData:
+        """What a page shows of results."""
         line_of = dict(zip(found.rows["row"], found.rows["line"], strict=True))
         tables = {
             name: getattr(found, name) for name in ("predictions", "scores", "nulls", "curves")

@@ -36,7 +36,7 @@ Classes = dict[str, tuple[str, str]]  # of two-class targets: what 0 and 1 stand
 
 
 @dataclass(frozen=True)
-class People:
+class Participants:
     """What an evaluation knows of the participants; every method is given the same one."""
 
     cohort: str
@@ -72,21 +72,23 @@ class People:
         """Positions of the participants by id, (n,): random draws follow this order, not that of the table."""
         return _by_id(self.ids)
 
-    def only(self, column: str) -> People:
+    def only(self, column: str) -> Participants:
         """The same participants with one column to predict, all of its classes."""
         mine = [name for name in map(str, self.targets) if self.whole.get(name, name) == column]
         return replace(self, targets=self.targets[mine])
 
-    def without(self, missing: np.ndarray) -> People:
+    def without(self, missing: np.ndarray | None) -> Participants:
         """The same participants, with no targets for those whose features are missing."""
+        if missing is None:
+            return self
         return replace(
             self, targets=self.targets.mask(pd.Series(missing, index=self.targets.index))
         )
 
 
-def prepare_people(
+def prepare_participants(
     cohort: Cohort, protocol: Protocol, only_trained_on: np.ndarray | None = None
-) -> tuple[People, Protocol]:
+) -> tuple[Participants, Protocol]:
     """Check columns, code targets, choose covariates and make folds.
 
     Parameters
@@ -144,7 +146,7 @@ def prepare_people(
     else:
         folds = np.where(only_trained_on, ONLY_TRAINED_ON, 0)[None]
         folds[:, targets.isna().all(axis=1).to_numpy()] = NO_FOLD
-    people = People(
+    participants = Participants(
         cohort=cohort.name,
         ids=ids,
         targets=targets,
@@ -159,7 +161,7 @@ def prepare_people(
         folds=folds,
         notes=tuple(notes),
     )
-    return people, protocol
+    return participants, protocol
 
 
 def groups_of(cohort: Cohort, column: str | None = None) -> pd.Series:

@@ -1,0 +1,389 @@
+"""The one cross-validation loop: frozen features through kernel ridge, and models trained inside each fold.
+
+Test participants enter in one place only, `predict`; covariate coefficients, components, harmonisation, λ and weights
+come from training participants.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
+
+from nerve._utils.errors import NerveWarning, ParticipantError, listed, naming_participants, placing
+from nerve._utils.progress import progress_bar
+from nerve.evaluation.bootstrap import restricted_permutations, weighted_correlations
+from nerve.evaluation.covariates import CovariateRegression
+from nerve.evaluation.feature_sets import FeatureSet
+from nerve.evaluation.folds import NO_FOLD, strata_of
+from nerve.evaluation.participants import Participants
+from nerve.evaluation.protocol import Protocol
+
+PREDICTED = ["cohort", "target", "participant", "fold", "observed", "predicted", "observed_raw"]
+
+
+class FoldTask(NamedTuple):
+    """What one fold gives to a model. `values` are targets after covariates, fitted on `train`."""
+
+    fold: int
+    names: list[str]
+    train: np.ndarray
+    test: np.ndarray
+    values: np.ndarray  # (n, T); rows outside train and test are not a number
+    strata: Any  # (train, T) integers for the inner folds; None if the model is to make its own
+    features: tuple[Any, Any]
+
+
+def predict_targets(
+    features: FeatureSet, participants: Participants, protocol: Protocol
+) -> pd.DataFrame:
+    """Predict every target out of fold from one feature set, over all repeats.
+
+    Where a column has three or more classes, each is a target, and `whole` names the column. Where another cohort is
+    trained on, `training_mean` is the mean of its values after covariates.
+
+    Parameters
+    ----------
+    features : FeatureSet
+        Prepared.
+    participants : Participants
+    protocol : Protocol
+
+    Returns
+    -------
+    DataFrame
+        Columns `PREDICTED`, and whole, training_mean and repeat where there are any.
+    """
+    parts = []
+    with naming_participants(participants.ids):
+        for repeat, folds in enumerate(participants.folds):
+            part = out_of_fold_predictions(
+                features.model,
+                features,
+                folds=folds,
+                groups=participants.inner_groups,
+                **_targets_and_covariates(features, participants),
+            )
+            parts.append(part.assign(repeat=repeat))
+    table = pd.concat(parts, ignore_index=True)
+    _warn_of_constant_predictions(table, features.name)
+    table["cohort"] = participants.cohort
+    table["participant"] = participants.ids[table["position"].to_numpy(int)]
+    table["whole"] = [participants.whole.get(target, "") for target in table["target"]]
+    columns = list(PREDICTED)
+    if participants.whole:
+        columns.append("whole")
+    if participants.trained_on:
+        columns.append("training_mean")
+    if protocol.n_repeats > 1:
+        columns.append("repeat")
+    return table[columns]
+
+
+def predict_permuted_targets(
+    features: FeatureSet, participants: Participants, protocol: Protocol
+) -> pd.DataFrame:
+    """Correlations of permuted targets on the folds of the first repeat.
+
+    Parameters
+    ----------
+    features : FeatureSet
+        Prepared.
+    participants : Participants
+    protocol : Protocol
+
+    Returns
+    -------
+    DataFrame
+        Columns target and r, one row per permutation.
+    """
+    with naming_participants(participants.ids):
+        null = null_correlations(
+            features.model,
+            features,
+            folds=participants.folds[0],
+            n_permutations=protocol.n_permutations,
+            seed=protocol.seed,
+            groups=participants.groups,
+            blocks=participants.sites,
+            **_targets_and_covariates(features, participants),
+        )
+    parts = [pd.DataFrame({"target": name, "r": values}) for name, values in null.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _targets_and_covariates(features: FeatureSet, participants: Participants) -> dict[str, Any]:
+    """What predictions of targets, permuted or not, are made with."""
+    return {
+        "targets": participants.without(features.missing).targets,
+        "covariates": participants.covariates if features.removes_covariates else None,
+        "order": participants.order,
+        "whole": participants.whole,
+    }
+
+
+def out_of_fold_predictions(
+    model: Any,
+    features: FeatureSet,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    *,
+    groups: Any = None,
+    covariates: pd.DataFrame | None = None,
+    order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
+    """Predict every participant by a model that has not seen them.
+
+    Parameters
+    ----------
+    model : estimator
+        Anything with `fit(X, y)` and `predict(X)`; a new copy is fitted in each fold. One that says (by scikit-learn's
+        tag) that it takes several targets gets them at once. `groups` and `strata` are passed on if `fit` takes them.
+    features : FeatureSet
+        Gives the features of the training and test participants of each fold.
+    targets : DataFrame
+        (n, T) numbers. A missing value drops that participant for that target only.
+    folds : (n,) integers
+        Test fold of each participant; `folds.NO_FOLD` for participants who are left out, `folds.ONLY_TRAINED_ON` for
+        those who are never tested.
+    groups : (n,) labels, optional
+        Kept whole when the model makes inner folds.
+    covariates : DataFrame, optional
+        (n, p). Regressed from each target (never a target from itself) with training coefficients.
+    order : (n,) positions, optional
+        In which participants are given to the model; by position by default.
+    whole : mapping, optional
+        Of targets that are one class against all others: the column of classes, which must not be looked at either.
+
+    Returns
+    -------
+    DataFrame
+        Columns position, target, fold, observed (after covariates), predicted, observed_raw, training_mean.
+    """
+    parts = []
+    for task in fold_tasks(features, targets, folds, covariates, order, whole):
+        predicted = fit_and_predict(model, task, task.values[task.train], groups)  # (test, T)
+        for i, name in enumerate(task.names):
+            wrong = ~np.isfinite(predicted[:, i])
+            if wrong.any():
+                raise ParticipantError(
+                    task.test[wrong],
+                    f"The predictions of {name} in fold {task.fold} are missing or infinite for {{people}}, expected "
+                    "numbers. Check the features of these participants and the settings of the model.",
+                )
+            part = pd.DataFrame(
+                {
+                    "position": task.test,
+                    "target": name,
+                    "fold": task.fold,
+                    "observed": task.values[task.test, i],
+                    "predicted": predicted[:, i],
+                    "observed_raw": targets[name].to_numpy(float)[task.test],
+                    "training_mean": task.values[task.train, i].mean(),
+                }
+            )
+            parts.append(part)
+    table = pd.concat(parts, ignore_index=True)
+    place = table["target"].map({name: i for i, name in enumerate(targets.columns)})
+    return table.iloc[np.lexsort((table["position"], place))].reset_index(drop=True)
+
+
+def null_correlations(
+    model: Any,
+    features: FeatureSet,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    *,
+    n_permutations: int,
+    seed: int = 42,
+    groups: Any = None,
+    blocks: Any = None,
+    order: np.ndarray | None = None,
+    covariates: pd.DataFrame | None = None,
+    whole: Mapping[str, str] | None = None,
+) -> dict[str, np.ndarray]:
+    """Concatenated r of each target after permuting what is left of it after covariates.
+
+    Values are exchanged within outer folds (which keeps the folds stratified and the null unbiased), within `blocks`
+    (sites) and, with `groups`, by whole families of equal size. All permutations share a fold's decomposition. Other
+    parameters are those of `out_of_fold_predictions`.
+
+    Parameters
+    ----------
+    n_permutations : int
+    seed : int
+        Of the permutations.
+    blocks : (n,) labels, optional
+
+    Returns
+    -------
+    dict
+        Target → (permutations,) correlations.
+    """
+    n = len(targets)
+    folds = np.asarray(folds)
+    names = [str(name) for name in targets]
+    observed = {name: np.full((n, n_permutations), np.nan) for name in names}
+    predicted = {name: np.full((n, n_permutations), np.nan) for name in names}
+    order = np.arange(n) if order is None else order
+    families = None if groups is None else np.asarray(groups, object)[order]
+    drawn_for = b""
+    shuffle = np.empty((0, n), int)
+    for task in fold_tasks(features, targets, folds, covariates, order, whole):
+        used = np.isin(np.arange(n), np.concatenate([task.train, task.test]))
+        # drawn once for all folds of targets that the same participants have, as if they stood in this order
+        if used.tobytes() != drawn_for:
+            block = pd.DataFrame(
+                {"fold": folds, "used": used, "block": 0 if blocks is None else blocks}
+            )
+            block = block.iloc[order].reset_index(drop=True)
+            drawn = restricted_permutations(block, n_permutations, seed, families=families)
+            drawn_for = used.tobytes()
+            shuffle = np.empty_like(drawn)
+            shuffle[:, order] = order[drawn]
+        for i, name in enumerate(task.names):
+            shuffled = task.values[:, i][shuffle].T  # (n, permutations)
+            one_target = task._replace(strata=task.strata[:, [i]])
+            predicted[name][task.test] = fit_and_predict(
+                model, one_target, shuffled[task.train], groups
+            )
+            observed[name][task.test] = shuffled[task.test]
+    correlations = {}
+    for name in names:
+        known = np.isfinite(observed[name][:, 0])
+        once = np.ones((1, known.sum()))
+        correlations[name] = weighted_correlations(
+            once, observed[name][known], predicted[name][known]
+        )[0]
+    return correlations
+
+
+def fold_tasks(
+    features: FeatureSet,
+    targets: pd.DataFrame,
+    folds: np.ndarray,
+    covariates: pd.DataFrame | None = None,
+    order: np.ndarray | None = None,
+    whole: Mapping[str, str] | None = None,
+) -> Iterator[FoldTask]:
+    """Yield one task for each fold and each set of targets that can share features and training participants."""
+    raw = targets.to_numpy(float)  # (n, T)
+    folds = np.asarray(folds)
+    order = np.arange(len(raw)) if order is None else order
+    # of each target, the column of the participants table that it comes from
+    source_columns = [(whole or {}).get(str(name), str(name)) for name in targets.columns]
+    labels = np.unique(folds[folds >= 0])
+    shared = sharing(raw, source_columns, features.columns)
+    pairs = [(fold, columns) for columns in shared for fold in labels]
+    for fold, columns in progress_bar(pairs, label="cross-validation", unit="folds"):
+        usable = np.isfinite(raw[:, columns[0]]) & (folds != NO_FOLD)
+        in_test = usable & (folds == fold)
+        in_training = usable & (folds != fold)
+        train = order[in_training[order]]
+        test = order[in_test[order]]
+        if len(test) == 0:
+            continue
+        values = np.full((len(raw), len(columns)), np.nan)
+        for i, column in enumerate(columns):
+            values[:, i], _ = without_covariates(
+                raw[:, column], source_columns[column], train, test, covariates
+            )
+        strata = np.column_stack([strata_of(raw[train, column], 5) for column in columns])
+        predicted_columns = list(dict.fromkeys(source_columns[column] for column in columns))
+        yield FoldTask(
+            fold=int(fold),
+            names=[str(targets.columns[column]) for column in columns],
+            train=train,
+            test=test,
+            values=values,
+            strata=strata,
+            features=features.split(train, test, predicted_columns),
+        )
+
+
+def fit_and_predict(
+    model: Any, task: FoldTask, values: np.ndarray, groups: Any = None
+) -> np.ndarray:
+    """Fit a fresh copy of the model to `values` (train, T) and predict the test participants, (test, T)."""
+    options = {}
+    if task.strata is not None and has_fit_parameter(model, "strata"):
+        options["strata"] = task.strata
+    if groups is not None and has_fit_parameter(model, "groups"):
+        options["groups"] = np.asarray(groups, object)[task.train]
+    training_features, test_features = task.features
+    takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
+    parts = []
+    for column in [values] if takes_several else values.T:
+        with placing(task.train):
+            fitted = clone(model, safe=False).fit(training_features, column, **options)
+        with placing(task.test):
+            predicted = np.asarray(fitted.predict(test_features), float)
+        parts.append(predicted.reshape(len(task.test), -1))
+    return np.column_stack(parts)
+
+
+def sharing(
+    raw: np.ndarray, names: list[str], columns_read: Collection[str] = ()
+) -> list[list[int]]:
+    """Group targets that share training participants and features.
+
+    Parameters
+    ----------
+    raw : (n, T) array
+        Targets; two can share when the same participants have them.
+    names : list of str
+        The column of the participants table that each comes from.
+    columns_read : names of columns
+        Those that features are made with: such a target is predicted alone, from features made without it.
+
+    Returns
+    -------
+    list of list of int
+        Places of targets.
+    """
+    shared: dict[tuple[bytes, str], list[int]] = {}
+    for i, name in enumerate(names):
+        key = (np.isfinite(raw[:, i]).tobytes(), name if name in columns_read else "")
+        shared.setdefault(key, []).append(i)
+    return list(shared.values())
+
+
+def without_covariates(
+    raw: np.ndarray, name: str, train: np.ndarray, test: np.ndarray, covariates: pd.DataFrame | None
+) -> tuple[np.ndarray, CovariateRegression | None]:
+    """What is left of a target, (n,), missing outside train and test, and the regression, fitted on train."""
+    values = np.full(len(raw), np.nan)
+    both = np.concatenate([train, test])
+    table = None if covariates is None else covariates.drop(columns=name, errors="ignore")
+    if table is None or table.shape[1] == 0:
+        values[both] = raw[both]
+        return values, None
+    regression = CovariateRegression().fit(table.iloc[train], raw[train, None])
+    left = regression.residuals(table.iloc[both], raw[both, None])[:, 0]
+    left[np.abs(left) < 1e-10 * raw[train].std()] = 0.0  # rounding error is nothing to predict
+    values[both] = left
+    return values, regression
+
+
+def _warn_of_constant_predictions(table: pd.DataFrame, name: str) -> None:
+    """Say of which targets predictions are constant within folds: r then only compares means of folds."""
+    by_fold = table.groupby(["target", "repeat", "fold"], sort=False)["predicted"]
+    folds = by_fold.agg(["size", "min", "max"])
+    spread = (folds["max"] - folds["min"])[folds["size"] > 1].groupby("target", sort=False).max()
+    # features of float32 differ by more where they differ
+    least = 1e-6 * table.groupby("target")["observed"].std()
+    constant = [str(target) for target in spread.index if spread[target] <= least[target]]
+    if constant:
+        warnings.warn(
+            f"{name}: everyone in a fold is predicted to be alike in {listed(constant)}; the features say nothing of "
+            "it, and its r only compares means of folds.",
+            NerveWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,415 @@
+"""One feature set on one cohort (`evaluate_features`), and many of them put together as `Results` (`combine`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nerve._utils.errors import naming_participants
+from nerve.data.cohort import Cohort
+from nerve.evaluation.bootstrap import adjusted_p, permutation_p
+from nerve.evaluation.cross_validation import predict_permuted_targets, predict_targets
+from nerve.evaluation.curves import learning_curve
+from nerve.evaluation.feature_sets import FeatureSet, GivenNumbers, RawFC
+from nerve.evaluation.folds import group_codes
+from nerve.evaluation.kernel_ridge import KernelRidge
+from nerve.evaluation.krylov import lanczos_is_cheaper
+from nerve.evaluation.participants import Participants
+from nerve.evaluation.protocol import Protocol
+from nerve.evaluation.protocol_text import participants_summary
+from nerve.evaluation.results import Results
+from nerve.evaluation.rows import GIVEN, NULL, SELF_SUPERVISED, Row, pretraining_use, rows_table
+from nerve.evaluation.sites import site_accuracy, site_table
+from nerve.evaluation.statistics import all_comparisons, motion_table, score_table
+
+PLACE = ["cohort", "target", "row"]
+COHORTS = [
+    "cohort",
+    "label",
+    "n",
+    "n_regions",
+    "parcellation",
+    "fingerprint",
+    "pretrained_on",
+    "simulated",
+]
+LARGE_KERNEL = 20_000  # participants whose kernel takes 3 GiB, and as much again for each fold
+
+
+@dataclass
+class Evaluation:
+    """What one row found on one cohort.
+
+    Parameters
+    ----------
+    row : Row
+    cohort : str
+    predictions : DataFrame
+        What `predict_targets` gives.
+    nulls : DataFrame
+        target and r of permuted targets; empty without permutations.
+    curves : DataFrame
+        What `learning_curve` gives; empty without numbers of labels.
+    facts : dict
+        n, adapted, scope, trained_on, width, notes, site_accuracy, seconds.
+    """
+
+    row: Row
+    cohort: str
+    predictions: pd.DataFrame
+    nulls: pd.DataFrame = field(default_factory=pd.DataFrame)
+    curves: pd.DataFrame = field(default_factory=pd.DataFrame)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EvaluatedCohort:
+    """A cohort that was evaluated, with what results say of it.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Whose participants are tested.
+    participants : Participants
+        With their folds.
+    protocol : Protocol
+        Resolved: motion and preserved columns by name.
+    label : str
+        What tables call it.
+    fingerprint : str
+        Of the cohort as it lies on disk.
+    simulated : bool
+    """
+
+    cohort: Cohort
+    participants: Participants
+    protocol: Protocol
+    label: str = ""
+    fingerprint: str = ""
+    simulated: bool = False
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return self.participants.cohort
+
+
+def evaluate_features(
+    features: FeatureSet,
+    cohort: Cohort,
+    participants: Participants,
+    protocol: Protocol,
+    row: Row,
+    *,
+    predict_site: bool = True,
+) -> Evaluation:
+    """Predict the targets of a cohort from one feature set, and whatever else the protocol asks for.
+
+    Parameters
+    ----------
+    features : FeatureSet
+        Prepared here, once for everything that is computed of it.
+    cohort : Cohort
+        Behind the cohort that is trained on, where that is another one (`transfer.prepare_transfer`).
+    participants : Participants
+    protocol : Protocol
+    row : Row
+        What the feature set is called in results.
+    predict_site : bool
+        Whether features also predict the site: a few more folds.
+
+    Returns
+    -------
+    Evaluation
+    """
+    with naming_participants(participants.ids):
+        features.prepare(cohort, participants, protocol)
+    predictions = predict_targets(features, participants, protocol)
+    evaluation = Evaluation(row, participants.cohort, predictions)
+    if protocol.n_permutations and features.permutes:
+        evaluation.nulls = predict_permuted_targets(features, participants, protocol)
+    if protocol.labels:
+        evaluation.curves = learning_curve(features, participants, protocol)
+    evaluation.facts = {
+        "n": len(cohort),
+        "adapted": features.adapted,
+        "scope": scope_on(features, participants),
+        "trained_on": features.trained_on,
+        "width": features.width(cohort, protocol),
+        "notes": feature_notes(features, participants, protocol),
+        "site_accuracy": site_accuracy(features, participants, protocol) if predict_site else None,
+    }
+    return evaluation
+
+
+def scope_on(features: FeatureSet, participants: Participants) -> str:
+    """Whom features had seen; training folds are another cohort where one is trained on."""
+    if participants.trained_on and features.scope == "train_folds":
+        return "other_people"
+    return features.scope
+
+
+def feature_notes(
+    features: FeatureSet, participants: Participants, protocol: Protocol
+) -> list[str]:
+    """What a user should be told of one feature set."""
+    notes = list(features.notes)
+    if protocol.regress_features and protocol.covariates:
+        notes.append(
+            "Covariates are regressed from the features too: with a non-linear probe this can leak confounds into the "
+            "prediction instead of removing them. Compare with regress_features=False."
+        )
+    n = len(participants.ids)
+    n_folds = len(np.unique(participants.folds[0]))
+    n_training = n - n // n_folds
+    n_targets = participants.targets.shape[1]
+    is_ridge = isinstance(features.model, KernelRidge)
+    if is_ridge and lanczos_is_cheaper(n_training, n_targets, protocol.n_inner_folds):
+        notes.append(
+            f"With {n:,} participants, a kernel of all of them is solved by Lanczos' method instead of a "
+            "decomposition; `python -m benchmarks thousands` compares both."
+        )
+    if n > LARGE_KERNEL and isinstance(features, RawFC) and not isinstance(features, GivenNumbers):
+        notes.append(
+            f"A kernel of {n:,} participants takes {8 * n**2 / 2**30:.0f} GiB, and each fold as much again. "
+            "Features of fewer numbers than participants, such as those of an encoder, need no kernel."
+        )
+    return notes
+
+
+def combine(
+    evaluations: Sequence[Evaluation],
+    cohorts: Sequence[EvaluatedCohort],
+    rows: Sequence[Row],
+    about: Mapping[str, Any],
+    encoder_seconds: Mapping[str, float] | None = None,
+) -> Results:
+    """Put evaluations together: score every row, compare the rows of each cohort.
+
+    Parameters
+    ----------
+    evaluations : sequence of Evaluation
+    cohorts : sequence of EvaluatedCohort
+        All that evaluations are of.
+    rows : sequence of Row
+        In the order of tables.
+    about : mapping
+        What protocol.json holds beside what is added here: the protocol and the participants of each cohort.
+    encoder_seconds : mapping, optional
+        Of a row, the time that its encoder was trained for.
+
+    Returns
+    -------
+    Results
+    """
+    described = [_described(row, evaluations, encoder_seconds or {}) for row in rows]
+    row_table = rows_table(described)
+    predictions = _concatenated(evaluations, "predictions")
+    nulls = _concatenated(evaluations, "nulls")
+    curves = _concatenated(evaluations, "curves")
+
+    # rows of permuted networks are a null: they have scores and no place among the others
+    null_rows = row_table.loc[row_table["kind"] == NULL, "row"]
+    is_null = predictions["row"].isin(null_rows)
+    null_predictions = predictions[is_null]
+    predictions = predictions[~is_null].reset_index(drop=True)
+
+    score_parts = []
+    comparison_parts = []
+    for name, part in predictions.groupby("cohort", sort=False):
+        evaluated = next(one for one in cohorts if one.name == name)
+        scores, comparisons = _score_and_compare(part, row_table, evaluated)
+        score_parts.append(scores)
+        comparison_parts.append(comparisons)
+    scores = _with_facts(pd.concat(score_parts, ignore_index=True), evaluations)
+    if len(nulls):
+        scores["p"] = _one_sided_p(scores, nulls, PLACE)
+        scores["q"] = scores["p"].groupby([scores["cohort"], scores["row"]]).transform(adjusted_p)
+    if len(null_predictions):
+        null_scores = score_table(null_predictions, n_bootstrap=0)
+        scores["p_permuted_networks"] = _one_sided_p(scores, null_scores, ["cohort", "target"])
+        scores = pd.concat([scores, null_scores], ignore_index=True)
+
+    results = Results(
+        about=dict(about) | _about_cohorts(cohorts, evaluations),
+        rows=row_table,
+        cohorts=_cohort_table(cohorts, row_table, scores),
+        folds=pd.concat([_fold_table(one.participants) for one in cohorts], ignore_index=True),
+        predictions=predictions,
+        scores=scores,
+        comparisons=pd.concat(comparison_parts, ignore_index=True),
+    )
+    if len(nulls):
+        results.nulls = nulls
+    if len(curves):
+        results.curves = curves
+    return results
+
+
+def _concatenated(evaluations: Iterable[Evaluation], name: str) -> pd.DataFrame:
+    """One table of all evaluations, with cohort and row."""
+    parts = []
+    for evaluation in evaluations:
+        table = getattr(evaluation, name)
+        if len(table):
+            parts.append(table.assign(cohort=evaluation.cohort, row=evaluation.row.row))
+    if not parts:
+        return pd.DataFrame()
+    table = pd.concat(parts, ignore_index=True)
+    if "whole" in table:
+        table["whole"] = table["whole"].fillna("")
+    return table[[*PLACE, *table.columns.difference(PLACE, sort=False)]]
+
+
+def _score_and_compare(
+    predictions: pd.DataFrame, rows: pd.DataFrame, evaluated: EvaluatedCohort
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Scores of one cohort, with the correlation with motion and within sites; and comparisons of its rows."""
+    participants, protocol = evaluated.participants, evaluated.protocol
+    ids = participants.ids
+    families = None
+    if participants.groups is not None:
+        families = dict(zip(ids, participants.groups, strict=True))
+    scores = score_table(predictions, protocol.n_bootstrap, protocol.seed, families)
+    if participants.motion:
+        motion = dict(zip(ids, participants.table[participants.motion], strict=True))
+        scores = scores.merge(motion_table(predictions, motion), how="left", on=PLACE)
+    if participants.sites is not None and len(set(participants.sites)) > 1:
+        sites = dict(zip(ids, participants.sites, strict=True))
+        scores = scores.merge(site_table(predictions, sites), how="left", on=PLACE)
+    comparisons = all_comparisons(predictions, rows, protocol.n_bootstrap, protocol.seed, families)
+    return scores, comparisons
+
+
+def _with_facts(scores: pd.DataFrame, evaluations: Iterable[Evaluation]) -> pd.DataFrame:
+    """Scores with whom an encoder had seen, what it substituted there, how well it tells sites apart."""
+    records = []
+    for evaluation in evaluations:
+        facts = evaluation.facts
+        records.append(
+            {
+                "cohort": evaluation.cohort,
+                "row": evaluation.row.row,
+                "scope": facts.get("scope"),
+                "adapted": facts.get("adapted"),
+                "site_accuracy": facts.get("site_accuracy"),
+                "trained_on": _in_words(facts.get("trained_on") or {}),
+            }
+        )
+    table = pd.DataFrame(records).drop_duplicates(["cohort", "row"])
+    scores = scores.merge(table, how="left", on=["cohort", "row"])
+    first = [*PLACE, "scope", "trained_on", "adapted"]
+    return scores[[*first, *scores.columns.difference(first, sort=False)]]
+
+
+def _described(
+    row: Row, evaluations: Iterable[Evaluation], encoder_seconds: Mapping[str, float]
+) -> Row:
+    """The row, with what its evaluations found out: width, time, scope, cohorts trained on, substitutes."""
+    own = [evaluation for evaluation in evaluations if evaluation.row.row == row.row]
+    scopes: dict[str, list[str]] = {}  # scope → cohorts that are tested
+    pools: dict[str, list[str]] = {}  # cohorts that are trained on → cohorts that are tested
+    for evaluation in own:
+        tested = scopes.setdefault(evaluation.facts["scope"], [])
+        if evaluation.cohort not in tested:  # a network may have one evaluation per target
+            tested.append(evaluation.cohort)
+        pool = _in_words(evaluation.facts.get("trained_on") or {})
+        pools.setdefault(pool, []).append(evaluation.cohort)
+    if len(scopes) < 2:
+        scope = next(iter(scopes), row.scope)
+    else:
+        scope = "; ".join(f"{one} ({', '.join(names)})" for one, names in scopes.items())
+    if len(pools) < 2:
+        trained_on = next(iter(pools), "")
+    else:
+        trained_on = "; ".join(
+            f"{pool} where {', '.join(names)} is tested" for pool, names in pools.items() if pool
+        )
+    substitutes = [one.facts["adapted"] for one in own if one.facts.get("adapted")]
+    seconds = sum(one.facts.get("seconds", 0.0) for one in own) + encoder_seconds.get(row.row, 0.0)
+    return replace(
+        row,
+        width=max((one.facts.get("width", 0) for one in own), default=0),
+        seconds=round(seconds, 2),
+        scope=scope,
+        trained_on=trained_on,
+        adapted="; ".join(dict.fromkeys(substitutes)),
+    )
+
+
+def _in_words(trained_on: Mapping[str, int]) -> str:
+    """Cohorts with their numbers of participants."""
+    return ", ".join(f"{name} ({count})" for name, count in trained_on.items())
+
+
+def _one_sided_p(scores: pd.DataFrame, nulls: pd.DataFrame, place: list[str]) -> list[float]:
+    """One-sided p of every r among those of the null at its place."""
+    null = {key: part["r"].to_numpy(float) for key, part in nulls.groupby(place)}
+    values = []
+    for *key, r in scores[[*place, "r"]].itertuples(index=False, name=None):
+        known = null.get(tuple(key))
+        values.append(np.nan if known is None else permutation_p(known, r))
+    return values
+
+
+def _cohort_table(
+    cohorts: Iterable[EvaluatedCohort], rows: pd.DataFrame, scores: pd.DataFrame
+) -> pd.DataFrame:
+    """One row per cohort; `pretrained_on` follows from the scopes that its rows have there."""
+    kinds = dict(zip(rows["row"], rows["kind"], strict=True))
+    records = []
+    for one in cohorts:
+        own = scores.loc[scores["cohort"] == one.name, ["row", "scope"]].drop_duplicates()
+        learned = [kinds[row] in (SELF_SUPERVISED, GIVEN) for row in own["row"]]
+        records.append(
+            {
+                "cohort": one.name,
+                "label": one.label or one.name,
+                "n": len(one.cohort),
+                "n_regions": one.cohort.n_regions,
+                "parcellation": one.cohort.parcellation.name,
+                "fingerprint": one.fingerprint or one.cohort.fingerprint,
+                "pretrained_on": pretraining_use(own["scope"], own.loc[learned, "scope"]),
+                "simulated": one.simulated,
+            }
+        )
+    return pd.DataFrame(records, columns=COHORTS)
+
+
+def _fold_table(participants: Participants) -> pd.DataFrame:
+    """Who is tested in which fold of which repeat, and which group (family, same FC) is kept whole."""
+    parts = []
+    groups = group_codes(participants.groups, len(participants.ids))
+    for repeat, folds in enumerate(participants.folds):
+        table = pd.DataFrame(
+            {
+                "cohort": participants.cohort,
+                "participant": participants.ids,
+                "repeat": repeat,
+                "fold": folds,
+                "group_number": groups,
+            }
+        )
+        parts.append(table[folds >= 0])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _about_cohorts(
+    cohorts: Iterable[EvaluatedCohort], evaluations: Iterable[Evaluation]
+) -> dict[str, Any]:
+    """The protocol of each cohort, and who took part, with notes of all feature sets."""
+    protocols = {}
+    summaries = {}
+    for one in cohorts:
+        protocols[one.name] = one.protocol.as_dict()
+        summaries[one.name] = participants_summary(one.participants)
+    for evaluation in evaluations:
+        notes = summaries[evaluation.cohort]["notes"]
+        for note in evaluation.facts.get("notes", []):
+            if note not in notes:
+                notes.append(note)
+    return {"protocols": protocols, "participants": summaries}

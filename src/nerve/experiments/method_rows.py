@@ -1,0 +1,117 @@
+"""The `Row` of a method, of a trained model and of numbers that the user has given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nerve._utils.errors import NerveError
+from nerve.evaluation.feature_sets import NAMED
+from nerve.evaluation.protocol import Protocol
+from nerve.evaluation.rows import GIVEN, Row
+from nerve.methods import NAME_OF_CLASS, method_class
+from nerve.methods.base import read_configuration
+from nerve.methods.pretrained import located
+
+
+def method_row(
+    row: str,
+    name: str,
+    method: Any,
+    preset: str,
+    settings: Mapping[str, Any],
+    swept: Mapping[str, Any],
+    protocols: Sequence[Protocol] = (),
+) -> Row:
+    """The row of a method: its settings are those that differ from the preset, and those that were swept.
+
+    Parameters
+    ----------
+    row : str
+        The id of the row.
+    name : str
+        A name of `METHODS`.
+    method : estimator
+        With these settings, not fitted.
+    preset : str
+    settings : mapping
+        What was asked for beside the preset.
+    swept : mapping
+        Those of the settings that the row is called by.
+    protocols : sequence of Protocol
+        Of every cohort: the settings of "raw", "pca" and "covariates" are fields of theirs.
+
+    Returns
+    -------
+    Row
+    """
+    if name in NAMED:
+        differences = {
+            key: value
+            for key, value in settings.items()
+            if any(getattr(protocol, key) != value for protocol in protocols)
+        }
+    else:
+        differences = method.differences(method.described_parameters(), preset)
+    has_preset = name not in NAMED and method.has_presets()
+    return Row(
+        row=row,
+        line=row,
+        method=name,
+        label=method.title,
+        kind=method.role,
+        view=method.view,
+        variant=", ".join(f"{key}={value}" for key, value in swept.items() if key != "view"),
+        settings={**swept, **differences},
+        preset=preset if has_preset else "",
+        title=method.title,
+        swept=",".join(swept),
+    )
+
+
+def is_model(path: str) -> bool:
+    """Whether a path is that of a trained model (folder or archive) rather than of a table."""
+    return Path(path).is_dir() or Path(path).suffix.lower() == ".zip"
+
+
+def given_row(row: str, path: str) -> Row:
+    """The row of a trained model (folder or archive) or of a table of features.
+
+    Parameters
+    ----------
+    row : str
+        The id of the row.
+    path : str
+
+    Returns
+    -------
+    Row
+    """
+    label = Path(path).stem
+    if not is_model(path):
+        return Row(row, row, method="features", label=label, kind=GIVEN, given=True)
+    with located(path) as folder:
+        config = read_configuration(folder)
+    name = NAME_OF_CLASS.get(str(config.get("method")))
+    if name is None or not hasattr(method_class(name), "transform"):
+        raise NerveError(
+            f"{path}: holds a {config.get('method')}, which was trained on a target, expected an encoder. "
+            "Supervised methods are trained inside each fold: name the method itself."
+        )
+    cls = method_class(name)
+    parameters = dict(config.get("parameters") or {})
+    preset = cls.nearest_preset(parameters)
+    return Row(
+        row,
+        row,
+        method=name,
+        label=label,
+        kind=str(cls.role),
+        view=str(parameters.get("view") or "fc"),
+        settings=cls.differences(parameters, preset),
+        preset=preset if cls.has_presets() else "",
+        title=cls.title,
+        seed=int(parameters.get("seed") or 0),
+        given=True,
+    )
