@@ -54,7 +54,7 @@ def test_the_readmes_python_runs(derivatives, monkeypatch):
         warnings.simplefilter("ignore", NerveWarning)
         exec(in_one_epoch(code), names)
     assert names["Z"].shape == (N, 256)
-    assert len(names["predictions"]) == N
+    assert len(names["results"].predictions) == N
 
 
 @pytest.mark.slow

@@ -345,7 +345,7 @@ def evaluate_cohorts(
 def citations_of(rows: Sequence[Row]) -> dict[str, str]:
     """The works to cite for the methods of rows: references and features of the user's have none."""
     methods = dict.fromkeys(row.method for row in rows if row.kind not in (GIVEN, REFERENCE))
-    return {name: method_class(name).paper for name in methods}
+    return {name: method_class(name).citation for name in methods}
 
 
 def _feature_set(

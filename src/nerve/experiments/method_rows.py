@@ -101,7 +101,7 @@ def given_row(row: str, path: str) -> Row:
         )
     cls = method_class(name)
     parameters = dict(config.get("parameters") or {})
-    preset = cls.nearest_preset(parameters)
+    preset = cls.saved_preset(config)
     return Row(
         row,
         row,

@@ -254,7 +254,7 @@ def join_participants(
     """
     with_data = list(scans)
     if options.participants is None:
-        return pd.DataFrame({"participant_id": pd.Series(with_data, dtype=str)}), {}, []
+        return pd.DataFrame({"participant_id": pd.Series(with_data, dtype=object)}), {}, []
     table, notes, where = _renamed(options.participants, options.columns)
 
     # ids in our spelling
