@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nerve._utils.errors import NerveError, listed, problem
+from nerve._utils.errors import NerveError, listed, printable, problem
 from nerve.data.readers.base import Options, Probes, Reader, ScanData, ScanFile
 from nerve.data.readers.ids import counted, natural_key, normal_id
 from nerve.data.readers.matrices import clean_matrix, decide_values
@@ -138,6 +138,8 @@ def make_plan(source: Path, options: Options) -> Plan:
     """
     # files: which reader, and which scans there are
     reader, files = find_scans(source, options)
+    # an id from a file name that is not UTF-8 cannot be held by every kind of pandas column
+    files = [replace(scan, participant=printable(scan.participant)) for scan in files]
     options = reader.complete_options(options, files)
 
     # participants and sessions: whose each scan is, and which of several are read
