@@ -88,7 +88,7 @@ def patch_importance(
             f"features are {features!r}, expected 'raw' or a fitted encoder (`nerve.NERVE.load(folder)`)."
         )
     encoders = [features] if raw else as_encoders(features)
-    cohort = cohort if raw else encoders[0].fitted_cohort(cohort)
+    cohort = cohort if raw else encoders[0].align_to_fitted(cohort)
     patching = (
         patching
         or getattr(encoders[0], "patching_", None)

@@ -128,7 +128,7 @@ def attention_summary(encoders: Any, cohort: Cohort) -> Attention:
     parts = []
     for number, encoder in enumerate(several, 1):
         label = f"attention, model {number} of {len(several)}"
-        parts.append(_mean_maps(encoder, encoder.fitted_cohort(cohort), label))
+        parts.append(_mean_maps(encoder, encoder.align_to_fitted(cohort), label))
     maps, rollout = (np.stack(part) for part in zip(*parts, strict=True))
     patching: Patching = several[0].patching_
     table = _table(maps, rollout, patching, [int(encoder.seed) for encoder in several])

@@ -247,7 +247,7 @@ class Method(BaseEstimator):
             In the region order that the method keeps from now on.
         """
         self.check_parameters()
-        cohort = self.checked_cohort(data, getattr(self, "parcellation", None))
+        cohort = self.align_and_check(data, getattr(self, "parcellation", None))
         self.parcellation_ = cohort.parcellation
         self.n_features_in_ = cohort.n_regions
         counts = cohort.cohort_names.value_counts(sort=False)
@@ -267,8 +267,24 @@ class Method(BaseEstimator):
         """
         return cohort.fc_fingerprint in self.data_.get("fc", ())
 
-    def checked_cohort(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
-        """Bring data into the order of a parcellation, and refuse a measure that cannot be used."""
+    def align_and_check(self, data: Any, parcellation: Parcellation | str | None = None) -> Cohort:
+        """Reorder the regions of data by label, and refuse a measure that the method cannot use.
+
+        Parameters
+        ----------
+        data : Cohort, sequence of Cohorts, or (n, R, R) array
+        parcellation : Parcellation or str, optional
+            The order of regions that is wanted; by default that of the (first) cohort. An array
+            has no labels: only its number of regions is checked.
+
+        Returns
+        -------
+        Cohort
+
+        See Also
+        --------
+        nerve.Cohort.align : matches the labels.
+        """
         cohort = as_cohort(data, parcellation)
         if cohort.measure in self.measures:
             return cohort
@@ -281,10 +297,21 @@ class Method(BaseEstimator):
             f"and {type(self).__name__} needs {needed}. {remedy}"
         )
 
-    def fitted_cohort(self, data: Any) -> Cohort:
-        """Bring data into the region order that the method was fitted in."""
+    def align_to_fitted(self, data: Any) -> Cohort:
+        """Reorder the regions of data by label, as those of the cohort that was fitted.
+
+        Every `transform` and `predict` begins here. See `align_and_check`.
+
+        Parameters
+        ----------
+        data : Cohort, sequence of Cohorts, or (n, R, R) array
+
+        Returns
+        -------
+        Cohort
+        """
         self.check_fitted()
-        return self.checked_cohort(data, self.parcellation_)
+        return self.align_and_check(data, self.parcellation_)
 
     def check_fitted(self) -> None:
         """Refuse to go on before `fit`."""
@@ -557,7 +584,7 @@ class FeatureMixin(TransformerMixin):
         -------
         (n, n_features) array
         """
-        cohort = self.fitted_cohort(X)  # type: ignore[attr-defined]
+        cohort = self.align_to_fitted(X)  # type: ignore[attr-defined]
         return checked_features(self.features(cohort), cohort)
 
     def features(self, cohort: Cohort) -> np.ndarray:

@@ -514,7 +514,7 @@ class NERVE(Encoder):
         -------
         PatchDataset
         """
-        return self.dataset(self.fitted_cohort(X))
+        return self.dataset(self.align_to_fitted(X))
 
     def transform(self, X: Any, pooling: str | None = None) -> np.ndarray:
         """Representations of the same participants in the same order.
@@ -609,7 +609,7 @@ class NERVE(Encoder):
         -------
         Likeness
         """
-        cohort = self.fitted_cohort(X)
+        cohort = self.align_to_fitted(X)
         if self.signature_ is None:
             return Likeness("not compared: the model keeps no signature of its training cohort")
         return likeness(self.signature_, cohort)

@@ -116,7 +116,7 @@ class PPCA(Reference):
         -------
         (n, R, R) array, in the region order of `parcellation_`
         """
-        scores = self._scores(self.fitted_cohort(X), masked)
+        scores = self._scores(self.align_to_fitted(X), masked)
         return self.patching_.unpack(self.arrays_["mean"] + scores @ self.arrays_["loadings"].T)
 
     def _scores(self, cohort: Cohort, masked: np.ndarray | None) -> np.ndarray:

@@ -457,7 +457,7 @@ class SupervisedMethod(RegressorMixin, TrainedMethod):
 
     def _expected(self, X: Any) -> np.ndarray:
         """What the module gives, (n,): z-scores, or probabilities of the higher value."""
-        cohort = self.fitted_cohort(X)
+        cohort = self.align_to_fitted(X)
         outputs = self.apply(self.module_.predict, self.dataset(cohort))
         outputs = outputs.reshape(len(cohort)).astype(float)
         return 1 / (1 + np.exp(-outputs)) if self.target_["binary"] else outputs
