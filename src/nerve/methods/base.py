@@ -208,7 +208,10 @@ class Method(BaseEstimator):
     def preset_name(self) -> str:
         """The preset that it was made from; if none was named, the one that it differs least from.
 
-        Empty for methods whose presets are all the same.
+        Returns
+        -------
+        str
+            Empty for methods whose presets are all the same.
         """
         if not self.has_presets():
             return ""
@@ -264,6 +267,14 @@ class Method(BaseEstimator):
 
         The participants table may have changed since. Of a part of such a cohort, or of one that
         holds it, this is not known: models are passed on, and keep nothing of any participant.
+
+        Parameters
+        ----------
+        cohort : Cohort
+
+        Returns
+        -------
+        bool
         """
         return cohort.fc_fingerprint in self.data_.get("fc", ())
 
@@ -547,6 +558,14 @@ def _described_object(value: Any) -> str:
 def class_name(value: type) -> str:
     """How a class is written down: where it can be imported from. `load` never imports it.
 
+    Parameters
+    ----------
+    value : type
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> class_name(Method)
@@ -597,7 +616,7 @@ class FeatureMixin(TransformerMixin):
         return self.width  # type: ignore[attr-defined, no-any-return]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """dim0 … of the representation."""
+        """Names of the columns: dim0, dim1 and so on."""
         self.check_fitted()  # type: ignore[attr-defined]
         return np.array([f"dim{k}" for k in range(self.n_features)], object)
 

@@ -342,6 +342,16 @@ class BrainGNNModel(ScalarModule):
         """The error plus the losses of pooling.
 
         In validation too: the release picks the epoch by this sum.
+
+        Parameters
+        ----------
+        batch : ((FC, partial correlations), targets)
+        draws : Draws
+            Not used: nothing here is random but dropout.
+
+        Returns
+        -------
+        scalar tensor
         """
         inputs, target = batch
         predicted, gates = self.with_gates(inputs)
@@ -426,8 +436,19 @@ class TopKPool(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Keep k of n nodes.
 
-        Returns nodes (batch, k, width), edges (batch, k, k), regions (batch, k), and the gates
-        (batch, n) of all nodes.
+        Parameters
+        ----------
+        nodes : (batch, n, width)
+        edges : (batch, n, n)
+        regions : (batch, n)
+
+        Returns
+        -------
+        nodes : (batch, k, width)
+        edges : (batch, k, k)
+        regions : (batch, k)
+        gates : (batch, n)
+            Of all nodes.
         """
         score = nodes @ (self.weight / self.weight.norm())  # (batch, n)
         centred = score - score.mean(-1, keepdim=True)
@@ -456,7 +477,17 @@ def two_step_edges(edges: Tensor) -> Tensor:
 def pooling_loss(gates: Tensor, ratio: float) -> Tensor:
     """Push gates of kept nodes towards one and of the others towards zero.
 
-    -1/n (Σ_kept log g + Σ_dropped log(1 - g)), the mean over graphs; gates (batch, n).
+    -1/n (Σ_kept log g + Σ_dropped log(1 - g)), the mean over graphs.
+
+    Parameters
+    ----------
+    gates : (batch, n)
+    ratio : float
+        Share of the nodes that is kept.
+
+    Returns
+    -------
+    scalar tensor
     """
     ranked = gates.sort(-1, descending=True).values.clamp(1e-6, 1 - 1e-6)
     k = kept_nodes(gates.shape[-1], ratio)
@@ -474,6 +505,10 @@ def consistency_loss(gates: Tensor, group: Tensor) -> Tensor:
     ----------
     gates : (batch, n)
     group : (batch,) bool
+
+    Returns
+    -------
+    scalar tensor
     """
     total = gates.new_zeros(())
     for member in (group, ~group):

@@ -230,11 +230,11 @@ class BrainGSLsModel(nn.Module):
         Group-mean FC from which two regions are joined in the decoder's graph.
     slope : float
         Of the leaky ReLU.
+    readout : {"flat", "mean"}
+        The feature: codes of all regions side by side, or their mean.
     signals : bool
         Add the encoding of visible regions' BOLD signals to their codes; batches are then (FC, list
         of series).
-    readout : {"flat", "mean"}
-        The feature: codes of all regions side by side, or their mean.
     """
 
     def __init__(
@@ -266,6 +266,10 @@ class BrainGSLsModel(nn.Module):
         """Join the regions whose group-mean FC reaches the threshold.
 
         A participant's own graph would tell the decoder which of the masked connections are strong.
+
+        Parameters
+        ----------
+        mean_fc : (regions, regions)
         """
         graph = (mean_fc >= self.threshold).to(self.group_graph)
         self.group_graph.copy_(graph.fill_diagonal_(0))

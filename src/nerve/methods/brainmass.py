@@ -482,6 +482,19 @@ class RegionTransformer(nn.Module):
 
     The number of heads must divide the width. Where it does not, rows are padded with zeros to the
     next width that it divides (R = 419 with 10 heads: 420).
+
+    Parameters
+    ----------
+    n_regions : int
+    n_layers : int
+    n_heads : int
+    feedforward : int
+        Width of the hidden layer of each transformer layer.
+    projection : int
+        Numbers per region that make the embedding.
+    dropout : float
+    recompute : bool
+        Compute activations again in the backward pass: slower, and less memory.
     """
 
     def __init__(
@@ -563,6 +576,14 @@ def shrunk_correlation(series: Tensor) -> Tensor:
     - m I‖² is how far S is from its target and b = (mean_t ‖z_t‖⁴ - ‖S‖²) / T how far it scatters
     about the true covariance (Ledoit and Wolf, 2004). A constant column correlates with nothing
     (0).
+
+    Parameters
+    ----------
+    series : (…, volumes, regions)
+
+    Returns
+    -------
+    (…, regions, regions)
     """
     n_volumes, n_regions = series.shape[-2:]
     centred = series - series.mean(-2, keepdim=True)
@@ -596,6 +617,10 @@ def dropped_volume_views(series: Tensor, dropped: float, seeds: Sequence[int]) -
         Share of the volumes that each view leaves out.
     seeds : sequence of int
         One per view.
+
+    Returns
+    -------
+    list of (regions, regions)
     """
     n_kept = max(3, len(series) - int(dropped * len(series)))
     views = []
@@ -621,6 +646,10 @@ def wishart_views(fc: Tensor, degrees: Tensor, seeds: Sequence[int]) -> list[Ten
         Volumes less one.
     seeds : sequence of int
         One per view.
+
+    Returns
+    -------
+    list of (regions, regions)
     """
     values, vectors = torch.linalg.eigh(fc.float())
     root = vectors * values.clamp(min=0).sqrt()  # root rootᵀ = fc

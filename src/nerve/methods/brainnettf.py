@@ -259,6 +259,15 @@ def cluster_centres(n_clusters: int, width: int) -> Tensor:
     The first row stays as it is drawn and the others have unit length: the release scales from the
     second on.
 
+    Parameters
+    ----------
+    n_clusters : int
+    width : int
+
+    Returns
+    -------
+    (clusters, width)
+
     Examples
     --------
     >>> centres = cluster_centres(3, 5)

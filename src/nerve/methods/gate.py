@@ -272,10 +272,12 @@ class PopulationDataset:
         With time series.
     module : GATEModel
         Whose projection is used.
-    n_windows, window, stride : int
-        Windows per scan, their volumes, volumes between two starts.
+    n_windows, window : int
+        Windows per scan, and their volumes.
     other_windows : tuple of int
         Lengths of the second family.
+    stride : int
+        Volumes between the starts of two windows.
     n_neighbours : int
         Neighbours per participant.
     phenotypes : tuple of str
@@ -401,6 +403,19 @@ def window_connectivity(
 def window_starts(n_volumes: int, length: int, n_windows: int, stride: int) -> np.ndarray:
     """First volumes of the windows, `stride` apart; in a short scan, evenly spread.
 
+    Parameters
+    ----------
+    n_volumes : int
+        Of the scan.
+    length : int
+        Of a window.
+    n_windows : int
+    stride : int
+
+    Returns
+    -------
+    (n_windows,)
+
     Examples
     --------
     >>> window_starts(100, 30, 4, 15).tolist(), window_starts(60, 30, 4, 15).tolist()
@@ -504,6 +519,12 @@ class GATEModel(nn.Module):
         batch : dict
             `features` (lengths, windows, participants, components), the usual length first;
             `neighbours` and `weights` (lengths, windows, participants, k), nearest first.
+        draws : Draws
+            Which windows, and which length.
+
+        Returns
+        -------
+        scalar tensor
         """
         n_lengths, n_windows = batch["features"].shape[:2]
         place, other, which = draws.shared_uniform(3).tolist()
@@ -566,8 +587,17 @@ def nearest_participants(
     Parameters
     ----------
     features : (participants, components)
+    k : int
     phenotypes : (participants, columns), optional
     tolerances : (columns,), optional
+    block : int
+        Participants whose distances are computed at a time.
+
+    Returns
+    -------
+    neighbours : (participants, k)
+        Positions, nearest first.
+    weights : (participants, k)
     """
     unit = features - features.mean(-1, keepdim=True)
     unit = unit / unit.norm(dim=-1, keepdim=True).clamp(min=1e-12)

@@ -63,6 +63,10 @@ class GraphIsomorphism(nn.Module):
     """A graph isomorphism layer (GIN; Xu et al. 2019): H' = MLP((1 + ε) H + A H), with ε = 0 fixed.
 
     The perceptron has one hidden layer with batch norm and PReLU, as in GraphMAE.
+
+    Parameters
+    ----------
+    width_in, hidden, width_out : int
     """
 
     def __init__(self, width_in: int, hidden: int, width_out: int) -> None:

@@ -441,6 +441,16 @@ class NERVE(Encoder):
         """Packed matrices in a view that is fitted on everyone given to `fit`.
 
         Why on everyone is said in `Encoder.set_components`.
+
+        Parameters
+        ----------
+        cohort : Cohort
+        folder : Path, optional
+            Where packed matrices lie that do not fit into memory.
+
+        Returns
+        -------
+        Dataset
         """
         self.shifts_ = None
         self.adapted_ = ""
@@ -458,6 +468,13 @@ class NERVE(Encoder):
 
         Of everyone where fewer than ten are held out: view and signature are those of everyone, and
         from them and the mean of the others the few could be told.
+
+        Parameters
+        ----------
+        module : MaskedAutoencoder
+        dataset : Dataset
+        rows : (n_training,)
+            Positions of the training participants.
         """
         if len(dataset) - len(rows) < FEWEST:
             rows = np.arange(len(dataset))

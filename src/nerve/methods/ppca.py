@@ -69,7 +69,7 @@ class PPCA(Reference):
         return 0
 
     def learn(self, cohort: Cohort) -> dict[str, np.ndarray]:
-        """μ, W and σ² of the cohort."""
+        """Estimate μ, W and σ²."""
         if len(cohort) < 3:
             raise NerveError(
                 f"There are {len(cohort)} participants, expected at least 3 for components and "

@@ -105,6 +105,11 @@ def pretrain(
         Go on from the last checkpoint in `out`.
     device : str, optional
         Instead of the configuration's.
+
+    Returns
+    -------
+    NERVE
+        Fitted.
     """
     folder = Path(out)
     config_path = None if config is None else Path(config)

@@ -395,6 +395,14 @@ class Encoder(FeatureMixin, TrainedMethod):
         components have not seen come out shorter than the others, and a kernel between the two
         groups is distorted. Values are not centred, the group is the origin: centred, the numbers
         of all would sum to zero, and a tested participant be known from the others.
+
+        Parameters
+        ----------
+        module : Module
+            With a buffer `components`.
+        function : callable
+            Batch → values, (participants, numbers).
+        dataset : Dataset
         """
         rows = self.rows_for_components(len(dataset))
         values = self.apply(function, dataset, rows=rows)
