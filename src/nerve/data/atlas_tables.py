@@ -46,6 +46,14 @@ def parcellation_names() -> tuple[str, ...]:
 def orders_of(name: str) -> tuple[str, ...]:
     """The built-in names that a name without its order could mean.
 
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    tuple of str
+
     Examples
     --------
     >>> orders_of("glasser360"), orders_of("gordon333")
@@ -75,6 +83,16 @@ def atlas_table(name: str) -> pd.DataFrame:
 def schaefer_size(name: str, labels: Collection[str]) -> int:
     """How many parcels the Schaefer atlas has that a parcellation comes from, by its name or its labels; 0 if none.
 
+    Parameters
+    ----------
+    name : str
+        Of the parcellation.
+    labels : collection of str
+
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> schaefer_size("4s456-17 less 2", ["LH_Vis_1"]), schaefer_size("gordon333", ["L_1"])
@@ -95,6 +113,15 @@ def schaefer_aliases(size: int) -> dict[str, str]:
     """Every known name of a parcel of Schaefer-`size` → its label in 17-network order.
 
     Older label files of the 17-network order call both limbic networks `Limbic`.
+
+    Parameters
+    ----------
+    size : int
+        Number of parcels.
+
+    Returns
+    -------
+    dict
     """
     alias: dict[str, str] = {}
     for label_17, label_7 in package_table(f"schaefer{size}.tsv")[

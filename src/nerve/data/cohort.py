@@ -340,6 +340,10 @@ class Cohort:
         """The name of each participant's cohort: this one's or, after `concat`, that of its part.
 
         A column `cohort` of the user's own table is not looked at: its values are the user's.
+
+        Returns
+        -------
+        Series
         """
         if "concatenated" in self.notes:
             return self.participants["cohort"]

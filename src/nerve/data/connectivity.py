@@ -45,6 +45,15 @@ _WORDS = {
 def measure_of(word: str) -> str:
     """The measure that a file means by a word, `other` where it is not known.
 
+    Parameters
+    ----------
+    word : str
+
+    Returns
+    -------
+    str
+        A name in `MEASURES`.
+
     Examples
     --------
     >>> [measure_of(word) for word in ("pearsoncorrelation", "Fisher-z", "Pearson correlation", "tractLength")]
@@ -61,6 +70,14 @@ def in_words(measure: str) -> str:
 
 def pearson(series: np.ndarray) -> np.ndarray:
     """Pearson correlation of every pair of regions, with a unit diagonal.
+
+    Parameters
+    ----------
+    series : (volumes, regions)
+
+    Returns
+    -------
+    (regions, regions)
 
     Examples
     --------
@@ -95,6 +112,10 @@ def connectivity_from_series(series: np.ndarray, kind: str = "pearson") -> np.nd
     ----------
     series : (volumes, regions) array
     kind : {"pearson", "partial", "ledoit_wolf"}
+
+    Returns
+    -------
+    (regions, regions)
     """
     series = np.asarray(series, float)
     if series.ndim != 2:

@@ -43,6 +43,11 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
         The folder to write; one that is not empty is refused.
     format : str
         A name in `FORMATS`.
+
+    Returns
+    -------
+    Path
+        The folder.
     """
     one_of("format", format, FORMATS)
     table = cohort.participants
@@ -58,6 +63,11 @@ def export_cohort(cohort: Cohort, out: str | os.PathLike[str], format: str = "bi
 
 def write_bids_people(cohort: Cohort, folder: Path) -> dict[str, Path]:
     """Write everyone's matrix, and what holds for all, into a folder that may hold others' already.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    folder : Path
 
     Returns
     -------

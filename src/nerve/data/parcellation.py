@@ -42,7 +42,7 @@ _NETWORK_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Parcellation:
+class Parcellation:  # numpydoc ignore=PR02
     """Regions in order.
 
     Parameters
@@ -185,6 +185,14 @@ class Parcellation:
     def with_networks_of(self, other: Parcellation | str) -> Parcellation:
         """The same regions in the same order, grouped into the networks of another parcellation.
 
+        Parameters
+        ----------
+        other : Parcellation or str
+
+        Returns
+        -------
+        Parcellation
+
         Examples
         --------
         >>> seven = load_parcellation("schaefer400-17").with_networks_of("schaefer400-7")
@@ -204,6 +212,15 @@ class Parcellation:
 
         ``fc[np.ix_(index, index)]`` turns a matrix in this order into one in the other's order.
         Regions that only this parcellation has are left out; a region that it lacks is an error.
+
+        Parameters
+        ----------
+        other : Parcellation or str
+
+        Returns
+        -------
+        (n_regions of the other,)
+            Integers.
 
         Examples
         --------
@@ -242,6 +259,10 @@ def load_parcellation(source: Parcellation | str | os.PathLike[str]) -> Parcella
         A name in `nerve atlas list` (``"schaefer400-17"``, ``"4s456-17"``, ``"gordon333"`` …), optionally with
         ``"+aseg19"`` for the 19 subcortical regions that CBIG appends; or a TSV/CSV file with columns label, network
         and optionally x, y, z.
+
+    Returns
+    -------
+    Parcellation
 
     Examples
     --------

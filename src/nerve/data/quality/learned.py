@@ -15,6 +15,10 @@ def learned_little(error_ratio: float, epochs: int) -> str:
     epochs : int
         Epochs of the training; an untrained control (0) has learned nothing, as it should.
 
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> learned_little(0.7, 10), learned_little(1.0, 0), learned_little(float("nan"), 10)

@@ -33,7 +33,7 @@ _BEYOND = 1.002  # no correlation is larger, however it was rounded
 
 
 @dataclass(frozen=True)
-class Signature:
+class Signature:  # numpydoc ignore=PR02
     """What FC of a cohort looks like on the whole; nobody can be told from it.
 
     Parameters
@@ -99,7 +99,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class Likeness:  # numpydoc ignore=PR02
     """How alike a cohort and the training cohort of a model are.
 
     Parameters

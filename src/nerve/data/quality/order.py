@@ -20,7 +20,7 @@ AT_LEAST = 0.05  # … and by this much, before the declared one is doubted
 
 
 @dataclass(frozen=True)
-class OrderCheck:
+class OrderCheck:  # numpydoc ignore=PR02
     """Network contrast of a group mean in the declared order and in others.
 
     Parameters

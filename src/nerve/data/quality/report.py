@@ -27,7 +27,7 @@ _COLUMNS = ["check", "value", "verdict", "detail"]
 
 
 @dataclass(frozen=True)
-class Quality:
+class Quality:  # numpydoc ignore=PR02
     """What was found.
 
     Parameters

@@ -150,6 +150,20 @@ def own_dataset(file: Any, name: str, path: Path, along: int | None = None) -> A
 
     HDF5 may link to other files, or keep or compose a dataset's numbers there: to read such a file would be to read
     whatever file of the user's it names.
+
+    Parameters
+    ----------
+    file : h5py.File
+    name : str
+        Of the dataset.
+    path : Path
+        Of the file, for errors.
+    along : int, optional
+        The axis along which one slice is read at a time.
+
+    Returns
+    -------
+    h5py.Dataset
     """
     if not _is_own(file, name):
         raise problem(

@@ -36,7 +36,7 @@ from nerve.data.parcellation import Parcellation
 
 
 @dataclass(frozen=True)
-class ScanFile:
+class ScanFile:  # numpydoc ignore=PR02
     """Where one scan of one participant lies: a file, or one entry of a file with many participants.
 
     Parameters
@@ -86,7 +86,7 @@ class ScanFile:
 
 
 @dataclass(frozen=True)
-class ScanData:
+class ScanData:  # numpydoc ignore=PR02
     """What stands in the file of a scan, unchanged.
 
     Parameters
@@ -173,7 +173,7 @@ WARNING = "WARNING:"
 
 
 @dataclass(frozen=True)
-class Options:
+class Options:  # numpydoc ignore=PR02
     """How a source becomes a cohort: the options of `nerve ingest`.
 
     A reader uses what concerns it; the rest is done for all readers alike.

@@ -40,7 +40,7 @@ STRATEGIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Denoising:
+class Denoising:  # numpydoc ignore=PR02
     """What is removed from region series.
 
     Parameters
@@ -58,6 +58,14 @@ class Denoising:
     @classmethod
     def parse(cls, text: str | None) -> Denoising:
         """From what the user types: ``36p``, ``24p:0.01-0.1``, ``6p:0.008-`` or ``none``.
+
+        Parameters
+        ----------
+        text : str, optional
+
+        Returns
+        -------
+        Denoising
 
         Examples
         --------
@@ -137,6 +145,20 @@ def clean_series(
     """Region series without trend, confounds and frequencies outside the band; (volumes, regions).
 
     Cleaning is linear, so cleaning the mean of a region equals the mean of cleaned voxels.
+
+    Parameters
+    ----------
+    series : (volumes, regions)
+    confounds : (volumes, regressors), optional
+    denoising : Denoising
+    repetition_time : float
+        In seconds.
+    where : object
+        The file, for errors.
+
+    Returns
+    -------
+    (volumes, regions)
     """
     from nilearn.signal import clean
 

@@ -23,7 +23,7 @@ SCAN_ENTITIES = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo")
 
 
 @dataclass(frozen=True)
-class BidsName:
+class BidsName:  # numpydoc ignore=PR02
     """One file, by the parts of its name.
 
     Parameters
@@ -53,7 +53,7 @@ class BidsName:
 
     @property
     def scan(self) -> tuple[str, ...]:
-        """What identifies the recording, whatever was made of it: subject, session, task, run …"""
+        """What identifies the recording, whatever was made of it: subject, session, task, run."""
         return tuple(self.get(key) for key in SCAN_ENTITIES)
 
     def companion(self, others: Mapping[tuple[str, ...], BidsName]) -> Path | None:
@@ -77,6 +77,14 @@ def parse_name(path: Path | str) -> BidsName | None:
     """The parts of a BIDS name, or None where the name does not begin with `sub-` or has no suffix.
 
     A word without a dash belongs to the label before it: ids such as `sub-NDAR_INV01` do occur.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    BidsName or None
 
     Examples
     --------
@@ -137,6 +145,22 @@ def one_version(
     """The kind to read (`fc`, `series`, or empty if there is neither), what there is of it in one version, and which.
 
     `preferred` is that of `choose_version`.
+
+    Parameters
+    ----------
+    kinds : mapping
+        ``fc`` and ``series`` → names of files.
+    options : Options
+    version : callable
+        Name → its version.
+    preferred : str
+        See `choose_version`.
+
+    Returns
+    -------
+    kind : str
+    names : list
+    version : Version
     """
     wanted = ["series", "fc"] if options.prefers_series else ["fc", "series"]
     wanted = [options.data] if options.data in kinds else wanted  # a layout may have one kind only
@@ -153,6 +177,17 @@ def choose_version(available: Iterable[Version], options: Options, preferred: st
     The user names it with `--atlas` (the atlas, or the atlas with its variant as listed); otherwise the only one, or
     the only one that fits the parcellation. Among variants of one atlas the one without a name is taken, then the only
     one that matches the pattern `preferred`; otherwise the user must say.
+
+    Parameters
+    ----------
+    available : iterable of Version
+    options : Options
+    preferred : str
+        Regular expression.
+
+    Returns
+    -------
+    Version
     """
     versions, wanted = sorted(set(available)), options.atlas or ""
     chosen = [
@@ -176,6 +211,15 @@ def of_one_task(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
     """Only the scans at rest, where a source has other tasks too and the user names none: FC differs between them.
 
     Raises a `NerveError` when there are several tasks and none is rest.
+
+    Parameters
+    ----------
+    scans : sequence of ScanFile
+    options : Options
+
+    Returns
+    -------
+    list of ScanFile
     """
     tasks = sorted({scan.task for scan in scans if scan.task})
     others = [task for task in tasks if not task.lower().startswith("rest")]
@@ -193,6 +237,16 @@ def of_one_task(scans: Sequence[ScanFile], options: Options) -> list[ScanFile]:
 
 def schaefer_of(atlas: str) -> tuple[int, int]:
     """How many Schaefer parcels an atlas' name stands for, and of how many networks; zeros where it does not say.
+
+    Parameters
+    ----------
+    atlas : str
+        Name as the derivative has it.
+
+    Returns
+    -------
+    size : int
+    n_networks : int
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""giga_connectome before version 0.5: HDF5 files with a group per participant and session.
+"""Reads giga_connectome before version 0.5: HDF5 files with a group per participant and session.
 
 A file is of all participants (`atlas-MIST_desc-simple.h5`) or of one (`…_relmat.h5`). The arrays are named after the
 scan, the atlas and its resolution: `sub-1_task-rest_run-1_atlas-MIST_desc-64_connectome` and `…_timeseries`.

@@ -8,6 +8,15 @@ import re
 def normal_id(participant: object) -> str:
     """The id without `sub-` and without the underscore of `NDAR_INV`; case is kept.
 
+    Parameters
+    ----------
+    participant : object
+        As a file name or a table has it.
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> [normal_id(word) for word in ("NDAR_INV0A", "NDARINV0A", "sub-NDARINV0A", " sub-010 ", "CMU_a_0050642")]
@@ -29,6 +38,14 @@ def counted(n: int, noun: str = "participant") -> str:
 
 def natural_key(word: str) -> tuple[tuple[int, str], ...]:
     """Sort key under which `run-2` stands before `run-10`.
+
+    Parameters
+    ----------
+    word : str
+
+    Returns
+    -------
+    tuple
 
     Examples
     --------

@@ -40,7 +40,7 @@ Arrays = tuple[np.ndarray, np.ndarray | None]
 
 
 @dataclass
-class IngestReport:
+class IngestReport:  # numpydoc ignore=PR02
     """What an ingest did.
 
     Parameters

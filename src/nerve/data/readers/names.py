@@ -42,7 +42,7 @@ _ENDING = re.compile(r"\.(npy|npz|mat|csv|tsv|txt|1D|h5|hdf5)(\.gz)?$", re.IGNOR
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Candidate:  # numpydoc ignore=PR02
     """A part of the paths that may be the participant.
 
     Parameters

@@ -35,7 +35,7 @@ _ADVICE = "; --missing drop-region or impute-group-mean would keep the participa
 
 
 @dataclass
-class ParticipantData:
+class ParticipantData:  # numpydoc ignore=PR02
     """One participant as read.
 
     Parameters

@@ -45,7 +45,7 @@ _N_PROBES = 20  # scans that are read before all others, to learn regions and va
 
 
 @dataclass
-class Plan:
+class Plan:  # numpydoc ignore=PR02
     """What is read, how, and into what.
 
     Parameters

@@ -24,7 +24,7 @@ MOST_LACKING = 0.1  # of the regions: a file that lacks more was made with anoth
 
 
 @dataclass(frozen=True)
-class Regions:
+class Regions:  # numpydoc ignore=PR02
     """The regions of the cohort, and the order of files that have no labels.
 
     Parameters

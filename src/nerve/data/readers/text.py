@@ -112,6 +112,14 @@ def read_numbers(path: Path) -> Numbers:
     Tabs, commas, semicolons or blanks; decimal points or commas; with or without a header (`#1 #2 …` of `.1D` files
     too), a column of labels, or a tab before or after each line. Empty cells and ``n/a`` are NaN. Headers and first
     columns that pandas writes by itself (0, 1, 2 …) are dropped.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Numbers
     """
     with explained_errors(require_file(path), "a table of numbers, as many in every line"):
         text = _read(path, _content(path))

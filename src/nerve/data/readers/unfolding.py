@@ -29,7 +29,7 @@ CLEARLY_MORE = 3.0  # times as much below zero: the other order is wrong
 
 
 @dataclass(frozen=True)
-class Unfolding:
+class Unfolding:  # numpydoc ignore=PR02
     """How the values of a vector lie in a matrix.
 
     Parameters
@@ -95,6 +95,16 @@ class Unfolding:
 def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
     """The ways in which so many values can be a matrix of one of these numbers of regions (or of any number).
 
+    Parameters
+    ----------
+    n_values : int
+    sizes : collection of int
+        Numbers of regions that are possible; any where it is empty.
+
+    Returns
+    -------
+    list of Unfolding
+
     Examples
     --------
     >>> [str(one) for one in unfoldings(9)]
@@ -117,6 +127,17 @@ def unfoldings(n_values: int, sizes: Collection[int] = ()) -> list[Unfolding]:
 
 def from_triangle(vector: np.ndarray, order: str, where: object) -> np.ndarray:
     """The symmetric matrix, with a unit diagonal, of the R (R - 1) / 2 entries of one triangle.
+
+    Parameters
+    ----------
+    vector : (R (R - 1) / 2,)
+    order : {"upper", "lower"}
+    where : object
+        The file, for errors.
+
+    Returns
+    -------
+    (R, R)
 
     Examples
     --------

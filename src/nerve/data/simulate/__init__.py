@@ -118,6 +118,11 @@ def simulate_cohort(
     autocorrelation : float
         Correlation φ of successive volumes.
 
+    Returns
+    -------
+    Cohort
+        With the truth in ``notes["truth"]``.
+
     Examples
     --------
     >>> cohort = simulate_cohort(20, seed=1)
@@ -160,6 +165,10 @@ def simulate_cohorts(
         Cohorts of which only FC is known.
     **settings
         As in `simulate_cohort`.
+
+    Returns
+    -------
+    list of Cohort
 
     Examples
     --------
@@ -205,6 +214,8 @@ def simulate_to(
     ----------
     path : path
         A new folder.
+    n, parcellation, timepoints
+        As in `simulate_cohort`.
     dtype : {"float32", "float16"}
         Type of the stored FC.
     scores : bool
@@ -213,6 +224,11 @@ def simulate_to(
         Replace what is there.
     **settings
         As in `simulate_cohort`.
+
+    Returns
+    -------
+    Path
+        The folder.
     """
     plan = SimulationPlan(n, parcellation, timepoints, **settings)
     with writing_cohort(path, plan.parcellation, dtype=dtype, overwrite=overwrite) as writer:

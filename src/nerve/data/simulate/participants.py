@@ -30,7 +30,7 @@ _RESERVED = ("participant_id", "site", "family_id", "age", "sex", "mean_fd", "co
 
 
 @dataclass(frozen=True)
-class Target:
+class Target:  # numpydoc ignore=PR02
     """A measure of participants with a known relation to their FC.
 
         y = true_r · g + age · a + sex · s + site · c + motion · m + noise,   variance 1

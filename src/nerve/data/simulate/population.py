@@ -90,7 +90,7 @@ _NETWORKS: dict[str, dict[str, float]] = {
 
 
 @dataclass(eq=False)
-class Population:
+class Population:  # numpydoc ignore=PR02
     """Network signals, their loadings on regions and the effects of factors, age and sex.
 
     Parameters
@@ -152,6 +152,11 @@ class Population:
         """What acts where: the network pairs of every factor, of age and of sex, as numbers.
 
         Pairs that the user stated, else `PAIRS_PER_EFFECT` of the larger half, none twice while they last.
+
+        Returns
+        -------
+        dict
+            Effect → pairs of networks.
         """
         names = [
             *self.factor_names[:3],
@@ -225,6 +230,15 @@ class Population:
         """(R, R): the true FC of someone in the (K, K) state M, without motion and sampling noise.
 
         Topography counts as what it is on average over participants: variance of each region's own.
+
+        Parameters
+        ----------
+        state : (K, K)
+            Of the participant.
+
+        Returns
+        -------
+        (R, R)
         """
         signals = self.loadings @ self.coupling_root @ spectral(np.exp, state / 2)  # (R, K)
         covariance = signals @ signals.T + self._unrelated
@@ -244,6 +258,16 @@ class Population:
         """Change of the mean FC of each pair of an effect by one standard deviation, averaged over eight participants.
 
         Half the difference between participants at +1 and -1 who differ in everything else at random.
+
+        Parameters
+        ----------
+        name : str
+            Of the effect.
+
+        Returns
+        -------
+        list of float
+            One per pair of networks.
         """
         others = [effect for other, effect in self.effects.items() if other != name]
         scores = self._rng(4).standard_normal((8, len(others)))
@@ -287,6 +311,15 @@ def patch_means(fc: np.ndarray, patching: Patching) -> np.ndarray:
     """(…, R, R) → (…, n_patches): mean FC of every network pair, without the diagonal.
 
     A network of one region has no FC within: its mean is NaN.
+
+    Parameters
+    ----------
+    fc : (…, R, R)
+    patching : Patching
+
+    Returns
+    -------
+    (…, n_patches)
     """
     return patching.means(patching.pack(fc))
 
@@ -296,6 +329,16 @@ def network_features(names: Sequence[str], rng: np.random.Generator) -> np.ndarr
 
     A name that stands for several networks of the table (`Vis`, `Default` of the 7-network order) has their mean;
     one that is in no way known has a random place.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the networks.
+    rng : Generator
+
+    Returns
+    -------
+    (networks, features)
     """
     places = []
     for name in names:
