@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from nerve._utils.errors import MissingInput, NerveError
 from nerve.data.cohort import Cohort
 from nerve.data.parcellation import Parcellation
-from nerve.methods.covariates_only import Covariates
+from nerve.methods.covariates import Covariates
 from nerve.methods.pca import PrincipalComponents
 from nerve.methods.raw import RawFC
 

@@ -30,7 +30,7 @@ METHODS: dict[str, str] = {
     "ppca": "nerve.methods.ppca:PPCA",
     "tangent": "nerve.methods.tangent:TangentSpace",
     "shrunk": "nerve.methods.shrunk:ShrunkTangentSpace",
-    "covariates": "nerve.methods.covariates_only:Covariates",
+    "covariates": "nerve.methods.covariates:Covariates",
 }
 # class, as models on disk name it -> name
 NAME_OF_CLASS = {target.partition(":")[2]: name for name, target in METHODS.items()}

@@ -1,4 +1,4 @@
-"""Covariates: the reference row without brain data."""
+"""Covariates: the reference row without brain data. `evaluation/covariates.py` removes covariates."""
 
 from __future__ import annotations
 
