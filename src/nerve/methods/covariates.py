@@ -1,4 +1,4 @@
-"""Covariates: the reference row without brain data. `evaluation/covariates.py` removes covariates."""
+"""Covariates as a reference row, without brain data; they are removed in evaluation/covariates.py."""
 
 from __future__ import annotations
 
